@@ -8,16 +8,37 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from checkpointing.jobs.launching.admission import Lacking
+from checkpointing.jobs.python_environments.preparation import Step
 from dashboard.units import bytes_text
 
 
 def sentence(wait: Mapping[str, Any]) -> str:
-    """`wait` as Run.launch_wait stores it. A reason that is not known here is left out."""
+    """Return what Run.launch_wait stores as a sentence. A reason that is not known here is left out."""
+    if wait["for"] == Lacking.ENVIRONMENT.value:
+        return _preparing(wait.get("step"))
+    if "position" not in wait:
+        return ""
     position = _("It is number %(position)s of %(length)s that wait.") % {
         "position": wait["position"],
         "length": wait["length"],
     }
     return f"{_reason(wait)} {position}".lstrip()
+
+
+def _preparing(step: str | None) -> str:
+    match step:
+        case Step.READING.value:
+            return _("The Python environment is being prepared: the job manager reads what it is made from.")
+        case Step.WAITING.value:
+            return _("The Python environment is being prepared for another job, which needs the same one.")
+        case Step.INSTALLING.value:
+            return _("The Python environment is being prepared: pip installs the requirements.")
+        case Step.UNPACKING.value:
+            return _("The Python environment is being prepared: the job manager unpacks the archive.")
+        case Step.CHECKING.value:
+            return _("The Python environment is being prepared: the job manager checks that a driver can run in it.")
+        case _:
+            return _("The Python environment is being prepared.")
 
 
 def _reason(wait: Mapping[str, Any]) -> str:

@@ -104,6 +104,7 @@ class AttemptStarter:
         JobEnvironment.parse(graph.configuration)
         self._environment_source = EnvironmentSource.parse(graph.configuration)
         self._python: PreparedPython | None = None
+        self._preparation_failure = ""
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._io = services.io_of(graph.job_id)
@@ -150,18 +151,20 @@ class AttemptStarter:
         return attempt if attempt.process is not None else None
 
     async def prepare_python(self, preparing: Callable[[Preparation], None]) -> None:
-        """Have the job's Python environment, if it names one to be made. AttemptFailed.
+        """Prepare the job's Python environment, if the job asks for one. Raise AttemptFailed.
 
-        Before the attempt begins, because it may take minutes. `preparing` gets what shows how far it is.
+        Called before the attempt begins, because it may take minutes. `preparing` receives the progress.
         """
         source = self._environment_source
         if source is None:
             return
-        preparation = Preparation(source.kind, self._services.clock.now_ms())
+        preparation = Preparation(source.kind, self._services.clock.now_ms(), failure=self._preparation_failure)
         preparing(preparation)
         try:
             self._python = await self._services.environments.prepare(source, preparation)
+            self._preparation_failure = preparation.failure = ""
         except EnvironmentFailed as error:
+            self._preparation_failure = preparation.failure = str(error)
             info = self._info("PythonEnvironmentFailed", str(error))
             stacktrace = f"{info.stacktrace}\n{error.details}".rstrip()
             info = replace(info, stacktrace=stacktrace, is_mistake=error.is_mistake)

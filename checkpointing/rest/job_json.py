@@ -18,7 +18,7 @@ from checkpointing.jobs.status import JobStatus
 from checkpointing.masking import mask_arguments, mask_values
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
 from checkpointing.rest.java_throwable import java_failure
-from checkpointing.rest.launch_wait import launch_wait_json
+from checkpointing.rest.launch_wait import environment_wait_json, launch_wait_json
 from checkpointing.rest.rows_written_again import sinks_json
 from checkpointing.rest.vertex_json import EXECUTION_STATES, TASK_STATE, counts, vertex_json
 
@@ -59,7 +59,7 @@ def job_details(job: JobRecord, now_ms: int, wait: tuple[LaunchWait, int] | None
         "queries": _queries(job.attempt),
         "python-environment": _python_environment(job),
         "ended-by-itself": _ended_by_itself(job),
-        "launch-wait": launch_wait_json(wait),
+        "launch-wait": launch_wait_json(wait) or _environment_wait(job),
         "restarts": job.num_restarts,
         "status-history": [
             {"status": move.target.value, "timestamp": move.at_ms, "cause": move.cause} for move in job.state.moves
@@ -230,9 +230,9 @@ def _restored_from(record: AttemptRecord) -> str | None:
 
 
 def _python_environment(job: JobRecord) -> dict[str, Any] | None:
-    """Return how far the environment is that is made for the job; None for one that runs in a Python that is there.
+    """Return the environment that is prepared for the job; None for a job that runs in an existing Python.
 
-    Of a driver that was adopted its name is known only.
+    Only its name is known of a driver that was adopted.
     """
     python, used = job.python, None if job.attempt is None else job.attempt.record.python_environment
     if python is None:
@@ -244,6 +244,12 @@ def _python_environment(job: JobRecord) -> dict[str, Any] | None:
         "step": python.step.value,
         "since": python.started_ms,
     }
+
+
+def _environment_wait(job: JobRecord) -> dict[str, Any] | None:
+    if job.status is not JobStatus.CREATED or job.python is None or job.python.status != "PREPARING":
+        return None
+    return environment_wait_json(job.python)
 
 
 def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:

@@ -7,10 +7,12 @@ from typing import Any
 
 from checkpointing.jobs.launching.admission import Lacking, LaunchWait
 from checkpointing.jobs.launching.demand import gib
+from checkpointing.jobs.python_environments.preparation import Preparation
+from checkpointing.rest.job_operations import time_text
 
 
 def launch_wait_json(found: tuple[LaunchWait, int] | None) -> dict[str, Any] | None:
-    """Return `launch-wait` of `/jobs/:id`, None for a job that does not wait.
+    """Return `launch-wait` of `/jobs/:id` for a job in the queue of drivers, None for a job that does not wait there.
 
     `asked` is in bytes. `free` and `limit` are in bytes for `memory` and `machine`, numbers for `drivers` and `starts`,
     else null.
@@ -29,9 +31,34 @@ def launch_wait_json(found: tuple[LaunchWait, int] | None) -> dict[str, Any] | N
     }
 
 
+def environment_wait_json(preparation: Preparation) -> dict[str, Any]:
+    """Return `launch-wait` of `/jobs/:id` while the job's Python environment is being prepared.
+
+    `kind` is `requirements` or `archive`. `output` is the last line that pip printed, null before the first.
+    `failure` is why the preparation before this one failed, null if none did.
+    """
+    return {
+        "for": Lacking.ENVIRONMENT.value,
+        "kind": preparation.kind.value,
+        "step": preparation.step.value,
+        "output": preparation.output or None,
+        "failure": preparation.failure or None,
+        "since": preparation.started_ms,
+    }
+
+
 def launch_wait_text(wait: Mapping[str, Any]) -> str:
-    """Read what `launch_wait_json` wrote."""
+    """Return what the JSON says as a sentence for the command line."""
+    if wait["for"] == Lacking.ENVIRONMENT.value:
+        return _environment_text(wait)
     return f"{_reason(wait)}; position {wait['position']} of {wait['length']}"
+
+
+def _environment_text(wait: Mapping[str, Any]) -> str:
+    text = f"The Python environment is being prepared ({wait['step']}) since {time_text(wait['since'])}"
+    if wait["output"]:
+        text += f"; pip's last line: {wait['output']}"
+    return text + (f"; an earlier preparation failed: {wait['failure']}" if wait["failure"] else "")
 
 
 def _reason(wait: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.jobs.known_keys import DIRECTORY, check_keys
+from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.launch_wait import launch_wait_text
@@ -153,17 +154,16 @@ def follow_until_running(
     A job manager that goes away meanwhile is waited for: the job is in its store, and it or the next one goes on.
     """
     deadline = monotonic() + timeout_s
-    shown = ("", "")
+    shown: tuple[str, str | None, str | None] = ("", None, None)
     while True:
         job = _look(client, job_id)
         status = str(job["state"]) if job else "unknown: no job manager answers"
-        preparing = _preparing(job)
-        if preparing:
+        waits = job.get("launch-wait") or {}
+        if waits.get("for") == Lacking.ENVIRONMENT.value:
             deadline = monotonic() + timeout_s  # the job manager has a limit of its own
-        queued = job.get("launch-wait") or {}
-        said = (preparing or status, queued.get("for", ""))
-        if said != shown:  # not each time that its position changes
-            say(f"{status}: {launch_wait_text(queued)}" if queued else preparing or status)
+        said = (status, waits.get("for"), waits.get("step"))
+        if said != shown:  # not each time that its position, or pip's last line, changes
+            say(f"{status}: {launch_wait_text(waits)}" if waits else status)
             shown = said
         if status in ("RUNNING", "FINISHED"):
             return
@@ -171,20 +171,12 @@ def follow_until_running(
             raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
             text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)
-            if queued:
-                text = f"The job is {status} after {timeout_s:g} s: it {launch_wait_text(queued)}."
+            if waits:
+                text = f"The job is {status} after {timeout_s:g} s: it {launch_wait_text(waits)}."
             raise JobDidNotStart(
                 f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that."
             )
         wait(_POLL_S)
-
-
-def _preparing(job: Mapping[str, Any]) -> str:
-    """Return what is said while the job's Python environment is made, "" when it is not."""
-    environment = job.get("python-environment")
-    if environment is None or environment["status"] != "PREPARING":
-        return ""
-    return f"{job['state']}: preparing the Python environment ({environment['step']})"
 
 
 def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:

@@ -440,3 +440,9 @@ def is_long_ago(at: datetime | None, seconds: int) -> bool:
 def why_queued(run: Run) -> str:
     """Return why the run waits until its driver may start."""
     return launch_wait.sentence(run.launch_wait)
+
+
+@register.filter
+def queued_since(run: Run) -> datetime | None:
+    since = run.launch_wait.get("since")
+    return None if since is None else datetime.fromisoformat(since)

@@ -152,8 +152,8 @@ class Run(models.Model):
     # How a run that ended by itself left its state: {"saved", "savepoint", "state", "rows", "batches"}, see
     # engine/answers/jobs.py; {}: it did not end so, or the engine does not say.
     outcome = models.JSONField(default=dict)
-    # Why a run in CREATED waits until its driver may start: {"for", "asked", "free", "limit", "position", "length",
-    # "since"}, see engine/answers/jobs.py; {}: it does not wait.
+    # Why a run in CREATED waits until its driver may start: "for", "since" and what that reason has, see LaunchWait in
+    # engine/answers/jobs.py; {}: it does not wait.
     launch_wait = models.JSONField(default=dict)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)

@@ -6,6 +6,7 @@ import pytest
 from django.utils import translation
 
 from checkpointing.jobs.launching.admission import Lacking
+from checkpointing.jobs.python_environments.preparation import Step
 from dashboard.launch_wait import sentence
 
 GIB = 2**30
@@ -43,5 +44,16 @@ def test_every_reason_has_a_sentence_in_both_languages() -> None:
         assert len(set(said)) == len(Lacking)
 
 
+def test_the_preparation_of_an_environment_says_its_step_and_no_position() -> None:
+    for language in ("en", "zh-hans"):
+        with translation.override(language):
+            said = {sentence({"for": "environment", "step": step.value}) for step in Step}
+            assert len(said) == len(Step)
+            unknown = sentence({"for": "environment", "step": "compiling"})
+        assert all(text.startswith(unknown[:10]) for text in said) or language != "en"
+    assert sentence({"for": "environment"}) == "The Python environment is being prepared."
+
+
 def test_a_reason_of_a_newer_job_manager_leaves_the_position() -> None:
     assert sentence({"for": "weather", **WAIT}) == "It is number 3 of 7 that wait."
+    assert sentence({"for": "weather"}) == ""

@@ -1,9 +1,11 @@
-"""Which drivers may start on a machine now, in what order, and why the others wait. Pure.
+"""Decide which drivers may start on a machine now, in what order, and why the others wait. Pure.
 
 - The order is by priority, then by the time of submission. So that nobody starves, each unit of priority is worth
   PRIORITY_IS_WORTH_S of waiting: a job is overtaken only by jobs that began to wait within that time after it.
 - No job starts before an earlier one that waits for memory or for a place: a large job would never start otherwise.
-- A job that restarts has kept its memory and its place. It waits for its turn to start only.
+- A job that restarts has kept its memory and its place. It waits only for its turn to start.
+
+Decision 136 has the reasons.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Lacking(Enum):
 
     MACHINE: it asks for more memory than drivers may take here at all. TURN: another job waits before it for memory or
     for a place. RECOVERY: jobs of the last leader are still being recovered, and one of them has a higher priority.
+    ENVIRONMENT: its Python environment is being prepared; it enters the queue afterwards.
     """
 
     MEMORY = "memory"
@@ -58,6 +61,7 @@ class Lacking(Enum):
     TURN = "turn"
     MACHINE = "machine"
     RECOVERY = "recovery"
+    ENVIRONMENT = "environment"
 
 
 @dataclass(frozen=True)

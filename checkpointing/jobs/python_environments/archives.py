@@ -1,14 +1,16 @@
-"""Unpack a packed environment (conda-pack, venv-pack) so that nothing of it lands, or leads, outside of its directory.
+"""Unpack a packed environment (conda-pack, venv-pack). No file and no link of it leads out of the directory.
 
-One exception: venv-pack leaves `bin/python` a link to the Python that the environment was made from. It is made again
-where that Python is on this machine.
+There is one exception: venv-pack packs `bin/python` as a link to the Python that the environment was made from. That
+link is made here if the Python exists on this machine.
 """
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,17 +21,19 @@ _INTERPRETER = re.compile(r"(\./)?bin/python[0-9.]*")
 
 
 def unpack(archive: Path, directory: Path, most_bytes: int, check: Callable[[], None]) -> None:
-    """Raise EnvironmentFailed, OSError, and what `check`, which is called now and then, raises."""
+    """Raise EnvironmentFailed, OSError, and what `check` raises. `check` is called for each member."""
     interpreters: dict[str, str] = {}
     try:
         with tarfile.open(archive, "r:*") as tar:
             _unpack(tar, directory, most_bytes, interpreters, check)
     except tarfile.FilterError as error:
         raise _mistake(str(error)) from error
-    except (tarfile.TarError, EOFError) as error:
-        raise _mistake(
-            f"it is no tar file that can be read, such as conda-pack and venv-pack write: {error}"
-        ) from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _damaged(error) from error
+    except OSError as error:
+        if error.errno is None:  # gzip and bzip2 report damaged data so
+            raise _damaged(error) from error
+        raise
     for name, target in interpreters.items():
         _link(directory / name, Path(target))
 
@@ -59,6 +63,10 @@ def _link(link: Path, target: Path) -> None:
         )
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(target)
+
+
+def _damaged(error: Exception) -> EnvironmentFailed:
+    return _mistake(f"it is not a tar file, as conda-pack and venv-pack write, or it is damaged: {error}")
 
 
 def _mistake(problem: str) -> EnvironmentFailed:

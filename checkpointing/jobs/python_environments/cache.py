@@ -1,10 +1,10 @@
-"""The environments that were made, each in a directory of its own that is never moved: scripts hold their own paths.
+"""A directory for each environment. It is never moved, because scripts in it hold its path.
 
-    <key>-<random>/environment/   what `bin/python` is in
-    <key>-<random>/ready.json     written last: without it the directory is half made, and nobody uses it
+    <key>-<random>/environment/   the environment, with `bin/python`
+    <key>-<random>/ready.json     written last: a directory without it is incomplete, and no job uses it
 
-The key is made of the content and of the Python that it was made for. Two job managers that make the same one at once
-make two; one of them is not used and goes. All methods block.
+The key is a hash of the content and of the Python that the environment is made for. Two job managers that make the same
+environment at the same time make two; the one that no job uses is removed. All methods block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}")
 
 
 def key_of(kind: SourceKind, content_sha256: str) -> str:
-    """Return the name of what is made of this content by the Python of this process, on this kind of machine."""
+    """Return the key of what the Python of this process makes from this content on this kind of machine."""
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     made_of = [_VERSION, kind.value, content_sha256, *sys.version_info[:3], base, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
@@ -61,7 +61,7 @@ class CachedEnvironment:
 
 
 class EnvironmentCache:
-    """`abandoned_after_s`: a directory that is half made is removed when nothing has begun in it for so long."""
+    """`abandoned_after_s`: an incomplete directory that is older is removed."""
 
     def __init__(self, directory: Path, clock: Clock, abandoned_after_s: float) -> None:
         self.directory = directory
@@ -71,7 +71,7 @@ class EnvironmentCache:
         self._being_made: set[str] = set()
 
     def find(self, key: str) -> CachedEnvironment | None:
-        """Return the environment of this key and note that it is used now."""
+        """Return the environment of this key, and store that it is used now."""
         with self._lock:
             for environment in self._all(f"{key}-*"):
                 if environment.is_usable:
@@ -80,7 +80,7 @@ class EnvironmentCache:
         return None
 
     def find_archive(self, location: str, size: int) -> CachedEnvironment | None:
-        """Return what was made of this remote archive, and note that it is used now."""
+        """Return the environment that was made from this remote archive, and store that it is used now."""
         with self._lock:
             for environment in self._all():
                 made_of = _read(environment).get("source")
@@ -91,7 +91,7 @@ class EnvironmentCache:
 
     @contextlib.contextmanager
     def new(self, key: str) -> Iterator[CachedEnvironment]:
-        """Give a directory to make an environment in. It goes unless `publish` was called for it."""
+        """Yield a directory to make an environment in. Remove it afterwards unless `publish` was called."""
         environment = CachedEnvironment(self.directory / f"{key}-{new_id()[:8]}")
         with self._lock:
             self._being_made.add(environment.directory.name)
@@ -105,8 +105,8 @@ class EnvironmentCache:
                 shutil.rmtree(environment.directory, ignore_errors=True)
 
     def publish(self, environment: CachedEnvironment, source: tuple[str, int] | None) -> None:
-        """From here on the environment is used. `source`: the location and the size of a remote archive."""
-        os.sync()  # thousands of files, all of them before the one that says that they are there
+        """Let jobs use the environment. `source`: the location and the size of a remote archive."""
+        os.sync()  # all its files are on the disk before the one that says so
         made_of = None if source is None else [*source, sysconfig.get_platform()]
         write_durably(environment.directory / READY, json.dumps({"version": _VERSION, "source": made_of}))
         self._use(environment)

@@ -1,4 +1,4 @@
-"""Prepare the environment of a job: find it in the cache, or make it. One at a time for each content."""
+"""Prepare the environment of a job: find it in the cache, or make it. Each content is made once at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkpointing.jobs.launching.python import NEEDED, problem_of
 from checkpointing.jobs.python_environments.archives import unpack
 from checkpointing.jobs.python_environments.cache import CachedEnvironment, EnvironmentCache, key_of
 from checkpointing.jobs.python_environments.commands import Deadline, pip_command, pip_environment, run
-from checkpointing.jobs.python_environments.failures import EnvironmentFailed, has_temporary_failure, install_failed
+from checkpointing.jobs.python_environments.failures import EnvironmentFailed, install_failed
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython, SourceKind, Step
 from checkpointing.jobs.python_environments.source import EnvironmentSource, has_hashes, size_of
 from checkpointing.storage.checksums import sha256_of
@@ -26,14 +26,14 @@ from checkpointing.storage.opening import files_for
 
 _ABANDONED_S = 3600.0
 _GRACE_S = 10.0
-# With these the resolver finds what fits the job's own requirements. Drivers need them (launching/python.py).
+# Drivers need these (launching/python.py). pip chooses versions that fit the job's own requirements.
 _OURS = ("pyspark>=4.0,<4.4", "kazoo[sasl]", *(name for name in NEEDED if name not in ("pyspark", "kazoo")))
 
 
 class PythonEnvironments:
-    """`environ` is the job manager's environment: pip gets its own settings from it, and what programs get.
+    """`environ` is the job manager's environment. pip receives what programs receive of it, and its own settings.
 
-    `limit_s` bounds the time that one environment takes, `most_bytes` the size of an unpacked archive.
+    `limit_s` limits the time that one environment takes, `most_bytes` the size of an unpacked archive.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class PythonEnvironments:
         self._making: dict[str, threading.Lock] = {}
 
     async def prepare(self, source: EnvironmentSource, preparation: Preparation) -> PreparedPython:
-        """Raise EnvironmentFailed. Cancelled, it stops what it has begun."""
+        """Raise EnvironmentFailed, whose text begins with the setting. When cancelled, stop what has begun."""
         work = in_daemon_thread(lambda: self._prepare(source, preparation), f"environment by {source.kind.value}")
         result = asyncio.wrap_future(work)
         result.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(self._limit_s + _GRACE_S):  # storage that does not answer cannot be stopped
+            async with asyncio.timeout(self._limit_s + _GRACE_S):  # a read that hangs cannot be stopped
                 preparation.prepared = await asyncio.shield(result)
         except TimeoutError as error:
-            message = f"{source.key}: {source.location} was not read within {self._limit_s:g} s"
+            message = f"{source.label}: the storage did not answer within {self._limit_s:g} s"
             raise EnvironmentFailed(message, is_mistake=False) from error
         finally:
             preparation.stop.set()
@@ -71,14 +71,18 @@ class PythonEnvironments:
         deadline = Deadline(self._clock, self._limit_s, preparation)
         try:
             if source.kind is SourceKind.REQUIREMENTS:
-                return self._of_requirements(source.read_text(), preparation, deadline).prepared
+                with _missing_is_a_mistake():
+                    text = source.read_text()
+                return self._of_requirements(text, preparation, deadline).prepared
             return self._of_archive(str(source.location), preparation, deadline).prepared
         except InvalidConfiguration as error:
             raise EnvironmentFailed(str(error), is_mistake=True) from error
-        except FileNotFoundError as error:
-            raise EnvironmentFailed(f"{source.key}: {error}", is_mistake=True) from error
+        except EnvironmentFailed as error:
+            message = f"{source.label}: {error}"
+            raise EnvironmentFailed(message, is_mistake=error.is_mistake, details=error.details) from error
         except OSError as error:
-            raise EnvironmentFailed(f"{source.key}: {error}", is_mistake=False) from error
+            message = f"{source.label}: the environment could not be made in {self._cache.directory}: {error}"
+            raise EnvironmentFailed(message, is_mistake=False) from error
 
     def _of_requirements(self, text: str, preparation: Preparation, deadline: Deadline) -> CachedEnvironment:
         key = key_of(SourceKind.REQUIREMENTS, hashlib.sha256(text.encode()).hexdigest())
@@ -95,7 +99,7 @@ class PythonEnvironments:
                 return made
 
     def _install(self, made: CachedEnvironment, text: str, deadline: Deadline) -> None:
-        """What Waymark's side of the driver needs is installed, too, unless all must have hashes."""
+        """Install the requirements, and what drivers need. Where hashes are required, the text must name the latter."""
         file = made.directory / "requirements.txt"
         file.write_text(text)
         venv.create(made.home, symlinks=True)
@@ -106,26 +110,29 @@ class PythonEnvironments:
         if code < 0:
             raise EnvironmentFailed(f"pip was ended by signal {-code}", is_mistake=False, details="\n".join(output))
         if code != 0:
-            raise install_failed(output, is_temporary=has_temporary_failure(log))
+            raise install_failed(output, log)
 
     def _of_archive(self, location: str, preparation: Preparation, deadline: Deadline) -> CachedEnvironment:
-        """A remote archive is read once for each name and size; one on this machine is compared each time."""
+        """Download a remote archive once for each name and size. Compare the content of a local one each time."""
         if is_local(location):
             return self._of_file(Path(local_path(location)), preparation, deadline, None)
         with self._one_at_a_time(location, preparation, deadline):
-            size = size_of(location)
+            with _missing_is_a_mistake():
+                size = size_of(location)
             known = None if size is None else self._cache.find_archive(location, size)
             if known is not None:
                 return known
             with self._cache.new(hashlib.sha256(location.encode()).hexdigest()[:32]) as temporary:
                 archive = temporary.directory / "archive"
-                files_for(location).get(location, archive, like="0" * 64)
+                with _missing_is_a_mistake():
+                    files_for(location).get(location, archive, like="0" * 64)
                 return self._of_file(archive, preparation, deadline, (location, archive.stat().st_size))
 
     def _of_file(
         self, archive: Path, preparation: Preparation, deadline: Deadline, remote: tuple[str, int] | None
     ) -> CachedEnvironment:
-        key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
+        with _missing_is_a_mistake():
+            key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
         with self._one_at_a_time(key, preparation, deadline):
             found = self._cache.find(key)
             if found is not None:
@@ -152,7 +159,7 @@ class PythonEnvironments:
 
     @contextlib.contextmanager
     def _one_at_a_time(self, key: str, preparation: Preparation, deadline: Deadline) -> Iterator[None]:
-        """Wait while another job makes the same. Its own failure is not taken over: this one tries again."""
+        """Wait while another job prepares the same environment. When that one fails, this one tries by itself."""
         with self._lock:
             lock = self._making.setdefault(key, threading.Lock())
         before = preparation.step
@@ -164,6 +171,15 @@ class PythonEnvironments:
             yield
         finally:
             lock.release()
+
+
+@contextlib.contextmanager
+def _missing_is_a_mistake() -> Iterator[None]:
+    """A file that the job names: when it is missing, a restart does not help."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise EnvironmentFailed(f"the file does not exist: {error}", is_mistake=True) from error
 
 
 def _check(made: CachedEnvironment, advice: str) -> None:

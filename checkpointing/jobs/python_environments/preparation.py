@@ -1,4 +1,4 @@
-"""How far the preparation of one job's environment is: written by the thread that prepares it, read by everybody."""
+"""The progress of preparing one job's environment. The thread that prepares it writes it; any thread reads it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,19 @@ class PreparedPython:
 
 @dataclass
 class Preparation:
-    """`stop` is set once nobody waits for it any more. Neither `prepared` nor `has_failed`: it is under way."""
+    """`stop` is set once nobody waits for the environment. It is in progress unless it is `prepared` or `has_failed`.
+
+    `output` is the last line that pip printed. `failure` is why the job's last preparation failed, this or an earlier
+    one; empty if it did not fail. Both are without secrets.
+    """
 
     kind: SourceKind
     started_ms: int
     step: Step = Step.READING
     prepared: PreparedPython | None = None
     has_failed: bool = False
+    output: str = ""
+    failure: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property

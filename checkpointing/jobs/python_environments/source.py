@@ -1,4 +1,4 @@
-"""What a job's Python environment is made of: the text of a requirements file, or a packed environment.
+"""The source of a job's Python environment: the text of a requirements file, or a packed environment.
 
 waymark.python.requirements   the text itself, or one line with the location of the file
 waymark.python.archive        the location of the archive
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.python import KEY
 from checkpointing.jobs.python_environments.preparation import PreparedPython, SourceKind
+from checkpointing.masking import mask_text
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, name, parent
 from checkpointing.storage.opening import files_for
@@ -36,7 +37,7 @@ class EnvironmentSource:
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> EnvironmentSource | None:
-        """Return None for a job that runs in a Python that is there. Raise InvalidConfiguration."""
+        """Return None for a job that runs in an existing Python. Raise InvalidConfiguration."""
         given = [key for key in (KEY, REQUIREMENTS, ARCHIVE) if configuration.get(key, "").strip()]
         if len(given) > 1:
             raise InvalidConfiguration(given[1], _shown(configuration[given[1]]), f"only one of {', '.join(given)}")
@@ -52,6 +53,11 @@ class EnvironmentSource:
         return REQUIREMENTS if self.kind is SourceKind.REQUIREMENTS else ARCHIVE
 
     @property
+    def label(self) -> str:
+        """Return what a failure begins with: the setting, and the location that it names."""
+        return self.key if self.location is None else f"{self.key}: {self.location}"
+
+    @property
     def location(self) -> str | None:
         """Return None where the setting is the text of the requirements itself."""
         if self.kind is SourceKind.REQUIREMENTS and not _LOCATION.fullmatch(self.value):
@@ -59,7 +65,7 @@ class EnvironmentSource:
         return canonical(self.value)
 
     def check(self) -> None:
-        """Raise InvalidConfiguration for what can never become an environment. Read nothing."""
+        """Raise InvalidConfiguration for a value that can never become an environment. Read no file."""
         try:
             if self.location is None:
                 self.check_text(self.value)
@@ -134,4 +140,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _shown(value: str) -> str:
+    """Return the beginning, without the password of an index."""
+    value = str(mask_text(value))
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"

@@ -8,6 +8,7 @@ from typing import Any
 from ninja import ModelSchema, Schema
 from pydantic import Field
 
+from dashboard import launch_wait
 from monitoring.models import (
     AuditEntry,
     AutomationPause,
@@ -57,6 +58,16 @@ class RunOut(ModelSchema):
         description="How a run that ended by itself left its state: saved, savepoint (its final one), state (where the "
         "next run goes on), rows and batches. Empty for every other run."
     )
+    launch_wait: dict[str, Any] = Field(
+        description="Why a run in CREATED waits until its driver may start: for (memory, drivers, starts, turn, machine, "
+        "recovery or environment), since, sentence (the same in words), and what the reason has. In the queue of "
+        "drivers: asked, free and limit (bytes or numbers), position and length. For environment: kind, step, output "
+        "(the last line that pip printed) and failure (why an earlier preparation failed). Empty for every other run."
+    )
+
+    @staticmethod
+    def resolve_launch_wait(run: Run) -> dict[str, Any]:
+        return run.launch_wait and {**run.launch_wait, "sentence": launch_wait.sentence(run.launch_wait)}
 
     class Meta:
         model = Run

@@ -254,9 +254,7 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Status", f"{job['state']}, started {time_text(job['start-time'])}, {job['restarts']} restarts"
     yield "Program", f"{launch['entryClass']} in {launch['jarId']}"
     if environment := job.get("python-environment"):
-        is_preparing = environment["status"] == "PREPARING"
-        how_far = environment["step"] if is_preparing else environment["status"].lower()
-        yield "Python", f"made from {environment['kind'] or 'its settings'}: {how_far}"
+        yield "Python", f"made from {environment['kind'] or 'its settings'}: {environment['status'].lower()}"
     counts = shown["checkpoints"]["counts"]
     yield "Checkpoints", ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     for label, name in (("Last checkpoint", "completed"), ("Last savepoint", "savepoint")):
@@ -265,8 +263,8 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if failed := latest["failed"]:
         text = (failed["failure_message"] or "no reason given").splitlines()[0]
         yield "Last failed checkpoint", f"{failed['id']}, {time_text(failed['failure_timestamp'])}, {text}"
-    if queued := job.get("launch-wait"):
-        yield "Start", launch_wait_text(queued)
+    if waits := job.get("launch-wait"):
+        yield "Start", launch_wait_text(waits)
     for query in job["queries"]:
         yield "Query", f"{query['name']}, last batch {_or_unknown(query['last-batch-id'])}"
     if again := writing_again(job["queries"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from monitoring.engine.errors import Malformed
@@ -167,17 +167,22 @@ class OwnEnd:
 class LaunchWait:
     """Why our job manager does not start a job's driver yet: what /jobs/:id has as "launch-wait".
 
-    `lacking` is a value of `Lacking` (checkpointing/jobs/launching/admission.py), or one of a newer job manager.
-    `position` of `length` jobs that wait, from 1.
+    `lacking` is a value of `Lacking` (checkpointing/jobs/launching/admission.py), or one of a newer job manager. Other
+    fields are None where the reason has none: in the queue of drivers a job has `asked`, `free`, `limit`, and
+    `position` of `length` jobs that wait, from 1. While its Python environment is being prepared it has the rest.
     """
 
     lacking: str
+    since: datetime | None
     asked: int | None
     free: int | None
     limit: int | None
-    position: int
-    length: int
-    since: datetime | None
+    position: int | None
+    length: int | None
+    kind: str | None
+    step: str | None
+    output: str | None
+    failure: str | None
 
     @classmethod
     def parse(cls, fields: Fields) -> LaunchWait | None:
@@ -187,19 +192,23 @@ class LaunchWait:
             return None
         return cls(
             lacking=wait.text("for"),
+            since=wait.optional_moment("since"),
             asked=wait.amount("asked"),
             free=wait.amount("free"),
             limit=wait.amount("limit"),
-            position=wait.small("position"),
-            length=wait.small("length"),
-            since=wait.optional_moment("since"),
+            position=wait.amount("position"),
+            length=wait.amount("length"),
+            kind=wait.optional_text("kind") or None,
+            step=wait.optional_text("step") or None,
+            output=wait.optional_text("output") or None,
+            failure=wait.optional_text("failure") or None,
         )
 
     def as_row(self) -> dict[str, object]:
-        """Return it as Run.launch_wait stores it."""
-        row: dict[str, object] = {"for": self.lacking, "asked": self.asked, "free": self.free, "limit": self.limit}
-        since = None if self.since is None else self.since.isoformat()
-        return row | {"position": self.position, "length": self.length, "since": since}
+        """Return what Run.launch_wait stores: the fields that the reason has."""
+        known = {name: value for name, value in asdict(self).items() if value is not None}
+        since = {} if self.since is None else {"since": self.since.isoformat()}
+        return {"for": known.pop("lacking"), **known, **since}
 
 
 def _rows_read(fields: Fields) -> int | None:

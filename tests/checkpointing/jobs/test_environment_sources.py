@@ -11,7 +11,7 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.known_keys import UnknownKey, check_keys
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
-from checkpointing.jobs.python_environments.failures import has_temporary_failure, install_failed
+from checkpointing.jobs.python_environments.failures import install_failed
 from checkpointing.jobs.python_environments.preparation import PreparedPython, SourceKind
 from checkpointing.jobs.python_environments.source import (
     MOST_TEXT,
@@ -22,6 +22,8 @@ from checkpointing.jobs.python_environments.source import (
 )
 
 REQUIREMENTS, ARCHIVE = "waymark.python.requirements", "waymark.python.archive"
+MISTAKE, AWAY = "pip could not install the requirements", "pip could not reach its index"
+FULL = "this machine has no room for the environment"
 
 
 def source_of(configuration: dict[str, str]) -> EnvironmentSource:
@@ -60,6 +62,7 @@ def test_requirements_are_a_text_or_the_location_of_one(tmp_path: Path) -> None:
         ({ARCHIVE: "env.tar.gz"}, r"waymark\.python\.archive: 'env\.tar\.gz' is not allowed; an absolute path"),
         ({ARCHIVE: "s3://user:hunter2@bucket/env.tar.gz"}, "a password has no place in an address"),
         ({ARCHIVE: "/a.tar", REQUIREMENTS: "pandas"}, "only one of"),
+        ({REQUIREMENTS: "-r https://me:hunter2@pypi.internal/base.txt"}, r"line 1: -r https://me:\*{6}@pypi"),
         ({"waymark.python": "/p", ARCHIVE: "/a.tar"}, r"only one of waymark\.python, waymark\.python\.archive"),
     ],
 )
@@ -109,38 +112,43 @@ def test_a_driver_in_the_cluster_is_refused_them(tmp_path: Path, key: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("log", "is_temporary"),
+    ("log", "what"),
     [
-        ("Could not fetch URL http://i/simple/foo/: 404 Client Error: Not Found for url: … - skipping", False),
-        ("Could not fetch URL http://i/simple/foo/: 403 Client Error: Forbidden for url: … - skipping", False),
-        ("Could not fetch URL http://i/simple/foo/: 429 Client Error: Too Many Requests for url: …", True),
-        ("Could not fetch URL http://i/simple/foo/: connection error: [Errno 111] Connection refused", True),
-        ("ERROR: HTTP error 503 while getting http://i/simple/pandas", True),
-        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", True),
-        ("ERROR: No matching distribution found for pandas==9", False),
+        ("Could not fetch URL http://i/simple/foo/: 404 Client Error: Not Found for url: … - skipping", MISTAKE),
+        ("Could not fetch URL http://i/simple/foo/: 403 Client Error: Forbidden for url: … - skipping", MISTAKE),
+        ("Could not fetch URL http://i/simple/foo/: 429 Client Error: Too Many Requests for url: …", AWAY),
+        ("Could not fetch URL http://i/simple/foo/: connection error: [Errno 111] Connection refused", AWAY),
+        ("ERROR: HTTP error 503 while getting http://i/simple/pandas", AWAY),
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", FULL),
+        ("ERROR: No matching distribution found for pandas==9", MISTAKE),
     ],
 )
-def test_trouble_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str, is_temporary: bool) -> None:
+def test_a_failure_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str, what: str) -> None:
     (tmp_path / "log").write_text(f"2026-11-25T10:37:19,976 Using pip 26.3\n2026-11-25T10:37:19,977 {log}\n")
-    assert has_temporary_failure(tmp_path / "log") is is_temporary
+    failure = install_failed(["ERROR: it failed"], tmp_path / "log")
+    assert (str(failure), failure.is_mistake) == (f"{what}: it failed", what == MISTAKE)
 
 
-def test_the_first_error_is_the_message_and_the_rest_is_kept() -> None:
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("OSError: [Errno 28] No space left on device", FULL),
+        ("/srv/bin/python: No module named pip", "the job manager's Python has no pip, install it there"),
+    ],
+)
+def test_what_only_the_output_says_is_seen_without_a_log(tmp_path: Path, line: str, what: str) -> None:
+    failure = install_failed([line], tmp_path / "log")
+    assert (str(failure), failure.is_mistake) == (f"{what}: {line}", False)
+
+
+def test_the_first_error_is_the_message_and_the_rest_is_kept(tmp_path: Path) -> None:
     output = [
         "Looking in indexes: http://i",
         "ERROR: No version satisfies nothing==9",
         "ERROR: No matching distribution",
     ]
-    mistake, temporary = (install_failed(output, is_temporary=each) for each in (False, True))
-    assert (mistake.is_mistake, temporary.is_mistake) == (True, False)
+    mistake = install_failed(output, tmp_path / "log")
     assert str(mistake) == "pip could not install the requirements: No version satisfies nothing==9"
-    assert str(temporary) == "pip could not reach what it needs: No version satisfies nothing==9"
     assert mistake.details.splitlines() == output
-    assert "what nobody knows" in str(install_failed(["what nobody knows"], is_temporary=False))
-
-
-def test_passwords_of_an_index_are_in_no_message() -> None:
-    failure = install_failed(
-        ["Looking in indexes: https://me:hunter2@pypi.internal/simple", "ERROR: no x"], is_temporary=False
-    )
-    assert "hunter2" not in f"{failure}{failure.details}"
+    assert "the last line" in str(install_failed(["first", "the last line"], tmp_path / "log"))
+    assert "pip printed nothing" in str(install_failed([], tmp_path / "log"))

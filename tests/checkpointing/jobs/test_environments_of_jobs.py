@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from django.core.management import call_command
 
+from checkpointing.rest.job_operations import time_text
 from tests.checkpointing.jobs.package_index import Index, pip_settings, serving, set_all, wheels
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
@@ -41,6 +42,12 @@ async def environment_of(manager: RunningJobManager, job_id: str) -> Any:
     return (await manager.get(f"/jobs/{job_id}"))["python-environment"]
 
 
+async def pip_says(manager: RunningJobManager, job_id: str) -> Any:
+    """Return why the job waits, once pip has printed a line."""
+    wait = (await manager.get(f"/jobs/{job_id}"))["launch-wait"]
+    return wait if wait is not None and wait["output"] else None
+
+
 async def shown_by_command(manager: RunningJobManager, job_id: str) -> str:
     out = StringIO()
     await asyncio.to_thread(call_command, "job", "show", job_id, "--jobmanager", manager.address, stdout=out)
@@ -53,19 +60,27 @@ async def test_a_job_shows_that_its_environment_is_made_and_holds_nobody_up(
     index.gate.clear()
     job_id = await manager.submit({REQUIREMENTS: "colours==1.0\n"})
     await eventually(lambda: index.requests)
-    shown = await environment_of(manager, job_id)
-    assert (shown["kind"], shown["status"], shown["step"]) == ("requirements", "PREPARING", "installing")
-    assert await manager.status(job_id) == "CREATED"
-    assert "made from requirements: installing" in await shown_by_command(manager, job_id)
+    wait = dict(await eventually(lambda: pip_says(manager, job_id)))
+    since, output = wait.pop("since"), wait.pop("output")
+    assert wait == {"for": "environment", "kind": "requirements", "step": "installing", "failure": None}
+    assert output == f"Looking in indexes: {index.url}"
+    job = await manager.get(f"/jobs/{job_id}")
+    assert (job["state"], job["python-environment"]["status"]) == ("CREATED", "PREPARING")
+    assert job["start-time"] <= since <= job["now"]
+    shown = await shown_by_command(manager, job_id)
+    assert f"The Python environment is being prepared (installing) since {time_text(since)}; pip's last line: " in shown
     other = await manager.submit_running()
     assert await environment_of(manager, other) is None
+    assert (await manager.get(f"/jobs/{other}"))["launch-wait"] is None
     canceled = await manager.submit({REQUIREMENTS: "colours==1.0\n"})
     await manager.cancel(canceled)
     await manager.until(canceled, "CANCELED")
+    assert (await manager.get(f"/jobs/{canceled}"))["launch-wait"] is None
 
     index.gate.set()
     await manager.until(job_id, "RUNNING")
     ready = await environment_of(manager, job_id)
+    assert (await manager.get(f"/jobs/{job_id}"))["launch-wait"] is None
     (spec,) = (driver.spec for driver in manager.launcher.drivers if driver.spec.job_id == job_id)
     assert ready["status"] == "READY"
     assert spec.configuration["waymark.python"].endswith(f"/{ready['name']}/environment/bin/python")
@@ -81,7 +96,7 @@ async def test_a_mistake_ends_the_job_before_an_attempt_with_what_pip_said(manag
     (failure,) = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
 
     assert failure["exceptionName"] == "PythonEnvironmentFailed"
-    assert "pip could not install the requirements: " in failure["message"]
+    assert f"{REQUIREMENTS}: pip could not install the requirements: " in failure["message"]
     assert "No matching distribution found for colours==9" in failure["stacktrace"]
     assert (details["attempts"], details["restarts"]) == ([], 0)
     assert details["python-environment"]["status"] == "FAILED"
@@ -96,7 +111,12 @@ async def test_an_index_that_is_away_is_asked_again(manager: RunningJobManager, 
 
     await eventually(has_failed)
     assert manager.launcher.drivers == []
+    index.gate.clear()
+    wait = await eventually(lambda: pip_says(manager, job_id))
+    assert wait["failure"].startswith(f"{REQUIREMENTS}: pip could not reach its index: ")
+    assert "an earlier preparation failed: " in await shown_by_command(manager, job_id)
     index.status = 200
+    index.gate.set()
     await manager.until(job_id, "RUNNING")
 
 

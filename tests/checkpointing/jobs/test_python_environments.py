@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
+import venv
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from checkpointing.clock import SystemClock
-from checkpointing.jobs.python_environments.cache import READY, EnvironmentCache
+from checkpointing.jobs.python_environments.cache import READY, CachedEnvironment, EnvironmentCache
+from checkpointing.jobs.python_environments.commands import Deadline, run
 from checkpointing.jobs.python_environments.environments import PythonEnvironments
 from checkpointing.jobs.python_environments.failures import EnvironmentFailed
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython, SourceKind, Step
@@ -85,7 +90,8 @@ async def test_requirements_are_installed_once_with_what_a_driver_needs(tmp_path
 
 async def test_a_requirement_that_cannot_be_installed_is_named(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
-    with pytest.raises(EnvironmentFailed, match=r"requirement colours==9.*1\.0") as failed:
+    says = r"^waymark\.python\.requirements: pip could not install.*requirement colours==9.*1\.0"
+    with pytest.raises(EnvironmentFailed, match=says) as failed:
         await maker.prepare(*of("colours==9\n"))
     assert failed.value.is_mistake
     assert "No matching distribution found for colours==9" in failed.value.details
@@ -123,7 +129,7 @@ async def test_an_index_that_cannot_be_reached_is_no_mistake(tmp_path: Path, ind
         await maker.prepare(*of("colours\n"))
     index.status = 200
     closed = environments(tmp_path / "environments", pip_settings(index_url="http://127.0.0.1:9/simple/"))
-    with pytest.raises(EnvironmentFailed, match="pip could not reach") as refused:
+    with pytest.raises(EnvironmentFailed, match="pip could not reach its index") as refused:
         await closed.prepare(*of("colours\n"))
     assert not unavailable.value.is_mistake
     assert not refused.value.is_mistake
@@ -223,6 +229,49 @@ def made(cache: EnvironmentCache, key: str) -> str:
     return environment.directory.name
 
 
+async def test_an_environment_that_another_job_manager_removes_meanwhile_is_no_mistake(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "env.tar.gz", [member("bin/python", sys.executable)])
+
+    class Emptied(EnvironmentCache):
+        def find(self, key: str) -> CachedEnvironment | None:
+            raise FileNotFoundError(2, "No such file or directory", str(self.directory / key / READY))
+
+    maker = environments(tmp_path / "environments", {})
+    maker._cache = Emptied(tmp_path / "environments", SystemClock(), 1.0)
+    with pytest.raises(EnvironmentFailed, match=r"could not be made in .*ready\.json") as removed:
+        await maker.prepare(*of_archive(archive))
+    assert not removed.value.is_mistake
+
+
+async def test_a_full_disk_is_no_mistake_and_leaves_nothing(tmp_path: Path, house: Path, small_disk: Path) -> None:
+    large = wheel(house, "large", "1.0")
+    with zipfile.ZipFile(large, "a") as more:
+        more.writestr("large/data", b"x" * 2_000_000)
+    maker = environments(small_disk, offline(house))
+    with pytest.raises(EnvironmentFailed, match=r"this machine has no room for the environment: .*No space") as full:
+        await maker.prepare(*of("large\n"))
+    assert str(full.value).startswith("waymark.python.requirements: ")
+    assert not full.value.is_mistake
+    assert made_in(small_disk) == []
+
+
+async def test_a_job_manager_without_pip_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
+    with pytest.raises(EnvironmentFailed, match="the job manager's Python has no pip, install it there") as without:
+        await environments(tmp_path / "environments", {}).prepare(*of("colours\n"))
+    assert not without.value.is_mistake
+
+
+def test_the_password_of_an_index_is_in_no_output(tmp_path: Path) -> None:
+    line = "Looking in indexes: https://me:hunter2@pypi.internal/simple"
+    preparation = of("")[1]
+    code = f"import time; print({line!r}, flush=True); time.sleep(99)"
+    with pytest.raises(EnvironmentFailed, match="not ready after 2 s") as late:
+        run([sys.executable, "-c", code], {}, tmp_path, Deadline(SystemClock(), 2.0, preparation))
+    assert preparation.output == late.value.details == line.replace("hunter2", "******")
+
+
 @pytest.mark.nightly
 async def test_an_environment_without_its_python_is_made_again(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
@@ -286,7 +335,7 @@ async def test_a_remote_archive_is_read_once_for_each_size(tmp_path: Path, house
     _put(source.value, b"x" * len(content))
     assert await maker.prepare(source, Preparation(SourceKind.ARCHIVE, 1)) == first
     _put(source.value, b"x" * (len(content) + 1))
-    with pytest.raises(EnvironmentFailed, match="it is no tar file"):
+    with pytest.raises(EnvironmentFailed, match="it is not a tar file"):
         await maker.prepare(source, Preparation(SourceKind.ARCHIVE, 1))
 
 
@@ -314,6 +363,7 @@ async def test_an_archive_that_leads_out_or_is_no_environment_is_refused(
     maker = environments(tmp_path / "environments", {}, most_bytes=3000)
     with pytest.raises(EnvironmentFailed, match=message) as refused:
         await maker.prepare(*of_archive(archive))
+    assert str(refused.value).startswith(f"waymark.python.archive: {archive}: the archive cannot be used: ")
     assert refused.value.is_mistake
     assert made_in(tmp_path / "environments") == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env.tar.gz", "environments"]
@@ -326,7 +376,100 @@ async def test_an_archive_that_is_cut_off_or_lacks_what_a_driver_needs_is_refuse
     with pytest.raises(EnvironmentFailed, match="cannot run a driver"):
         await maker.prepare(*of_archive(lacking))
     (tmp_path / "cut.tar.gz").write_bytes(lacking.read_bytes()[:40])
-    with pytest.raises(EnvironmentFailed, match="it is no tar file"):
+    with pytest.raises(EnvironmentFailed, match="it is not a tar file"):
         await maker.prepare(*of_archive(tmp_path / "cut.tar.gz"))
-    with pytest.raises(EnvironmentFailed, match=r"missing\.tar\.gz"):
+    with pytest.raises(EnvironmentFailed, match=r"missing\.tar\.gz: the file does not exist") as missing:
         await maker.prepare(*of_archive(tmp_path / "missing.tar.gz"))
+    assert missing.value.is_mistake
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2", "xz"])
+async def test_a_damaged_archive_is_refused(tmp_path: Path, form: str) -> None:
+    archive = tmp_path / f"env.tar.{form}"
+    with tarfile.open(archive, f"w:{form}") as tar:  # type: ignore[call-overload]
+        tar.addfile(member("lib/a", size=400_000), io.BytesIO(bytes(hashlib.shake_128(b"").digest(400_000))))
+    content = bytearray(archive.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(64)
+    archive.write_bytes(content)
+    with pytest.raises(EnvironmentFailed, match="or it is damaged") as damaged:
+        await environments(tmp_path / "environments", {}).prepare(*of_archive(archive))
+    assert damaged.value.is_mistake
+    assert made_in(tmp_path / "environments") == []
+
+
+async def test_an_archive_that_does_not_fit_on_the_disk_is_no_mistake(tmp_path: Path, small_disk: Path) -> None:
+    archive = packed(tmp_path / "env.tar.gz", [member("lib/a", size=2_000_000)])
+    with pytest.raises(EnvironmentFailed, match=rf"could not be made in {small_disk}: .*No space left") as full:
+        await environments(small_disk, {}).prepare(*of_archive(archive))
+    assert not full.value.is_mistake
+    assert made_in(small_disk) == []
+
+
+MADE = """\
+import asyncio, itertools, json, os, signal, sys
+from pathlib import Path
+from checkpointing.clock import SystemClock
+from checkpointing.jobs.python_environments.cache import EnvironmentCache, key_of
+from checkpointing.jobs.python_environments.environments import PythonEnvironments
+from checkpointing.jobs.python_environments.preparation import Preparation, SourceKind
+from checkpointing.jobs.python_environments.source import EnvironmentSource
+from checkpointing.storage.checksums import sha256_of
+
+archive, directory = Path(sys.argv[1]), Path(sys.argv[2])
+CHANGES = {"os.mkdir", "os.rename", "os.symlink", "os.link", "os.chmod", "os.utime", "os.remove", "subprocess.Popen"}
+
+
+def is_change(event, args):
+    return event in CHANGES or (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def made_until(change):
+    left = [change]
+
+    def kill_before(event, args):
+        if is_change(event, args):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(kill_before)
+    maker = PythonEnvironments(directory, os.environ, SystemClock(), limit_s=100, most_bytes=10**9)
+    kind = SourceKind.ARCHIVE
+    asyncio.run(maker.prepare(EnvironmentSource(kind, str(archive)), Preparation(kind, 1)))
+    os._exit(0)
+
+
+def files_to_use():
+    cache = EnvironmentCache(directory, SystemClock(), 0)
+    found = cache.find(key_of(SourceKind.ARCHIVE, sha256_of(archive)))
+    return None if found is None else len(list(found.home.rglob("*")))
+
+
+for change in itertools.count(1):
+    pid = os.fork()
+    if pid == 0:
+        made_until(change)
+    killed = os.waitpid(pid, 0)[1] != 0
+    print(json.dumps([killed, files_to_use()]), flush=True)
+    if not killed:
+        break
+"""
+
+
+@pytest.mark.nightly
+async def test_a_kill_between_any_two_steps_leaves_no_incomplete_environment_that_is_used(
+    tmp_path: Path, house: Path
+) -> None:
+    archive = await packed_environment(tmp_path, house)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MADE, str(archive), str(tmp_path / "environments"), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    results = [json.loads(line) for line in output.splitlines()]
+
+    assert len(results) > 20
+    assert results[-1][0] is False, "it is made at last, beside what the kills left"
+    whole = results[-1][1]
+    assert {found for _, found in results} == {None, whole}
+    assert whole > 20

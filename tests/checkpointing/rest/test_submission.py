@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_operations import time_text
 from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
 from checkpointing.spark.restore import UNNAMED
 from checkpointing.storage import verify
@@ -215,8 +216,10 @@ async def test_submit_sends_the_requirements(manager: RunningJobManager, program
 
 
 async def test_submit_does_not_count_the_time_in_which_the_environment_is_made() -> None:
-    preparing = {"state": "CREATED", "python-environment": {"status": "PREPARING", "step": "installing"}}
-    answers = [preparing, preparing, {"state": "CREATED", "python-environment": None}, {"state": "RUNNING"}]
+    wait = {"for": "environment", "step": "installing", "output": None, "failure": None, "since": 1_000}
+    preparing = {"state": "CREATED", "launch-wait": wait}
+    further = {"state": "CREATED", "launch-wait": {**wait, "output": "Collecting pandas"}}
+    answers = [preparing, further, {"state": "CREATED", "launch-wait": None}, {"state": "RUNNING"}]
     said: list[str] = []
     now = iter(range(0, 1000, 25))
 
@@ -226,7 +229,8 @@ async def test_submit_does_not_count_the_time_in_which_the_environment_is_made()
 
     follow_until_running(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: next(now), lambda s: None, 60)
 
-    assert said == ["CREATED: preparing the Python environment (installing)", "CREATED", "RUNNING"]
+    text = f"CREATED: The Python environment is being prepared (installing) since {time_text(1_000)}"
+    assert said == [text, "CREATED", "RUNNING"]
 
 
 async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:

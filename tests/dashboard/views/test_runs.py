@@ -78,6 +78,28 @@ def test_the_heading_says_why_a_run_waits_to_start(operator, rows):
     assert "Other drivers are starting, at most 4 at a time. It is number 2 of 5 that wait." in text
 
 
+def test_the_heading_says_that_the_environment_is_prepared_how_long_and_what_pip_said(operator, rows):
+    job = rows.job(name="preparing", launch=LAUNCH)
+    wait = {"for": "environment", "kind": "requirements", "step": "installing", "since": rows.ago(200).isoformat()}
+    run = rows.run(job, RunState.CREATED, launch_wait=wait)
+    first = page(operator, "job", job)
+
+    assert "The Python environment is being prepared: pip installs the requirements. It has waited for" in first
+    assert "3 min 20 s" in first
+    assert "pip's output" not in first.replace("&#x27;", "'")
+    assert "preparation failed" not in first
+
+    run.launch_wait = {**wait, "output": "Collecting <pandas>", "failure": "pip could not reach its index: refused"}
+    run.save()
+    second = page(operator, "job", job)
+    assert "<code>Collecting &lt;pandas&gt;</code>" in second
+    assert "An earlier preparation failed: pip could not reach its index: refused" in second
+    assert (
+        "正在准备 Python 环境：pip 正在安装依赖。"
+        in operator.get(reverse("job", args=[job.pk]), headers={"accept-language": "zh-hans"}).content.decode()
+    )
+
+
 def test_a_job_that_has_not_run_says_how_to_start_it(operator, rows):
     assert "No run yet" in page(operator, "job-runs", rows.job())
 

@@ -516,6 +516,19 @@ def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, pol
     assert (Run.objects.get().state, Run.objects.get().launch_wait) == ("RUNNING", {})
 
 
+def test_a_run_whose_environment_is_prepared_says_how_far_it_is(engine, cluster, poll):
+    job = engine.job(state="CREATED")
+    wait = {"for": "environment", "kind": "requirements", "step": "installing", "output": None, "failure": None}
+    engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
+    poll()
+    known = {"for": "environment", "kind": "requirements", "step": "installing", "since": START.isoformat()}
+    assert Run.objects.get().launch_wait == known
+
+    engine.instead[f"/jobs/{job.id}"]["launch-wait"] |= {"output": "Collecting pandas", "failure": "pip: refused"}
+    poll()
+    assert Run.objects.get().launch_wait == known | {"output": "Collecting pandas", "failure": "pip: refused"}
+
+
 def test_a_run_that_starts_waits_no_longer_though_its_details_cannot_be_read(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "turn", "asked": 2000, "free": None, "limit": None, "position": 1, "length": 1}

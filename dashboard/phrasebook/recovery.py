@@ -176,6 +176,9 @@ STEPS = {
     "the engine gives no reason.": "引擎未给出原因。",
     "The new run is {state}; it is about to be read for the first time.": "新的运行为 {state}；即将首次读取。",
     "The new run is {state}: {failure}": "新的运行为 {state}：{failure}",
+    "The new run is {state}, and its Python environment is being prepared.": (
+        "新的运行为 {state}，正在准备其 Python 环境。"
+    ),
     "The new run is {state} and waits for its turn to start.": "新的运行为 {state}，正在等待轮到其启动。",
     "The new run is {state}.": "新的运行为 {state}。",
     "The job is stopped with the savepoint to go on from.": "作业以将要继续的保存点停止。",

@@ -56,7 +56,8 @@ class PythonEnvironments:
             async with asyncio.timeout(self._limit_s + _GRACE_S):  # a read that hangs cannot be stopped
                 preparation.prepared = await asyncio.shield(result)
         except TimeoutError as error:
-            message = f"{source.label}: the storage did not answer within {self._limit_s:g} s"
+            text = f"reading or writing did not end within {self._limit_s:g} s (WAYMARK_ENVIRONMENT_TIMEOUT)"
+            message = f"{source.label}: {text}"
             raise EnvironmentFailed(message, is_mistake=False) from error
         finally:
             preparation.stop.set()
@@ -175,11 +176,11 @@ class PythonEnvironments:
 
 @contextlib.contextmanager
 def _missing_is_a_mistake() -> Iterator[None]:
-    """A file that the job names: when it is missing, a restart does not help."""
+    """Raise EnvironmentFailed when a file that the job names is missing: a restart would not help."""
     try:
         yield
     except FileNotFoundError as error:
-        raise EnvironmentFailed(f"the file does not exist: {error}", is_mistake=True) from error
+        raise EnvironmentFailed("the file does not exist", is_mistake=True) from error
 
 
 def _check(made: CachedEnvironment, advice: str) -> None:

@@ -59,8 +59,8 @@ class RunOut(ModelSchema):
         "next run goes on), rows and batches. Empty for every other run."
     )
     launch_wait: dict[str, Any] = Field(
-        description="Why a run in CREATED waits until its driver may start: for (memory, drivers, starts, turn, machine, "
-        "recovery or environment), since, sentence (the same in words), and what the reason has. In the queue of "
+        description="Why a run in CREATED waits until its driver may start: for (memory, drivers, starts, turn, "
+        "machine, recovery or environment), since, sentence (in words), and what the reason has. In the queue of "
         "drivers: asked, free and limit (bytes or numbers), position and length. For environment: kind, step, output "
         "(the last line that pip printed) and failure (why an earlier preparation failed). Empty for every other run."
     )

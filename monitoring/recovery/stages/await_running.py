@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
+from checkpointing.jobs.launching.admission import Lacking
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
@@ -25,13 +26,13 @@ _NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
 
 @dataclass(frozen=True)
 class Seen:
-    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet; `is_queued`: other
-    drivers have to start or to end before its own may start."""
+    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet; `waits_for`: what
+    its driver waits for before it may start, a value of `Lacking`."""
 
     job: JobOverview | None
     failure: str = ""
     starting: tuple[str, ...] = ()
-    is_queued: bool = False
+    waits_for: str = ""
 
 
 class AwaitRunning:
@@ -55,9 +56,11 @@ class AwaitRunning:
                 return _runs(attempt, state, now)
             case Seen(JobOverview(state=state), failure) if state in TERMINAL_STATES:
                 return _died(attempt, state, failure, now)
-            case Seen(JobOverview(state=state), is_queued=True):
-                # Whether it starts is seen once its turn has come: the limit counts from then on.
+            case Seen(JobOverview(state=state), waits_for=str(what)) if what:
+                # The time limit counts from the moment when its driver may start.
                 write(attempt, deadline_at=max(attempt.deadline_at, now + TIME_LIMIT))
+                if what == Lacking.ENVIRONMENT.value:
+                    return Wait(f"The new run is {state}, and its Python environment is being prepared.")
                 return Wait(f"The new run is {state} and waits for its turn to start.")
             case Seen(JobOverview(state=state), failure):
                 return Wait(f"The new run is {state}: {failure}" if failure else f"The new run is {state}.")
@@ -77,9 +80,10 @@ async def _look(client: FlinkClient, job: JobOverview | None) -> Seen:
             return Seen(job, starting=tuple(each.name for each in vertices if each.status in _NOT_YET))
         case JobOverview(state="CREATED"):
             try:
-                return Seen(job, is_queued=(await client.job(job.id)).launch_wait is not None)
+                wait = (await client.job(job.id)).launch_wait
             except NotFound:
                 return Seen(job)
+            return Seen(job, waits_for="" if wait is None else wait.lacking)
         case JobOverview(state="FAILED" | "FAILING" | "RESTARTING"):
             exceptions = await client.exceptions(job.id)
             return Seen(job, exceptions[0].message if exceptions else "")

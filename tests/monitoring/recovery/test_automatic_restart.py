@@ -96,9 +96,22 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
     assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, "The new run is RUNNING.")
 
 
-def test_the_time_in_the_queue_of_the_job_manager_is_no_time_of_the_restart(job, job_manager, now):
+@pytest.mark.parametrize(
+    ("wait", "said"),
+    [
+        (
+            {"for": "memory", "asked": 2, "free": 1, "limit": 3, "position": 1, "length": 1},
+            "The new run is CREATED and waits for its turn to start.",
+        ),
+        (
+            {"for": "environment", "kind": "requirements", "step": "installing", "since": 1},
+            "The new run is CREATED, and its Python environment is being prepared.",
+        ),
+    ],
+)
+def test_the_time_before_its_driver_may_start_is_no_time_of_the_restart(job, job_manager, now, wait, said):
     job_manager.starts_as = "CREATED"
-    job_manager.launch_wait = {"for": "memory", "asked": 2, "free": 1, "limit": 3, "position": 1, "length": 1}
+    job_manager.launch_wait = wait
     moment = now
     for _ in range(8):
         advance(moment)
@@ -109,7 +122,7 @@ def test_the_time_in_the_queue_of_the_job_manager_is_no_time_of_the_restart(job,
     advance(moment)
 
     attempt.refresh_from_db()
-    assert attempt.steps.order_by("id").last().text == "The new run is CREATED and waits for its turn to start."
+    assert attempt.steps.order_by("id").last().text == said
     assert (attempt.state, attempt.deadline_at) == (AttemptState.WAITING, moment + TIME_LIMIT)
     job_manager.launch_wait = None
     advance(moment + timedelta(seconds=2))

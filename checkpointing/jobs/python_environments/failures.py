@@ -6,15 +6,24 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-_LAST_LINES = 40
-# pip's exit code is 1 for every failure. Its log and its output tell apart an index that is away and a full disk, which
-# may pass, from requirements that cannot be installed.
-_THIS_MACHINE = re.compile(r"No space left on device|Disk quota exceeded|Cannot allocate memory")
-_AWAY = re.compile(
-    r"Could not fetch URL \S+ (?!4\d\d Client Error)|429 Client Error|HTTP error (5\d\d|429)|Max retries exceeded"
-    r"|Read timed out|IncompleteRead|Connection aborted|Connection reset|Connection broken"
+from checkpointing.masking import mask_text
+
+_LAST_LINES, _LONGEST_LINE = 40, 400
+# pip's exit code is 1 for every failure. Its output and its log tell apart what may pass from a mistake.
+_MAY_PASS = (
+    ("the job manager's Python has no pip, install it there", re.compile(r"No module named pip$")),
+    (
+        "this machine has no room for the environment",
+        re.compile(r"No space left on device|Disk quota exceeded|Cannot allocate memory"),
+    ),
+    (
+        "pip could not reach its index",
+        re.compile(
+            r"Could not fetch URL \S+ (?!4\d\d Client Error)|429 Client Error|HTTP error (5\d\d|429)"
+            r"|Max retries exceeded|Read timed out|IncompleteRead|Connection aborted|Connection reset|Connection broken"
+        ),
+    ),
 )
-_NO_PIP = re.compile(r".*: No module named pip")
 
 
 class EnvironmentFailed(Exception):
@@ -31,26 +40,24 @@ class Stopped(Exception):
 
 
 def install_failed(output: Sequence[str], log: Path) -> EnvironmentFailed:
-    """Return why pip failed, from its output and its log. Raise OSError."""
-    reason = next((line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")), "")
-    what, is_mistake = _kind_of(output, log)
-    message = f"{what}: {reason or (output or ['pip printed nothing'])[-1]}"
-    return EnvironmentFailed(message, is_mistake=is_mistake, details="\n".join(output[-_LAST_LINES:]))
+    """Return why pip failed. Raise OSError. pip cannot write its log when the disk is full."""
+    details = "\n".join(output[-_LAST_LINES:])
+    for what, pattern in _MAY_PASS:
+        if reason := _first(pattern, output, log):
+            return EnvironmentFailed(f"{what}: {reason}", is_mistake=False, details=details)
+    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
+    reason = (errors[:1] or output[-1:] or ["pip printed nothing"])[0]
+    return EnvironmentFailed(f"pip could not install the requirements: {reason}", is_mistake=True, details=details)
 
 
-def _kind_of(output: Sequence[str], log: Path) -> tuple[str, bool]:
-    """Return what happened, and whether it would happen again. pip cannot write its log when the disk is full."""
-    if any(map(_NO_PIP.fullmatch, output)):
-        return "the job manager's Python has no pip, install it there", False
-    if any(map(_THIS_MACHINE.search, output)) or _has(_THIS_MACHINE, log):
-        return "this machine has no room for the environment", False
-    if _has(_AWAY, log):
-        return "pip could not reach its index", False
-    return "pip could not install the requirements", True
-
-
-def _has(pattern: re.Pattern[str], log: Path) -> bool:
-    if not log.exists():
-        return False
-    with log.open(errors="replace") as lines:
-        return any(map(pattern.search, lines))
+def _first(pattern: re.Pattern[str], output: Sequence[str], log: Path) -> str:
+    """Return the first line of the output that matches, else the first match in the log with the rest of its line."""
+    for line in output:
+        if pattern.search(line):
+            return line.removeprefix("ERROR: ")[:_LONGEST_LINE]
+    if log.exists():
+        with log.open(errors="replace") as lines:
+            for line in lines:
+                if match := pattern.search(line.rstrip()):
+                    return str(mask_text(line.rstrip()[match.start() :]))[:_LONGEST_LINE]
+    return ""

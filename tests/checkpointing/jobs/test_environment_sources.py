@@ -126,19 +126,28 @@ def test_a_driver_in_the_cluster_is_refused_them(tmp_path: Path, key: str) -> No
 def test_a_failure_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str, what: str) -> None:
     (tmp_path / "log").write_text(f"2026-11-25T10:37:19,976 Using pip 26.3\n2026-11-25T10:37:19,977 {log}\n")
     failure = install_failed(["ERROR: it failed"], tmp_path / "log")
-    assert (str(failure), failure.is_mistake) == (f"{what}: it failed", what == MISTAKE)
+    assert failure.is_mistake is (what == MISTAKE)
+    reason = str(failure).removeprefix(f"{what}: ")
+    assert reason == "it failed" if what == MISTAKE else log.endswith(reason)
 
 
 @pytest.mark.parametrize(
     ("line", "what"),
     [
         ("OSError: [Errno 28] No space left on device", FULL),
+        ("ERROR: HTTP error 503 while getting http://i/simple/pandas", AWAY),
         ("/srv/bin/python: No module named pip", "the job manager's Python has no pip, install it there"),
     ],
 )
 def test_what_only_the_output_says_is_seen_without_a_log(tmp_path: Path, line: str, what: str) -> None:
     failure = install_failed([line], tmp_path / "log")
-    assert (str(failure), failure.is_mistake) == (f"{what}: {line}", False)
+    assert (str(failure), failure.is_mistake) == (f"{what}: {line.removeprefix('ERROR: ')}", False)
+
+
+def test_the_password_in_a_line_of_the_log_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("Could not fetch URL https://me:hunter2@i/simple/x/: connection error: refused\n")
+    failure = install_failed([], tmp_path / "log")
+    assert str(failure) == f"{AWAY}: Could not fetch URL https://me:******@i/simple/x/: connection error: refused"
 
 
 def test_the_first_error_is_the_message_and_the_rest_is_kept(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from checkpointing.jobs.python_environments.failures import EnvironmentFailed
 
 MOST_MEMBERS = 1_000_000
+_CHUNK = 1 << 20
 _INTERPRETER = re.compile(r"(\./)?bin/python[0-9.]*")
 
 
@@ -53,6 +54,9 @@ def _unpack(
             interpreters[member.name] = member.linkname
         else:
             tar.extract(member, directory, filter="data")
+    # tarfile stops before the checksum at the end of the compressed file.
+    while tar.fileobj is not None and tar.fileobj.read(_CHUNK):
+        check()
 
 
 def _link(link: Path, target: Path) -> None:

@@ -72,7 +72,7 @@ class SnapshotIn(Body):
     entry_class: str = Field("", description="What a job starts there; a snapshot of another program is not valid.")
 
 
-class SnapshotOut(Schema):
+class FoundSnapshotOut(Schema):
     valid: bool = Field(description="A job can start from it.")
     reason: str = Field(description="Why it cannot.")
     checkpoint_id: int | None
@@ -142,7 +142,7 @@ def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dic
 
 @routes.post(
     "/clusters/{int:cluster_id}/snapshots",
-    response=answers(SnapshotOut),
+    response=answers(FoundSnapshotOut),
     summary="Look at a savepoint or retained checkpoint, before a job starts from it",
 )
 def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) -> SavepointValidation:

@@ -73,6 +73,10 @@ class DriverLauncher(Protocol):
         """InvalidConfiguration when no driver of this job could ever start. Pure: nothing is asked of any server."""
         ...
 
+    def check_files(self, graph: JobGraph) -> None:
+        """InvalidConfiguration when a file that the job names is missing where its driver gets it. Blocking."""
+        ...
+
     def demand_of(self, graph: JobGraph) -> Demand | None:
         """Return what the job's driver takes of this machine; None: it runs elsewhere, and is not limited here.
 

@@ -23,8 +23,6 @@ from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment
-from checkpointing.jobs.launching.deployment import LauncherKind, launcher_of
-from checkpointing.jobs.launching.python import check_python
 from checkpointing.jobs.programs import (
     InvalidProgram,
     Program,
@@ -33,11 +31,10 @@ from checkpointing.jobs.programs import (
     entry_functions,
     split_entry_class,
 )
-from checkpointing.jobs.python_environments.source import EnvironmentSource, check_source
+from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
-from checkpointing.jobs.wheels import check_py_files
 from checkpointing.masking import HIDDEN
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.multipart import uploaded_file
@@ -132,10 +129,7 @@ class JarHandlers:
         await self._check_directories(graph.configuration)
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
-            if launcher_of(graph.configuration, self._services.settings.launcher) is LauncherKind.PROCESS:
-                await self._services.io.run(lambda: check_python(graph.configuration))
-                await self._services.io.run(lambda: check_py_files(graph.configuration))
-                await self._services.io.run(lambda: check_source(graph.configuration))
+            await self._services.io.run(lambda: self._services.launcher.check_files(graph))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
             async with self._claimed(graph):

@@ -28,6 +28,9 @@ class ChosenLauncher:
     def check(self, graph: JobGraph) -> None:
         self._of(graph.configuration).check(graph)
 
+    def check_files(self, graph: JobGraph) -> None:
+        self._of(graph.configuration).check_files(graph)
+
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return self._of(graph.configuration).demand_of(graph)
 

@@ -50,7 +50,8 @@ from checkpointing.jobs.launching.python import KEY, check_python, has_own_pytho
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
-from checkpointing.jobs.python_environments.source import ARCHIVE, REQUIREMENTS
+from checkpointing.jobs.python_environments.source import ARCHIVE, REQUIREMENTS, check_source
+from checkpointing.jobs.wheels import check_py_files
 from checkpointing.masking import HIDDEN
 from checkpointing.messages import MalformedMessage
 
@@ -122,6 +123,9 @@ class LocalDriverLauncher:
         demand = demand_of(graph.configuration, deployment)
         if demand is not None:
             limit_of(graph.configuration, demand)
+
+    def check_files(self, graph: JobGraph) -> None:
+        check_files_here(graph.configuration)
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return demand_of(graph.configuration, self._deployment(graph.configuration, graph.parallelism))
@@ -250,6 +254,13 @@ class LocalDriverLauncher:
         if self._java is None or not self._java.exists():
             self._java = self._find_java()
         return self._java
+
+
+def check_files_here(configuration: Mapping[str, str]) -> None:
+    """Raise InvalidConfiguration for a Python, wheels or an environment that this machine cannot use. Blocking."""
+    check_python(configuration)
+    check_py_files(configuration)
+    check_source(configuration)
 
 
 def _check_cluster_mode(configuration: Mapping[str, str]) -> None:

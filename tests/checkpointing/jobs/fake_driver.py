@@ -20,6 +20,7 @@ from checkpointing.jobs.launcher import LaunchFailed, Loss
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.launching.local import check_files_here
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     AfterRestore,
@@ -381,6 +382,9 @@ class FakeLauncher:
 
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""
+
+    def check_files(self, graph: JobGraph) -> None:
+        check_files_here(graph.configuration)
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return demand_of(graph.configuration, deployment_of(graph.configuration, parallelism=graph.parallelism))

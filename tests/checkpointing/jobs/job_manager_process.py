@@ -78,6 +78,9 @@ class DistantLauncher:
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""
 
+    def check_files(self, graph: JobGraph) -> None:
+        """It needs none."""
+
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return Demand(memory=0)
 

@@ -84,8 +84,7 @@ class PodCluster:
     @asynccontextmanager
     async def job_manager(self, *, start_limit_s: float = 60.0, **environ: str) -> AsyncIterator[RunningJobManager]:
         launcher = self.launcher(start_limit_s)
-        api = {"WAYMARK_LAUNCHER": "kubernetes", "WAYMARK_KUBERNETES_API": self.kubernetes.access.address}
-        async with running_job_manager(self.directory, launcher, **api, **environ) as manager:  # type: ignore[arg-type]
+        async with running_job_manager(self.directory, launcher, **environ) as manager:  # type: ignore[arg-type]
             manager.launcher = self.drivers
             yield manager
 

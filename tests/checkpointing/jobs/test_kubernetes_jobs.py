@@ -165,6 +165,15 @@ async def test_a_job_that_could_not_run_as_a_pod_is_refused_at_its_submission(po
     assert pods.created == []
 
 
+async def test_a_python_is_looked_for_where_the_driver_runs(pods: PodCluster) -> None:
+    python = {"waymark.python": "/opt/of/the/image/bin/python"}
+    async with pods.job_manager() as manager:
+        await manager.submit_running({**CONFIGURATION, **python})
+        with pytest.raises(RequestRefused, match="a file that exists on the job manager's machine"):
+            await manager.submit({**python, "waymark.launcher": "process"})
+    assert [pod["spec"]["containers"][0]["command"][0] for pod in pods.kubernetes.created] == [python["waymark.python"]]
+
+
 async def test_a_job_may_choose_a_process_of_this_machine(pods: PodCluster) -> None:
     async with pods.job_manager() as manager:
         job_id = await manager.submit_running({"waymark.launcher": "process"})

@@ -140,6 +140,9 @@ class KubernetesLauncher:
         if deployment.has_executors:
             self._check_executors(graph, pod)
 
+    def check_files(self, graph: JobGraph) -> None:
+        """They are in the image, which nobody here can look into."""
+
     def demand_of(self, graph: JobGraph) -> Demand | None:
         """Nothing: the nodes of the cluster have their own limits."""
         return None

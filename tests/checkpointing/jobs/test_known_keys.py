@@ -8,7 +8,7 @@ import pytest
 
 from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.jobs import local_recovery, shared_storage
-from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
+from checkpointing.jobs.known_keys import DIRECTORY, KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launch_queue import priority_of
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.control_groups import limit_of
@@ -40,7 +40,7 @@ class Read(dict[str, str]):
 
 
 def test_the_known_keys_are_those_that_are_read() -> None:
-    read = {ALLOW_EMPTY_START}
+    read = {ALLOW_EMPTY_START, DIRECTORY}
     for name in ("none", "fixed-delay", "failure-rate", "exponential-delay"):
         for key in ("restart-strategy", "restart-strategy.type"):
             settings = Read(**{key: name})

@@ -1,7 +1,8 @@
-"""A job under a real job manager, with real drivers, whose automatic restore would write rows a second time."""
+"""Jobs under a real job manager, with real drivers, whose restore would write rows a second time, or lose rows."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -22,6 +23,20 @@ from tests.checkpointing.spark.test_restarts_end_to_end import LIMIT_S, RESTART,
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
+REPEATING = """
+import json
+from pathlib import Path
+
+
+def lines(spark, args):
+    def write(frame, batch):
+        rows = sorted(row["value"] for row in frame.collect())
+        Path(args["output"], f".{batch}").write_text(json.dumps(rows))
+        Path(args["output"], f".{batch}").rename(Path(args["output"], f"{batch}.json"))
+
+    rows = spark.readStream.format("text").option("maxFilesPerTrigger", args["files-per-batch"]).load(args["input"])
+    return rows.writeStream.queryName("lines").foreachBatch(write).option("waymark.batch-numbers", "repeat")
+"""
 REFUSE = RESTART | {AFTER_RESTORE: "refuse", "execution.state-recovery.from-local": "false"}
 
 
@@ -71,3 +86,43 @@ async def test_an_automatic_restore_is_refused_and_a_persons_continues(
 
 async def ended(manager: RunningJobManager, job_id: str) -> bool:
     return await manager.status(job_id) == "FAILED"
+
+
+async def test_a_state_whose_batches_a_query_has_replaced_is_refused(manager: RunningJobManager, words: Words) -> None:
+    jar = await manager.upload(REPEATING)
+
+    async def submitted(files_per_batch: int, savepoint: str | None) -> str:
+        arguments = [*words.arguments, f"--files-per-batch={files_per_batch}"]
+        request = {"entryClass": "wordcount.py:lines", "programArgsList": arguments, "savepointPath": savepoint}
+        return str((await manager.post(f"/jars/{jar}/run", request))["jobid"])
+
+    async def wrote(batch: int, rows: list[str]) -> None:
+        file = words.output / f"{batch}.json"
+        await soon(lambda: file.exists() and json.loads(file.read_text()) == rows, LIMIT_S)
+
+    first = await submitted(1, None)
+    words.write("0", ["a"])
+    await wrote(0, ["a"])
+    older = (await manager.savepoint(first))["location"]
+    words.write("1", ["b"])
+    await wrote(1, ["b"])
+    words.write("2", ["c"])
+    await wrote(2, ["c"])
+    newer = (await manager.savepoint(first))["location"]
+    await canceled(manager, first)
+
+    second = await submitted(2, older)
+    await wrote(1, ["b", "c"])
+    await canceled(manager, second)
+
+    third = await submitted(1, newer)
+    await soon(lambda: ended(manager, third), LIMIT_S)
+    exceptions = (await manager.get(f"/jobs/{third}/exceptions"))["exceptionHistory"]["entries"]
+    assert exceptions[0]["exceptionName"] == "BatchesWereReplaced"
+    assert "was restored to batch 0 after that savepoint was taken" in exceptions[0]["message"]
+    await WordCount(manager, words, await submitted(1, older)).runs_attempt(1)
+
+
+async def canceled(manager: RunningJobManager, job_id: str) -> None:
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")

@@ -113,7 +113,11 @@ def restored_state(
 
 
 def write_checkpoint(
-    files: QueryFiles, root: Path, checkpoint_id: int = 1, batch: int | None = None
+    files: QueryFiles,
+    root: Path,
+    checkpoint_id: int = 1,
+    batch: int | None = None,
+    batch_numbers: BatchNumbers | None = None,
 ) -> CompletedCheckpoint:
     """Checkpoint a batch of a query's directory, its last one if none is given, into real storage below `root`."""
     storage = FileCheckpointStorage(str(root / "checkpoints"), "ab" * 16)
@@ -129,11 +133,12 @@ def write_checkpoint(
     for vertex in files.plan.vertices:
         durable = [each for each in written if each.vertex == vertex]
         subtasks = tuple(SubtaskState(d.subtask, SubtaskMetrics(), d.files, 0) for d in durable)
-        operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, "words", vertex.parallelism, subtasks))
+        operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, files.query, vertex.parallelism, subtasks))
     checkpoint = CompletedCheckpoint(
         "ab" * 16, "words", "wordcount:wordcount", checkpoint_id,
         CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
-        0, 0, tuple(operators), {"words": batch}, location.directory, location.shared_directory,
+        0, 0, tuple(operators), {files.query: batch}, location.directory, location.shared_directory,
+        batch_numbers=batch_numbers,
     )  # fmt: skip
     storage.write_metadata(checkpoint)
     return checkpoint

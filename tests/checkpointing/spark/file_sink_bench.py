@@ -14,6 +14,23 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from tests.checkpointing.spark.bench import Bench
 
 
+@dataclass(frozen=True)
+class Mount:
+    """A local directory, and the path that it has on another file system of Hadoop's. `key`: of the configuration."""
+
+    directory: Path
+    at: str
+    key: str
+
+    @classmethod
+    def of(cls, directory: Path) -> Mount:
+        authority = f"waymark-{uuid.uuid4().hex}"
+        return cls(directory, f"viewfs://{authority}/data", f"fs.viewfs.mounttable.{authority}.link./data")
+
+    def add_to(self, spark: Any) -> None:
+        spark.sparkContext._jsc.hadoopConfiguration().set(self.key, f"file://{self.directory}")
+
+
 @dataclass
 class FileSink(Bench):
     """Lines into a file sink, cut into batches in another way each time.
@@ -29,10 +46,9 @@ class FileSink(Bench):
 
     def on_viewfs(self) -> FileSink:
         """The same directory by a path of another file system of Hadoop's."""
-        authority = f"waymark-{uuid.uuid4().hex}"
-        hadoop = self.spark.sparkContext._jsc.hadoopConfiguration()
-        hadoop.set(f"fs.viewfs.mounttable.{authority}.link./data", f"file://{self.root}")
-        self.at = f"viewfs://{authority}/data/out"
+        mount = Mount.of(self.root)
+        mount.add_to(self.spark)
+        self.at = f"{mount.at}/out"
         return self
 
     def writing(self, name: str, *, files_per_batch: int = 1, output: str = "") -> PlannedQuery:

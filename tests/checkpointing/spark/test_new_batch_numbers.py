@@ -18,7 +18,7 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.starting_state import ContinuedBatch, FormerAttempt, build_queries
 from checkpointing.spark.timelines import begin_timeline
 from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, RANGES, Bench
-from tests.checkpointing.spark.test_renumber import IdempotentSink
+from tests.checkpointing.spark.renumbering import IdempotentSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 NUMBERS = BatchNumbers("family", 5000, 15_000)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpointing.jobs.launching.python import in_own_python
 from checkpointing.spark.layout import committed_batches
 from checkpointing.spark.renumber import GREATEST, renumber
 from checkpointing.spark.restore import Snapshot, restore_query
-from checkpointing.spark.running_query import RunningQuery
 from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench
+from tests.checkpointing.spark.conftest import ROOT
+from tests.checkpointing.spark.renumbering import BATCHES, CHANGELOG, IdempotentSink, counting, restored, run
+from tests.pyspark_environments import python_with_pyspark_or_skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -19,59 +25,12 @@ DELTAS = [
     pytest.param(2, id="from a whole state", marks=pytest.mark.nightly),
     pytest.param(10, id="from changes only"),
 ]
-BATCHES = 5
 NO_SPARK: Any = None
-
-
-class IdempotentSink:
-    """As Spark's guide recommends: a batch whose number is known is skipped. It cannot go back to an older state."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.batches: dict[int, int] = {}
-        self.skipped = 0
-
-    def __call__(self, frame: Any, batch: int) -> None:
-        rows = frame.collect()
-        if batch in self.batches:
-            self.skipped += len(rows)
-            return
-        self.batches[batch] = len(rows)
-        self.counts.update({row["value"]: row["count"] for row in rows})
 
 
 @pytest.fixture(params=[DRIVERS_LAYOUT, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHER_LAYOUTS)])
 def bench(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Bench:
-    changelog = {"rocksdb.changelogCheckpointing.enabled": "true"}
-    return Bench(spark, tmp_path, {**changelog, **LAYOUTS[request.param]})
-
-
-def counting(bench: Bench, sink: IdempotentSink, name: str) -> RunningQuery:
-    writer = bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(sink)
-    return RunningQuery(bench.planned(writer, bench.root / name))
-
-
-def run(bench: Bench, query: RunningQuery, batches: int) -> None:
-    query.start()
-    try:
-        for _ in range(batches):
-            bench.feed()
-            bench.run_all(query)
-    finally:
-        query.stop()
-
-
-def restored(bench: Bench, sink: IdempotentSink, batch: int, to: int | None) -> RunningQuery:
-    """A query that ran for BATCHES, taken back to `batch`, whose number becomes `to`."""
-    first = counting(bench, sink, "first")
-    run(bench, first, BATCHES)
-    checkpoint = bench.snapshot(first, batch=batch)
-    again = counting(bench, sink, "again")
-    location = again.planned.location
-    assert restore_query(Snapshot(checkpoint), "words", again.planned.plan.vertices, location) == batch
-    if to is not None:
-        renumber(bench.spark, location, batch, to)
-    return again
+    return Bench(spark, tmp_path, {**CHANGELOG, **LAYOUTS[request.param]})
 
 
 @pytest.mark.parametrize("deltas", DELTAS)
@@ -114,6 +73,19 @@ def test_without_new_numbers_such_a_sink_drops_rows(spark: Any, tmp_path: Path) 
     sink = IdempotentSink()
     run(bench, restored(bench, sink, 2, None), 1)
     assert sink.skipped > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["4.2.1", "4.1.4"])
+def test_restores_lose_nothing_under_an_older_pyspark(version: str, tmp_path: Path, java_home: Path) -> None:
+    """In each layout of the state, and into Spark's file sink."""
+    python = str(python_with_pyspark_or_skip(version))
+    command = [python, "-m", "tests.checkpointing.spark.renumbering", str(tmp_path / "restores")]
+    environment = in_own_python(os.environ, python, tmp_path / "own")
+    environment.pop("SPARK_SUBMIT_OPTS", None)  # names an archive of another Spark's classes
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"pyspark": version, "mistakes": []}
 
 
 @pytest.mark.parametrize("to", [2, 1, GREATEST])

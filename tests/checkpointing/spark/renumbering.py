@@ -1,0 +1,116 @@
+"""Restores with new batch numbers, in each layout of the state store, by the PySpark of the Python that runs this.
+
+    python -m tests.checkpointing.spark.renumbering DIRECTORY     restores, and prints what was wrong as JSON
+
+Imports nothing that a job's own Python need not have.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from checkpointing.spark.renumber import renumber
+from checkpointing.spark.restore import Snapshot, restore_query
+from checkpointing.spark.running_query import RunningQuery
+from tests.checkpointing.spark.bench import LAYOUTS, Bench
+from tests.checkpointing.spark.file_sink_bench import FileSink
+from tests.spark_session import put_back, spark_session
+
+BATCHES = 5
+CHANGELOG = {"rocksdb.changelogCheckpointing.enabled": "true"}
+
+
+class IdempotentSink:
+    """As Spark's guide recommends: a batch whose number is known is skipped. It cannot go back to an older state."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.batches: dict[int, int] = {}
+        self.skipped = 0
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        rows = frame.collect()
+        if batch in self.batches:
+            self.skipped += len(rows)
+            return
+        self.batches[batch] = len(rows)
+        self.counts.update({row["value"]: row["count"] for row in rows})
+
+
+def counting(bench: Bench, sink: IdempotentSink, name: str) -> RunningQuery:
+    writer = bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(sink)
+    return RunningQuery(bench.planned(writer, bench.root / name))
+
+
+def run(bench: Bench, query: RunningQuery, batches: int) -> None:
+    query.start()
+    try:
+        for _ in range(batches):
+            bench.feed()
+            bench.run_all(query)
+    finally:
+        query.stop()
+
+
+def restored(bench: Bench, sink: IdempotentSink, batch: int, to: int | None) -> RunningQuery:
+    """A query that ran for BATCHES, taken back to `batch`, whose number becomes `to`."""
+    first = counting(bench, sink, "first")
+    run(bench, first, BATCHES)
+    checkpoint = bench.snapshot(first, batch=batch)
+    again = counting(bench, sink, "again")
+    location = again.planned.location
+    assert restore_query(Snapshot(checkpoint), "words", again.planned.plan.vertices, location) == batch
+    if to is not None:
+        renumber(bench.spark, location, batch, to)
+    return again
+
+
+# --- under another PySpark -------------------------------------------------------------------------------------------
+
+
+def mistakes_with_state(spark: Any, root: Path, layout: str, batch: int, deltas: int) -> Iterator[str]:
+    bench = Bench(spark, root, {**CHANGELOG, **LAYOUTS[layout], "minDeltasForSnapshot": str(deltas)})
+    root.mkdir()
+    sink = IdempotentSink()
+    run(bench, restored(bench, sink, batch, 1000), 3)
+    run(bench, counting(bench, sink, "again"), 1)
+    if sink.skipped or sink.counts != bench.expected:
+        yield f"{root.name}: {sink.skipped} rows skipped, batches {sorted(sink.batches)}"
+
+
+def mistakes_in_files(spark: Any, root: Path) -> Iterator[str]:
+    bench = FileSink(spark, root, LAYOUTS["rocksdb format 2"])
+    root.mkdir()
+    first = bench.run(bench.writing("first"), 2)
+    older = bench.snapshot(first, 1)
+    bench.feed()
+    bench.run_all(first)
+    newer = bench.snapshot(first, 2)
+    first.stop()
+    for name, state in {"back": older, "forward": newer}.items():
+        bench.restored(state, name).stop()
+        if bench.rows() != bench.expected:
+            yield f"{root.name}, {name}: {bench.rows().total()} rows, {bench.expected.total()} are right"
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    mistakes: list[str] = []
+    with spark_session(root / "session") as spark:
+        for layout in LAYOUTS:
+            for batch, deltas in ((0, 10), (3, 2)):
+                with put_back(spark):
+                    place = root / f"{layout.replace(' ', '-')}-batch-{batch}"
+                    mistakes += mistakes_with_state(spark, place, layout, batch, deltas)
+        mistakes += mistakes_in_files(spark, root / "files")
+    print(json.dumps({"pyspark": pyspark.__version__, "mistakes": mistakes}))
+
+
+if __name__ == "__main__":
+    main()

@@ -378,7 +378,7 @@ class AttemptStarter:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
         except SecretUnreadable as error:
             raise AttemptFailed(self._info("SecretUnreadable", str(error)), keep_state=True) from error
-        except (LaunchFailed, StorageError, BatchCounterUnreadable, OSError) as error:
+        except (LaunchFailed, StorageError, BatchCounterUnreadable) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
         self._former = attempt.record

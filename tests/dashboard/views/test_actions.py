@@ -179,7 +179,7 @@ def test_a_restart_can_be_cancelled_before_anything_happened(operator: Client, j
 
 
 def test_the_progress_of_an_ended_restart_is_no_longer_asked_for(operator: Client, job: Job, now: datetime) -> None:
-    attempt = make.make_attempt(job, now, new_run=job.current_run)
+    attempt = make.make_attempt(job, now, old_run=job.current_run, new_run=job.current_run)
     page = operator.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
     assert "The job runs again" in page
     assert "fast-tick" not in page

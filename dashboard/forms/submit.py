@@ -38,7 +38,7 @@ class CheckpointsForm(forms.Form):
             "The checkpointLocation of the query. For a program of several queries, one a line as NAME=LOCATION. "
             "Stop the old job first. Its location is copied and stays as it is."
         ),
-        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
 
     def clean_checkpoints(self) -> dict[str, str]:
@@ -82,7 +82,10 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         for name in _KEPT:
             self.fields[name] = launch.fields[name]
         self.fields["upload"].label = _("Program")
-        self.fields["entry_class"].required = True
+        self.fields["entry_class"].help_text = _(
+            "A function: module:function. Or file.py, to run the whole file as a script. Empty: the .py file that you "
+            "upload runs as a script."
+        )
         self.order_fields(self.field_order)
         self.spec: dict[str, Any] = {}
 
@@ -98,6 +101,15 @@ class SubmitForm(CheckpointsForm, SavepointForm):
 
     def clean_upload(self) -> Any:
         return check_program(self.cleaned_data["upload"], self._job)
+
+    def clean_entry_class(self) -> str:
+        """The program was sent before: without an entry a Python file is a script, as on the command line."""
+        entry, sent = self.cleaned_data["entry_class"].strip(), self.cleaned_data.get("upload")
+        if not entry and sent and sent.name.endswith(".py"):
+            return str(sent.name)
+        if not entry:
+            raise forms.ValidationError(self.fields["entry_class"].error_messages["required"], code="required")
+        return str(entry)
 
     def clean_configuration(self) -> dict[str, str]:
         settings = settings_in(self.cleaned_data["configuration"])
@@ -129,7 +141,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         return {
             "kind": "waymark",
             "jar_id": cleaned["jar_id"].strip(),
-            "entry_class": cleaned["entry_class"].strip(),
+            "entry_class": cleaned["entry_class"],
             "program_args": lines_of(cleaned["program_args"]),
             "parallelism": cleaned["parallelism"],
             "configuration": cleaned["configuration"],

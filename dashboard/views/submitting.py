@@ -26,6 +26,9 @@ from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine, RestartAttempt
 from monitoring.recovery.manual import AttemptOpen, Origin, has_nothing
 
+# Without an interval a job takes no checkpoints.
+_USUAL = "execution.checkpointing.interval: 1min"
+
 
 @admin_required
 def submit(request: HttpRequest, pk: int) -> HttpResponse:
@@ -33,7 +36,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
     cluster = _job_manager(pk)
     options: dict[str, Any] = {"cluster": cluster, "earlier": _first_start(request, cluster), "label_suffix": ""}
     if request.method != "POST":
-        return _page(request, cluster, SubmitForm(**options))
+        return _page(request, cluster, SubmitForm(initial={"configuration": _USUAL}, **options))
     form = SubmitForm(request.POST, request.FILES, **options)
     found: Sequence[FoundCheckpoint] = ()
     snapshot: SavepointValidation | None = None

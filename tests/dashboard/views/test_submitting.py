@@ -159,9 +159,23 @@ def test_a_program_is_uploaded(admin: Client, cluster: Cluster, httpserver: HTTP
     httpserver.expect_request("/jars/upload", method="POST").respond_with_json(
         {"filename": "/up/9e_orders.py", "status": "success"}
     )
-    send(admin, cluster, state="empty", jar_id="", upload=SimpleUploadedFile("orders.py", b"print()"))
+    program = SimpleUploadedFile("orders.py", b"print()")
+    send(admin, cluster, state="empty", jar_id="", entry_class="", upload=program)
     attempt = RestartAttempt.objects.get()
     assert (attempt.launch["jar_id"], attempt.start_empty) == ("9e_orders.py", True)
+    assert attempt.launch["entry_class"] == "orders.py"
+
+
+def test_an_archive_needs_an_entry(admin: Client, cluster: Cluster) -> None:
+    program = SimpleUploadedFile("orders.zip", b"PK")
+    answer = send(admin, cluster, state="empty", jar_id="", entry_class="", upload=program)
+    assert answer.context["form"].errors["entry_class"] == ["This field is required."]
+    assert not Job.objects.exists()
+
+
+def test_a_new_job_takes_checkpoints_unless_somebody_says_otherwise(admin: Client, cluster: Cluster) -> None:
+    form = admin.get(reverse("cluster-submit", args=[cluster.pk])).context["form"]
+    assert form["configuration"].value() == "execution.checkpointing.interval: 1min"
 
 
 def test_a_savepoint_is_named_by_its_location(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:

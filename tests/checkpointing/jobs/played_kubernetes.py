@@ -33,6 +33,7 @@ TOKEN = "the token of the service account"
 NAMESPACE = "streams"
 _STEP_S = 0.01
 _OOM_EXIT_CODE = 137
+_ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 class Container(Protocol):
@@ -94,18 +95,20 @@ class RealProcess:
 
     @property
     def exit_code(self) -> int | None:
-        code = self.process.poll()
-        if code is not None:  # the container's other processes end with its first
+        if self.process.returncode is None and os.waitid(os.P_PID, self.process.pid, _ENDED) is not None:
+            # The container's other processes end with its first; once that is reaped, its pid may be another one's.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, 9)
+            self.process.wait()
+        code = self.process.returncode
         return code if code is None or code >= 0 else 128 - code
 
     def terminate(self) -> None:
-        if self.process.poll() is None:
+        if self.exit_code is None:
             self.process.terminate()
 
     def kill(self) -> None:
-        if self.process.poll() is None:
+        if self.exit_code is None:
             os.killpg(self.process.pid, 9)
 
     def output(self) -> bytes:

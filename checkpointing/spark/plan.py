@@ -269,6 +269,8 @@ def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
     name, table = str(_private_field(writer, "source")), table_of(writer)
     if table is not None and not options.get("path"):
         return _table_sink(session_of(writer), table)
+    if table is not None:
+        _refuse_below_warehouse(table, options["path"])
     return Sink(name, options.get("path") if name.lower() in _FILE_FORMATS else None)
 
 
@@ -285,6 +287,15 @@ def _table_sink(spark: Any, table: str) -> Sink:
         f"toTable({table!r}): Spark's catalog is in memory, so the table would be gone after a restart. Name the place "
         'of its files with .option("path", ...), or give the job a catalog (spark.sql.catalog...).'
     )
+
+
+def _refuse_below_warehouse(table: str, path: str) -> None:
+    """Spark puts a table's relative path below its warehouse, which is the attempt's; ProgramError."""
+    if not path.startswith("/") and ":" not in path:
+        raise ProgramError(
+            f"toTable({table!r}): the path {path!r} is below Spark's warehouse, and its files would be gone after some "
+            "restarts. Use an absolute path."
+        )
 
 
 def _is_temporary(spark: Any, table: str) -> bool:

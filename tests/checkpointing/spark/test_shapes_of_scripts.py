@@ -33,11 +33,15 @@ def write(place: Path, sensor: str, name: str, *values: float | None) -> None:
 
 
 def values(output: Path) -> list[float | None]:
-    """What Spark's file sink says that it wrote."""
-    names = [path for path in output.glob("_spark_metadata/[0-9]*") if path.suffix != ".compact"]
-    entries = [json.loads(line) for path in names for line in path.read_text().splitlines()[1:]]
-    rows = [row for entry in entries for row in Path(entry["path"].removeprefix("file://")).read_text().splitlines()]
-    return sorted((json.loads(row).get("value") for row in rows), key=str)
+    """What readers see by the log of Spark's file sink; nothing while a restore puts an older log in place."""
+    logs = sorted(output.glob("_spark_metadata/[0-9]*"), key=lambda log: int(log.stem))
+    newest_compacted = max((at for at, log in enumerate(logs) if log.suffix == ".compact"), default=0)
+    try:
+        entries = [json.loads(line) for log in logs[newest_compacted:] for line in log.read_text().splitlines()[1:]]
+        files = [Path(entry["path"].removeprefix("file://")).read_text() for entry in entries]
+    except FileNotFoundError:
+        return []
+    return sorted((json.loads(row).get("value") for file in files for row in file.splitlines()), key=str)
 
 
 def test_several_queries_go_on_from_a_checkpoint_below_the_same_directory(
@@ -72,7 +76,7 @@ def test_what_is_there_is_read_once_and_the_script_goes_on_to_its_end(
         program="shapes.py", configuration={"waymark.directory": str(place)},
     )  # fmt: skip
     job_manager.await_state(1, DriverState.ENDED)
-    assert (place / "ended").read_text() == "3 3 3 3 3 3"
+    assert (place / "ended").read_text() == "2 1 2 2 1 2"  # Spark filters while it reads JSON
     assert values(place / "bronze/heat") == [1.5, 20.0]
     metrics = [json.loads(row) for path in (place / "metrics").glob("*.json") for row in path.read_text().splitlines()]
     assert sorted((each["status"], each["count"]) for each in metrics) == [("heat", 2), ("tilt", 2)]

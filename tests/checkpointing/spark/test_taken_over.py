@@ -244,6 +244,7 @@ spark.sql("DROP TABLE written")
         ("say('nothing')", ProgramError, "ended without starting a streaming query"),
         ("spark.streams.awaitAnyTermination()", ProgramError, "ended without starting a streaming query"),
         ("rows().writeStream.toTable('managed')", ProgramError, "the table would be gone after a restart"),
+        ("rows().writeStream.toTable('t', path='below')", ProgramError, "'below' is below Spark's warehouse"),
         ("sys.exit('wrong usage')", ScriptExited, "ended with exit code wrong usage"),
         ("rows().writeStream.start(path=1 / 0)", ZeroDivisionError, "division by zero"),
     ],

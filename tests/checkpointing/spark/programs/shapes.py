@@ -33,7 +33,8 @@ def ingest(spark, trigger, sensor):
     return [
         named.writeStream.trigger(**trigger).partitionBy("level").format("json")
         .queryName(f"{sensor}_valid").option("checkpointLocation", f"checkpoints/{sensor}").start(f"bronze/{sensor}"),
-        invalid.writeStream.trigger(**trigger).option("path", f"rejected/{sensor}").queryName(f"{sensor}_rejected")
+        invalid.writeStream.trigger(**trigger).queryName(f"{sensor}_rejected")
+        .option("path", str(Path("rejected", sensor).absolute()))
         .toTable(f"rejected_{sensor}", format="json"),
         valid.writeStream.trigger(**trigger).queryName(f"{sensor}_metrics")
         .foreachBatch(lambda frame, epoch: write_metrics(frame, epoch, sensor)).start(),

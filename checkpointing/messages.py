@@ -94,7 +94,8 @@ class FinishCause(Enum):
 class Vertex:
     """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each.
 
-    `after_restore` belongs to a sink; older drivers do not send it.
+    `after_restore` and `repeats_numbers` belong to a sink; older drivers do not send them. `repeats_numbers`: a restore
+    keeps the batch numbers of its query.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Vertex:
     parallelism: int
     query: str
     after_restore: AfterRestore | None = None
+    repeats_numbers: bool = False
 
 
 @dataclass(frozen=True)

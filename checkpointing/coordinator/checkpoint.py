@@ -82,7 +82,7 @@ class SubtaskState:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """`after_restore` belongs to a sink; None in a snapshot of an older version."""
+    """`after_restore` belongs to a sink; None in a snapshot of an older version. `repeats_numbers`: see Vertex."""
 
     vertex_id: str
     name: str
@@ -91,6 +91,7 @@ class OperatorState:
     parallelism: int
     subtasks: tuple[SubtaskState, ...]
     after_restore: AfterRestore | None = None
+    repeats_numbers: bool = False
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,14 @@ class _VertexStates:
         subtasks = tuple(state for state in self.states if state is not None)
         vertex = self.vertex
         return OperatorState(
-            vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks, vertex.after_restore
+            vertex.id,
+            vertex.name,
+            vertex.kind,
+            vertex.query,
+            vertex.parallelism,
+            subtasks,
+            vertex.after_restore,
+            vertex.repeats_numbers,
         )
 
 

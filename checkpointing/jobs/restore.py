@@ -11,6 +11,7 @@ from checkpointing.jobs.graph import JobGraph
 
 ALLOW_EMPTY_START = "waymark.allow-empty-start"
 AFTER_RESTORE = "execution.sinks.after-restore"
+BATCH_NUMBERS = "waymark.batch-numbers"
 _CHOICES = ("write-again", "refuse")
 
 
@@ -39,6 +40,19 @@ def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph)
     if graph.savepoint_path is not None and not (retained and claims_savepoint(graph)):
         candidates.append(RestoreCandidate(graph.savepoint_path, "the savepoint that the job was submitted with"))
     return tuple(candidates)
+
+
+def replaced_batches(checkpoint: CompletedCheckpoint, query: str, restored: int) -> str:
+    """Say why a query that keeps its batch numbers cannot be restored: it went back to batch `restored` since."""
+    kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
+    since = f"was restored to batch {restored}" if restored >= 0 else "started without state"
+    earlier = f", or one that ends with batch {restored} or before" if restored >= 0 else ""
+    return (
+        f"Query {query!r} cannot be restored from {kind} {checkpoint.checkpoint_id}, which contains its batches up to "
+        f"{checkpoint.batches[query]}. It keeps its batch numbers ({BATCH_NUMBERS}: repeat) and {since} after that "
+        f"{kind} was taken, so it may have replaced batches from {restored + 1} on: their rows would be lost or "
+        f"doubled. Restore a state that was taken since{earlier}."
+    )
 
 
 def may_start_empty(graph: JobGraph) -> bool:

@@ -9,9 +9,11 @@ from starlette.responses import JSONResponse
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.stats_json import external_path
+from checkpointing.jobs.batch_numbers import BatchCounterUnreadable
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import UnknownOperation
+from checkpointing.jobs.restore import replaced_batches
 from checkpointing.jobs.services import JobServices
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.operation_json import operation_json
@@ -56,7 +58,23 @@ async def usable_savepoint(
             f"{path} belongs to another program, {checkpoint.entry_class} (job {checkpoint.job_name!r}), "
             f"not to {entry_class}"
         )
+    if not allow_other_program and (replaced := await services.io.run(lambda: _replaced(services, checkpoint))):
+        raise SavepointUnusable(replaced)
     return checkpoint
+
+
+def _replaced(services: JobServices, checkpoint: CompletedCheckpoint) -> str | None:
+    """Say which query may have replaced batches of the snapshot since it was taken."""
+    repeating = [operator.query for operator in checkpoint.operators if operator.repeats_numbers]
+    if not repeating:
+        return None
+    try:
+        since = services.batch_number_counters.restored_since(
+            checkpoint.family, checkpoint.batch_numbers, checkpoint.batches
+        )
+    except (BatchCounterUnreadable, OSError) as error:
+        return str(error)
+    return next((replaced_batches(checkpoint, query, since[query]) for query in repeating if query in since), None)
 
 
 async def confined(services: JobServices, roots: SavepointRoots, path: str, field: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from checkpointing.jobs.restore import BATCH_NUMBERS
 from checkpointing.messages import AfterRestore
 from checkpointing.spark.plan import Sink, function_of, output_mode
 from checkpointing.spark.program import ProgramError
 
-BATCH_NUMBERS = "waymark.batch-numbers"
 _OF_FUNCTIONS = ("foreachbatch", "foreach")
 _HOLDS_NOTHING = ("memory", "console", "noop")
 

@@ -246,7 +246,11 @@ def plan_queries(
         sink = sink_of(writer, options)
         if sink.path is not None:
             refuse_relative(name, sink.path, configuration, session_of(writer))
-        sink = replace(sink, after_restore=after_restore(writer, sink, exactly_once=exactly_once))
+        sink = replace(
+            sink,
+            after_restore=after_restore(writer, sink, exactly_once=exactly_once),
+            repeats_numbers=repeats_numbers(name, sink, options),
+        )
         plan = plan_on(state, name, explain(writer), sink, asks=asks_for_partitions)
         is_continuous = has_continuous_trigger(writer)
         if is_continuous:
@@ -262,7 +266,6 @@ def plan_queries(
                 sink,
                 is_continuous=is_continuous,
                 own_location=own,
-                repeats_numbers=repeats_numbers(name, sink, options),
             )
         )
     channels = find_channels(ends)

@@ -50,11 +50,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """`path` is where a file sink writes, None for any other sink. `after_restore`: None until it is known."""
+    """`path` is where a file sink writes, None for any other sink. `after_restore`: None until it is known.
+
+    `repeats_numbers`: a restore keeps the batch numbers of the query.
+    """
 
     format: str
     path: str | None
     after_restore: AfterRestore | None = None
+    repeats_numbers: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
         for operator, (name, _) in sorted(operators.items())
     ]
     target = _vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1)
-    vertices.append(replace(target, after_restore=sink.after_restore))
+    vertices.append(replace(target, after_restore=sink.after_restore, repeats_numbers=sink.repeats_numbers))
     indices = [*range(len(sources)), *sorted(operators), 0]
     by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
     keyed = frozenset(i for i in operators if spread.get(i) == "hashpartitioning")

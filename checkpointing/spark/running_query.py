@@ -29,8 +29,7 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 class PlannedQuery:
     """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads.
 
-    `own_location` is the checkpointLocation that the program asked for. `repeats_numbers`: its batches keep their
-    numbers when an older state is restored.
+    `own_location` is the checkpointLocation that the program asked for.
     """
 
     writer: Any
@@ -40,11 +39,15 @@ class PlannedQuery:
     inputs: tuple[Channel, ...] = ()
     is_continuous: bool = False
     own_location: str | None = None
-    repeats_numbers: bool = False
 
     @property
     def name(self) -> str:
         return self.plan.query
+
+    @property
+    def repeats_numbers(self) -> bool:
+        """Return whether its batches keep their numbers when an older state is restored."""
+        return self.sink.repeats_numbers
 
     @property
     def writes_again(self) -> bool:

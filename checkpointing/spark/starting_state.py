@@ -20,10 +20,9 @@ from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
-from checkpointing.jobs.restore import AFTER_RESTORE
+from checkpointing.jobs.restore import AFTER_RESTORE, BATCH_NUMBERS, replaced_batches
 from checkpointing.messages import VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.after_restore import BATCH_NUMBERS
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
@@ -137,17 +136,6 @@ class RowsWouldBeWrittenAgain(RestoreRefused):
 class BatchesWereReplaced(RestoreRefused):
     """A query that keeps its batch numbers wrote others under the numbers that the snapshot contains."""
 
-    def __init__(self, checkpoint: CompletedCheckpoint, query: str, restored: int) -> None:
-        kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
-        since = f"was restored to batch {restored}" if restored >= 0 else "started without state"
-        earlier = f", or one that ends with batch {restored} or before" if restored >= 0 else ""
-        super().__init__(
-            f"Query {query!r} cannot be restored from {kind} {checkpoint.checkpoint_id}, which contains its batches up "
-            f"to {checkpoint.batches[query]}. It keeps its batch numbers ({BATCH_NUMBERS}: repeat) and {since} after "
-            f"that {kind} was taken, so it may have replaced batches from {restored + 1} on: their rows would be lost "
-            f"or doubled. Restore a state that was taken since{earlier}."
-        )
-
 
 @dataclass(frozen=True)
 class SnapshotState:
@@ -178,7 +166,7 @@ class SnapshotState:
         for query in queries:
             if query.repeats_numbers and query.name in self.restored_since:
                 restored = self.restored_since[query.name]
-                raise BatchesWereReplaced(self.snapshot.checkpoint, query.name, restored)
+                raise BatchesWereReplaced(replaced_batches(self.snapshot.checkpoint, query.name, restored))
         again = [query for query in queries if query.writes_again and query.name in self.snapshot.queries]
         if again and not self.may_write_again:
             raise RowsWouldBeWrittenAgain(self.snapshot.checkpoint, again)

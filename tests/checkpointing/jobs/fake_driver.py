@@ -95,7 +95,8 @@ class FakeProcess:
 class FakeDriver:
     """Switches: registers, becomes_running, acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel.
 
-    The first two are its launcher's, as `after_restore` is: they matter before a test can reach the driver.
+    The first two are its launcher's, as `after_restore` and `repeats_numbers` are: they matter before a test can reach
+    the driver.
     """
 
     def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
@@ -132,7 +133,11 @@ class FakeDriver:
         self.becomes_running = launcher.becomes_running
         self.registers = launcher.registers
         self.shared_files = launcher.shared_files
-        self.vertices = (SOURCE, COUNT, replace(SINK, after_restore=launcher.after_restore))
+        self.vertices = (
+            SOURCE,
+            COUNT,
+            replace(SINK, after_restore=launcher.after_restore, repeats_numbers=launcher.repeats_numbers),
+        )
 
     def start(self) -> None:
         if self.registers:
@@ -352,6 +357,7 @@ class FakeLauncher:
         self.registers = True
         self.shared_files: tuple[str, ...] = ()
         self.after_restore: AfterRestore | None = None
+        self.repeats_numbers = False
 
     @property
     def specs(self) -> list[DriverSpec]:

@@ -16,6 +16,7 @@ from checkpointing.jobs.batch_numbers import GAP, LIMIT, BatchNumberCounters
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.messages import BatchNumbersExtended, JobManagerMessage
+from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import read_metadata
 from checkpointing.storage.metadata import encode_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -117,6 +118,27 @@ async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_t
         await manager.submit_running(FAST_RESTART, savepointPath=locations[batch])
     told = [spec.restore.restored_since for spec in manager.launcher.specs if spec.restore is not None]
     assert told == [{}, {}, {}, {"wordcount": 4}]
+
+
+async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is_started(
+    manager: RunningJobManager,
+) -> None:
+    """A program that no longer keeps its numbers may be started all the same."""
+    manager.launcher.repeats_numbers = True
+    job_id = await manager.submit_running(FAST_RESTART)
+    driver, locations = await manager.driver(1), {}
+    for batch in (4, 7):
+        driver.snapshot_batches = {"wordcount": batch}
+        locations[batch] = (await manager.savepoint(job_id))["location"]
+    assert (await manager.post("/savepoints/validate", {"savepointPath": locations[7]}))["valid"]
+    await manager.submit_running(FAST_RESTART, savepointPath=locations[4])
+    verdict = await manager.post("/savepoints/validate", {"savepointPath": locations[7]})
+    assert not verdict["valid"]
+    assert verdict["reason"].startswith("Query 'wordcount' cannot be restored from savepoint ")
+    with pytest.raises(RequestRefused, match="was restored to batch 4 after that savepoint was taken"):
+        await manager.submit(FAST_RESTART, savepointPath=locations[7])
+    assert (await manager.post("/savepoints/validate", {"savepointPath": locations[4]}))["valid"]
+    await manager.submit_running(FAST_RESTART, savepointPath=locations[7], allowNonRestoredState=True)
 
 
 async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(

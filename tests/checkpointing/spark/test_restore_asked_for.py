@@ -87,7 +87,7 @@ def test_the_sink_vertex_carries_the_class() -> None:
 
 
 def test_a_state_whose_batches_were_replaced_is_refused_also_to_a_person() -> None:
-    repeating = replace(WORDS, repeats_numbers=True)
+    repeating = replace(WORDS, sink=replace(WORDS.sink, repeats_numbers=True))
     queries = [repeating, LETTERS]
     since = {"words": 2, "letters": 2}
     with pytest.raises(BatchesWereReplaced) as refused:
@@ -100,7 +100,7 @@ def test_a_state_whose_batches_were_replaced_is_refused_also_to_a_person() -> No
 
 
 def test_a_query_that_started_without_state_since_has_replaced_all() -> None:
-    repeating = replace(WORDS, repeats_numbers=True)
+    repeating = replace(WORDS, sink=replace(WORDS.sink, repeats_numbers=True))
     with pytest.raises(BatchesWereReplaced, match=r"and started without state after .* batches from 0 on: .* since\.$"):
         replace(state([repeating], may_write_again=True), restored_since={"words": -1}).check_fits([repeating])
 
@@ -115,8 +115,8 @@ COUNTED = """StateStoreSave [value#0], state info [ checkpoint = x, opId = 0, ve
 
 
 def test_a_query_that_keeps_its_numbers_is_not_rescaled(tmp_path: Path) -> None:
-    sink = Sink("foreachBatch", None, AfterRestore.WRITTEN_AGAIN)
-    query = PlannedQuery(None, query_plan("counts", COUNTED, sink, {}), tmp_path / "query", sink, repeats_numbers=True)
+    sink = Sink("foreachBatch", None, AfterRestore.WRITTEN_AGAIN, repeats_numbers=True)
+    query = PlannedQuery(None, query_plan("counts", COUNTED, sink, {}), tmp_path / "query", sink)
     on_two = state([query], may_write_again=True)
     operators = tuple(
         replace(

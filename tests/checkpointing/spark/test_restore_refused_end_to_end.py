@@ -16,6 +16,7 @@ from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.restore import AFTER_RESTORE
 from checkpointing.messages import AfterRestore
+from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.spark.conftest import Words
@@ -91,10 +92,10 @@ async def ended(manager: RunningJobManager, job_id: str) -> bool:
 async def test_a_state_whose_batches_a_query_has_replaced_is_refused(manager: RunningJobManager, words: Words) -> None:
     jar = await manager.upload(REPEATING)
 
-    async def submitted(files_per_batch: int, savepoint: str | None) -> str:
+    async def submitted(files_per_batch: int, savepoint: str | None, **more: bool) -> str:
         arguments = [*words.arguments, f"--files-per-batch={files_per_batch}"]
         request = {"entryClass": "wordcount.py:lines", "programArgsList": arguments, "savepointPath": savepoint}
-        return str((await manager.post(f"/jars/{jar}/run", request))["jobid"])
+        return str((await manager.post(f"/jars/{jar}/run", request | more))["jobid"])
 
     async def wrote(batch: int, rows: list[str]) -> None:
         file = words.output / f"{batch}.json"
@@ -115,7 +116,9 @@ async def test_a_state_whose_batches_a_query_has_replaced_is_refused(manager: Ru
     await wrote(1, ["b", "c"])
     await canceled(manager, second)
 
-    third = await submitted(1, newer)
+    with pytest.raises(RequestRefused, match="was restored to batch 0 after that savepoint was taken"):
+        await submitted(1, newer)
+    third = await submitted(1, newer, allowNonRestoredState=True)
     await soon(lambda: ended(manager, third), LIMIT_S)
     exceptions = (await manager.get(f"/jobs/{third}/exceptions"))["exceptionHistory"]["entries"]
     assert exceptions[0]["exceptionName"] == "BatchesWereReplaced"

@@ -21,14 +21,14 @@ _SAME_TIME_S = 60
 
 @dataclass(frozen=True)
 class Demand:
-    """What one driver takes of its machine. `memory` in bytes."""
+    """The memory that one driver takes of its machine, in bytes."""
 
     memory: int
 
 
 @dataclass(frozen=True)
 class Load:
-    """What drivers take together: memory in bytes, their number, and how many of them are starting."""
+    """The memory that drivers take together, in bytes, their number, and how many of them are starting."""
 
     memory: int = 0
     drivers: int = 0
@@ -40,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the drivers of one machine may take together. None: without limit."""
+    """The most that the drivers of one machine may take together. None: without limit."""
 
     memory: int | None
     drivers: int | None
@@ -48,7 +48,7 @@ class Limits:
 
 
 class Lacking(Enum):
-    """What a waiting job waits for.
+    """The reason why a job waits.
 
     MACHINE: it asks for more memory than drivers may take here at all. TURN: another job waits before it for memory or
     for a place. RECOVERY: jobs of the last leader are still being recovered, and one of them has a higher priority.
@@ -111,7 +111,7 @@ class Decision:
 
 
 def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below: float = float("-inf")) -> Decision:
-    """Say who starts now. `load` is what runs and starts already, beyond the limits perhaps.
+    """Return which jobs start now. `load` is the load of all drivers that run or start; it may be above the limits.
 
     `held_below`: a job of a lower priority waits for the recovery of others.
     """
@@ -123,7 +123,7 @@ def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below
             load += each.load
         else:
             kept.append((each, lacking))
-            # One that can never start here blocks nobody, nor does one whose turn has not come.
+            # A job that can never start here blocks no other job, nor does one whose turn has not come.
             queue_is_blocked |= lacking in (Lacking.MEMORY, Lacking.DRIVERS)
     waits = {
         each.job_id: _wait(each, lacking, position, len(kept), load, limits)
@@ -162,7 +162,7 @@ def _left(limit: int | None, taken: int) -> int | None:
 
 
 def room_for_spares(waiting: Iterable[Waiting], load: Load, limits: Limits) -> Load:
-    """Return what spare drivers may take: what is left when all that wait have started. `load` is without spares."""
+    """Return the load that is left for spare drivers when all waiting jobs have started. `load` is without spares."""
     can_start = (each for each in waiting if limits.memory is None or each.demand.memory <= limits.memory)
     wanted = sum((each.load for each in can_start), load)
     return Load(

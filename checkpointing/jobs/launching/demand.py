@@ -1,4 +1,4 @@
-"""What a driver that runs on this machine takes of its memory.
+"""Compute how much memory of this machine a driver takes.
 
     heap       spark.driver.memory (768m unless set)
     overhead   spark.driver.memoryOverhead, else spark.driver.memoryOverheadFactor (0.1) of the heap, at least

@@ -1,7 +1,8 @@
-"""What this machine has for drivers: memory and processors, as far as the control groups of this process let it.
+"""Read how much memory and how many processors of this machine drivers may use.
 
-Control groups limit a container and a systemd unit (`MemoryMax=`). A group counts with all groups above it, in version
-2 (`memory.max`, `cpu.max`) and in version 1 (`memory.limit_in_bytes`, `cpu.cfs_quota_us`).
+Control groups limit this process in a container and in a systemd unit (`MemoryMax=`). The limits of a group and of all
+groups above it count, in version 2 (`memory.max`, `cpu.max`) and in version 1 (`memory.limit_in_bytes`,
+`cpu.cfs_quota_us`).
 """
 
 from __future__ import annotations

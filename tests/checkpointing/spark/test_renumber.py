@@ -76,11 +76,14 @@ def test_without_new_numbers_such_a_sink_drops_rows(spark: Any, tmp_path: Path) 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("version", ["4.2.1", "4.1.4"])
-def test_restores_lose_nothing_under_an_older_pyspark(version: str, tmp_path: Path, java_home: Path) -> None:
-    """In each layout of the state, and into Spark's file sink."""
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("version", ["4.2.1", "4.1.4", "4.0.5"])
+def test_restores_lose_nothing_under_an_older_pyspark(
+    version: str, layout: str, tmp_path: Path, java_home: Path
+) -> None:
+    """Of a count, and of rows into Spark's file sink."""
     python = str(python_with_pyspark_or_skip(version))
-    command = [python, "-m", "tests.checkpointing.spark.renumbering", str(tmp_path / "restores")]
+    command = [python, "-m", "tests.checkpointing.spark.renumbering", str(tmp_path / "restores"), layout]
     environment = in_own_python(os.environ, python, tmp_path / "own")
     environment.pop("SPARK_SUBMIT_OPTS", None)  # names an archive of another Spark's classes
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 from django.urls import reverse
+from playwright.sync_api import Page, expect
 
 from monitoring.models import Checkpoint, Engine, Job, OperatorCheckpoint
 from tests.dashboard import builders as make
@@ -30,22 +31,24 @@ def continuous(now: datetime) -> tuple[Job, Checkpoint]:
     return job, Checkpoint.objects.order_by("-checkpoint_id")[0]
 
 
+def settle(page: Page, name: str) -> None:
+    if name == "checkpoint":
+        page.locator(".expander:visible").first.click()
+        expect(page.locator(".detail-row").get_by_text("Minimum")).to_be_visible()
+    expect(page.get_by_role("cell", name="0ms", exact=True)).to_have_count(0)
+
+
 def test_pages_of_a_continuous_job(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
     job, newest = continuous(now)
-    operator = OperatorCheckpoint.objects.filter(checkpoint=newest).first()
     failed = Checkpoint.objects.filter(status="FAILED").first()
-    assert operator is not None
     assert failed is not None
     pages = {
         "job": reverse("job", args=[job.pk]),
         "history": reverse("job-history", args=[job.pk]),
         "checkpoint": reverse("checkpoint", args=[newest.pk]),
         "failed": reverse("checkpoint", args=[failed.pk]),
-        "operator": reverse("operator", args=[operator.pk]),
         "runs": reverse("job-runs", args=[job.pk]),
         "summary": reverse("job-summary", args=[job.pk]),
         "configuration": reverse("job-configuration", args=[job.pk]),
     }
-    look_at(read_as(), pages, "continuous-")
-    texts = {name: read_as().open(path).locator("main").inner_text() for name, path in pages.items()}
-    assert {name for name, text in texts.items() if "0ms" in text.split()} == set()
+    look_at(read_as(), pages, "continuous-", settle=settle)

@@ -100,6 +100,7 @@ class CompletedCheckpoint:
     `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's.
     `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer.
     `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names.
+    `imported_queries`: Spark's ids of the queries there. The snapshots of each job that continues them have them, too.
     `batch_numbers`: the range of the attempt that took it; None in a snapshot of an older version."""
 
     job_id: str
@@ -116,11 +117,17 @@ class CompletedCheckpoint:
     channels: tuple[Channel, ...] = ()
     imported_from: tuple[str, ...] = ()
     batch_numbers: BatchNumbers | None = None
+    imported_queries: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
         """Return which family of jobs the snapshot's batch numbers belong to; see jobs/batch_numbers.py."""
         return self.job_id if self.batch_numbers is None else self.batch_numbers.family
+
+    @property
+    def imports(self) -> dict[str, str]:
+        """Return the location that each query was copied from, by the query's id; {} unless this is an import."""
+        return dict(zip(self.imported_queries, self.imported_from, strict=False))
 
     @property
     def state_size(self) -> int:

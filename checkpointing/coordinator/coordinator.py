@@ -87,6 +87,7 @@ class CheckpointCoordinator:
         clock: Clock,
         timer: Timer,
         io: IoExecutor,
+        imported_queries: tuple[str, ...] = (),
         left_behind: LeftBehind | None = None,
         initial_delay_ms: Callable[[int, int], int] = random.randint,
     ) -> None:
@@ -157,7 +158,7 @@ class CheckpointCoordinator:
             io=io,
         )
         self.answers = TaskAnswers(
-            job=JobIdentity(job_id, job_name, entry_class),
+            job=JobIdentity(job_id, job_name, entry_class, imported_queries),
             endings=self._endings,
             finalizer=finalizer,
             cleaner=self._cleaner,

@@ -50,6 +50,7 @@ class JobIdentity:
     job_id: str
     job_name: str
     entry_class: str
+    imported_queries: tuple[str, ...] = ()
 
 
 class _VertexStates:
@@ -245,4 +246,5 @@ class PendingCheckpoint:
             location=self.location.directory,
             shared_location=self.location.shared_directory,
             batch_numbers=self._batch_numbers,
+            imported_queries=job.imported_queries,
         )

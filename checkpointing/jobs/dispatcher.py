@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import JobResult
 from checkpointing.jobs.archive import Answers, ArchivedJob, JobArchive
 from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.continued_queries import check_not_continued
 from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
@@ -30,6 +31,7 @@ from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverMessage, Refused, Register
 from checkpointing.storage.errors import StorageSilent
 
@@ -74,7 +76,8 @@ class Dispatcher:
         self._retries = Retries()
         self._ended_jobs = EndedJobs(services, self._retries)
         self._past_jobs = PastJobs(services, self._retries, lambda job_id: job_id in self._jobs)
-        self._submitting: set[str] = set()
+        self._submitting: dict[str, JobGraph] = {}
+        self._stored: Sequence[str] = ()
 
     @property
     def leading(self) -> bool:
@@ -100,6 +103,7 @@ class Dispatcher:
         await self._retries.now_or_later("the clean-up of ended jobs", self._ended_jobs.finish_clean_up)
         await self._retries.now_or_later("reading the archive of ended jobs", self._archive.load)
         stored = await self.services.io.look("the stored jobs", self.services.high_availability.job_graphs.job_ids)
+        self._stored = stored
         for job_id in stored:
             if not self._is_term(session_id):
                 logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
@@ -225,8 +229,28 @@ class Dispatcher:
             raise NotLeading
         return self.session_id
 
-    async def submit(self, graph: JobGraph, program: Program) -> None:
-        """Store the job, then start it. NotLeading, JobExists, InvalidConfiguration, SubmissionFailed."""
+    def require_all_recovered(self) -> None:
+        """NotLeading, NotRecovered."""
+        self.require_leading()
+        for job_id in self._stored:
+            self._require_recovered(job_id)
+
+    def check_import(self, imports: Mapping[str, str]) -> None:
+        """Check that no job continues the queries `imports`, checkpoint locations by Spark's id of their query.
+
+        Raises:
+            AlreadyContinued: a job does that has not ended.
+            NotLeading, NotRecovered: not every such job is known.
+        """
+        self.require_all_recovered()
+        jobs = [(job.graph, job.status) for job in self._jobs.values()]
+        check_not_continued(imports, [*jobs, *((graph, JobStatus.INITIALIZING) for graph in self._submitting.values())])
+
+    async def submit(self, graph: JobGraph, program: Program, imports: Mapping[str, str] | None = None) -> None:
+        """Store the job, then start it. For `imports`, those of its savepoint, see `check_import`.
+
+        NotLeading, JobExists, InvalidConfiguration, AlreadyContinued, SubmissionFailed.
+        """
         session_id = self.require_leading()
         self._require_recovered(graph.job_id)
         if graph.job_id in self._jobs or graph.job_id in self._submitting:
@@ -234,7 +258,9 @@ class Dispatcher:
         self.services.launcher.check(graph)
         self.services.launch_queue.check(graph)
         graph = self.services.secret_keys.seal_new(graph)
-        self._submitting.add(graph.job_id)
+        if imports:
+            self.check_import(imports)
+        self._submitting[graph.job_id] = graph
         try:
             job = JobMaster(graph, session_id, self.services, self._record_result, recovered=False)
             await self._store(graph, program, session_id)
@@ -242,7 +268,7 @@ class Dispatcher:
                 raise NotLeading
             self._start(job)
         finally:
-            self._submitting.discard(graph.job_id)
+            self._submitting.pop(graph.job_id)
 
     async def _store(self, graph: JobGraph, program: Program, session_id: str) -> None:
         services = self.services

@@ -14,7 +14,7 @@ class JobGraph:
     `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
     `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, text.
     `lower_bounds` are those of the resource requirements last put, by vertex id. `is_automatic_restore`: no person
-    asked for the restore of `savepoint_path`.
+    asked for the restore of `savepoint_path`. `imported_queries` are those of the snapshot there.
     """
 
     job_id: str
@@ -30,18 +30,25 @@ class JobGraph:
     submitted_ms: int = 0
     lower_bounds: Mapping[str, int] = field(default_factory=dict)
     is_automatic_restore: bool = False
+    imported_queries: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         mappings = {"configuration": dict(self.configuration), "lower_bounds": dict(self.lower_bounds)}
-        return {**asdict(self), "program_args": list(self.program_args), **mappings}
+        lists = {"program_args": list(self.program_args), "imported_queries": list(self.imported_queries)}
+        return {**asdict(self), **lists, **mappings}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobGraph:
         """The graph that `to_json` wrote; KeyError, TypeError or ValueError on anything else."""
         configuration = dict(data["configuration"])
-        graph = cls(**{**data, "program_args": tuple(data["program_args"]), "configuration": configuration})
+        tuples = {
+            "program_args": tuple(data["program_args"]),
+            "imported_queries": tuple(data.get("imported_queries", ())),
+        }
+        graph = cls(**{**data, **tuples, "configuration": configuration})
         texts = (graph.job_id, graph.name, graph.jar_id, graph.entry_class, graph.claim_mode)
-        more = (graph.savepoint_path or "", *graph.program_args, *configuration, *configuration.values())
+        arguments = (*graph.program_args, *graph.imported_queries)
+        more = (graph.savepoint_path or "", *arguments, *configuration, *configuration.values())
         for text in (*texts, *more):
             if not isinstance(text, str):
                 raise TypeError(f"{text!r} is not a text")

@@ -94,6 +94,7 @@ class JobCheckpoints:
             clock=services.clock,
             timer=services.timer,
             io=self._io,
+            imported_queries=graph.imported_queries,
             left_behind=left_behind,
         )
 

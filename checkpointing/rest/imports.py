@@ -5,7 +5,7 @@ Flink has nothing like it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.stats_json import external_path
+from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
 from checkpointing.rest.errors import RestError, bad_request
@@ -39,7 +40,7 @@ class ImportHandlers:
 
         `entryClass` is the program that the savepoint is for. A state of gigabytes takes its time: see `status`.
         """
-        self._dispatcher.require_leading()
+        self._dispatcher.require_all_recovered()
         body = await json_body(request)
         locations = _locations(body)
         entry_class = text_field(body, "entryClass")
@@ -58,7 +59,9 @@ class ImportHandlers:
                 return import_savepoint(locations, storage_of, directory, entry_class, services.clock, scratch.path)
 
         async def copy() -> dict[str, Any]:
-            made = await services.storage_io_at(next(iter(locations.values()))).run(imported)
+            io = services.storage_io_at(next(iter(locations.values())))
+            self._dispatcher.check_import(await io.run(partial(_by_query_id, locations.values())))
+            made = await io.run(imported)
             return {"location": external_path(made.location), "batches": made.batches}
 
         self._dispatcher.operations.start((OPERATION, trigger_id), copy)
@@ -79,8 +82,18 @@ class ImportHandlers:
                 answer = await services.storage_io_at(location).look(location, partial(_looked_at, location))
             except StorageUnreachable as error:
                 raise RestError(503, f"checkpoints: {error}") from error
-            found.append({"query": query, "location": external_path(location), **answer})
+            found.append(
+                {"query": query, "location": external_path(location), **self._unless_continued(location, answer)}
+            )
         return JSONResponse({"checkpoints": found})
+
+    def _unless_continued(self, location: str, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return `answer`, or that the location cannot be imported, because a job continues its query."""
+        try:
+            self._dispatcher.check_import({answer["queryId"]: location} if answer["valid"] else {})
+        except AlreadyContinued as error:
+            return {"valid": False, "reason": str(error)}
+        return answer
 
     async def status(self, request: Request) -> JSONResponse:
         self._dispatcher.require_leading()
@@ -90,6 +103,11 @@ class ImportHandlers:
         except UnknownOperation:
             raise RestError(404, f"There is no import with triggerId={trigger_id}.") from None
         return JSONResponse(operation_json(outcome))
+
+
+def _by_query_id(locations: Iterable[str]) -> dict[str, str]:
+    """Return each location by Spark's id of its query. ImportRefused, OSError."""
+    return {found.query_id: found.location for found in map(find, locations)}
 
 
 def _looked_at(location: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from checkpointing.configuration import (
 )
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityMode
+from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment
@@ -130,11 +131,14 @@ class JarHandlers:
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
             await self._services.io.run(lambda: self._services.launcher.check_files(graph))
+            imports: Mapping[str, str] = {}
             if graph.savepoint_path is not None:
-                graph = replace(graph, savepoint_path=await self._savepoint(graph))
+                found = await self._savepoint(graph)
+                graph = replace(graph, savepoint_path=found.location, imported_queries=found.imported_queries)
+                imports = found.imports
             async with self._claimed(graph):
-                await self._dispatcher.submit(graph, program)
-        except (SavepointUnusable, CannotClaim) as error:
+                await self._dispatcher.submit(graph, program, imports)
+        except (SavepointUnusable, CannotClaim, AlreadyContinued) as error:
             raise bad_request(f"savepointPath: {error}") from error
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
@@ -144,13 +148,13 @@ class JarHandlers:
             raise RestError(500, str(error)) from error
         return JSONResponse({"jobid": graph.job_id})
 
-    async def _savepoint(self, graph: JobGraph) -> str:
-        """The savepoint's real directory: a link must not lead elsewhere later."""
+    async def _savepoint(self, graph: JobGraph) -> CompletedCheckpoint:
+        """Return the savepoint, at its real directory: a link must not lead elsewhere later."""
         path, other_program = graph.savepoint_path or "", graph.allow_non_restored_state
         found = await usable_savepoint(self._services, path, graph.entry_class, allow_other_program=other_program)
         if claims_savepoint(graph):
             self._check_owner_ended(found)
-        return found.location
+        return found
 
     def _check_owner_ended(self, checkpoint: CompletedCheckpoint) -> None:
         """A running job removes its checkpoints when they are subsumed: only a savepoint of it can be claimed."""

@@ -74,6 +74,7 @@ def import_savepoint(
             location=place.directory,
             shared_location=None,
             imported_from=tuple(found.location for found, _ in imported),
+            imported_queries=tuple(found.query_id for found, _ in imported),
         )
         storage.write_metadata(checkpoint)
     except BaseException:

@@ -81,6 +81,10 @@ IMPORTS = {
     "{location} changed while it was read: a query still runs there. Stop it, and import the location again.": (
         "{location} 在读取时发生了变化：仍有查询在那里运行。请停止它，然后重新导入该目录。"
     ),
+    "{location} cannot be used: job {job} ({id}) continues its query and is {status}. Two jobs would damage each other's "
+    "output. End that job first: {command}": (
+        "{location} 无法使用：作业 {job}（{id}）正在延续其查询，状态为 {status}。两个作业会破坏彼此的输出。请先结束该作业：{command}"
+    ),
     "Check what was found at the checkpoint location, then submit the job again.": (
         "请查看在检查点目录中找到的内容，然后再次提交作业。"
     ),

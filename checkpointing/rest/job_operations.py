@@ -78,12 +78,20 @@ class JobOperations:
         body = {"targetDirectory": directory, "drain": drain, "triggerId": new_id()}
         return str(self.client.post(f"/jobs/{job_id}/stop", body)["request-id"])
 
-    def savepoint(self, job_id: str, trigger_id: str) -> str:
-        """Wait for a savepoint or a stop, and return the savepoint's location. Raises OperationFailed."""
+    def savepoint(self, job_id: str, trigger_id: str, in_progress: Callable[[], object] = lambda: None) -> str:
+        """Wait for a savepoint or a stop, and return the savepoint's location. Raises OperationFailed.
+
+        `in_progress` is called once, unless the operation has ended by the first look, as one that was refused.
+        """
+        is_said = False
 
         def look() -> str | None:
+            nonlocal is_said
             answer = self.client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")
             if answer["status"]["id"] != "COMPLETED":
+                if not is_said:
+                    in_progress()
+                is_said = True
                 return None
             operation = answer["operation"]
             if "failure-cause" in operation:

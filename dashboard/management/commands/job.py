@@ -201,9 +201,12 @@ class Command(BaseCommand):
         if options["detached"]:
             self._say(f"{what} of job {job_id} was triggered: {trigger_id}")
             return {"job": job_id, "request-id": trigger_id}
-        self._say(f"{what} of job {job_id} is in progress.")
+
+        def in_progress() -> None:
+            self._say(f"{what} of job {job_id} is in progress.")
+
         with self._interruptible(f"{what} continues; see: manage.py job show {job_id}"):
-            location = operations.savepoint(job_id, trigger_id)
+            location = operations.savepoint(job_id, trigger_id, in_progress)
         self._say(f"Savepoint: {location}")
         return {"job": job_id, "request-id": trigger_id, "location": location}
 
@@ -252,6 +255,9 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Name", job["name"]
     yield "Id", job["jid"]
     yield "Status", f"{job['state']}, started {time_text(job['start-time'])}, {job['restarts']} restarts"
+    for attempt in job["attempts"]:
+        if attempt["end-time"] == -1 and (process := _process(attempt)):
+            yield "Driver", f"{process}, attempt {attempt['attempt']}"
     yield "Program", f"{launch['entryClass']} in {launch['jarId']}"
     if environment := job.get("python-environment"):
         yield "Python", f"made from {environment['kind'] or 'its settings'}: {environment['status'].lower()}"
@@ -271,6 +277,13 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "After a restore", warning_of(again)
     for failure in shown["exceptions"][:1]:
         yield "Last failure", f"{time_text(failure['timestamp'])}, {failure['exceptionName']}: {failure['message']}"
+
+
+def _process(attempt: Mapping[str, Any]) -> str:
+    """Return where the attempt's driver runs; "" while none was started."""
+    if pod := attempt["pod"]:
+        return f"pod {pod}"
+    return "" if attempt["pid"] is None else f"pid {attempt['pid']}"
 
 
 _COUNTS = ("completed", "failed", "in_progress")

@@ -20,8 +20,10 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager, even
 RETAINED = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
 
 
-async def run(manager: RunningJobManager, *arguments: str, stderr: StringIO | None = None) -> str:
-    out = StringIO()
+async def run(
+    manager: RunningJobManager, *arguments: str, stdout: StringIO | None = None, stderr: StringIO | None = None
+) -> str:
+    out = stdout or StringIO()
     more = {"stdout": out, "stderr": stderr or StringIO()}
     await asyncio.to_thread(call_command, "job", *arguments, "--jobmanager", manager.address, **more)
     return out.getvalue()
@@ -31,9 +33,9 @@ async def run_json(manager: RunningJobManager, *arguments: str) -> dict[str, Any
     return dict(json.loads(await run(manager, *arguments, "--json")))
 
 
-async def refused(manager: RunningJobManager, *arguments: str) -> CommandError:
+async def refused(manager: RunningJobManager, *arguments: str, stdout: StringIO | None = None) -> CommandError:
     with pytest.raises(CommandError) as error:
-        await run(manager, *arguments)
+        await run(manager, *arguments, stdout=stdout)
     return error.value
 
 
@@ -63,6 +65,7 @@ async def test_show_tells_status_program_and_checkpoints(manager: RunningJobMana
     lines = dict(line.split("  ", 1) for line in shown.splitlines())
     assert lines["Id"].strip() == job_id
     assert lines["Status"].strip().startswith("RUNNING, started ")
+    assert lines["Driver"].strip() == f"pid {(await manager.driver(1)).process.pid}, attempt 1"
     assert lines["Program"].strip().startswith("wordcount.py:wordcount in ")
     assert lines["Checkpoints"].strip() == "1 completed, 0 failed, 0 in progress"
     assert lines["Last checkpoint"].strip().startswith(f"{checkpoint}, ")
@@ -247,11 +250,25 @@ async def test_a_failed_operation_says_why(manager: RunningJobManager) -> None:
     assert await manager.status(job_id) == "RUNNING"
 
 
+@pytest.mark.parametrize("action", ["savepoint", "stop"])
+async def test_a_refused_savepoint_is_never_in_progress(manager: RunningJobManager, action: str) -> None:
+    job_id = await manager.submit_running()
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+    out = StringIO()
+
+    assert "is CANCELED, not RUNNING" in str(await refused(manager, action, job_id, stdout=out))
+    assert out.getvalue() == ""
+    assert "Driver" not in await run(manager, "show", job_id)
+
+
 async def test_a_savepoint_that_takes_longer_than_the_time_out_continues(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     (await manager.driver(1)).acknowledges = False
+    out = StringIO()
 
-    error = await refused(manager, "savepoint", job_id, "--timeout", "0")
+    error = await refused(manager, "savepoint", job_id, "--timeout", "0", stdout=out)
+    assert out.getvalue().strip() == f"The savepoint of job {job_id} is in progress."
 
     assert error.returncode == 3
     assert "is still in progress after 0 s and continues" in str(error)

@@ -127,12 +127,23 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
         if has_no_taker(file.path)
     ]
     if left_out and not allow_non_restored_state:
+        _check_imported_names(snapshot, vertices)
         raise RestoreRefused(
             f"Checkpoint {snapshot.checkpoint.checkpoint_id} has state that the program has no operator for: "
             f"{', '.join(left_out)}. Restore it with the program it was taken from, "
             "or allow non-restored state to leave this state behind."
         )
     _check_none_is_new(snapshot, vertices, fitting)
+
+
+def _check_imported_names(snapshot: Snapshot, vertices: Sequence[Vertex]) -> None:
+    """RestoreRefused when an import names a query that the program does not have."""
+    given, there = snapshot.queries, tuple(dict.fromkeys(vertex.query for vertex in vertices))
+    if snapshot.checkpoint.imported_from and not set(given) <= set(there):
+        raise RestoreRefused(
+            f"The checkpoint locations were given for the queries {', '.join(map(repr, given))}, but the program has "
+            f"the queries {', '.join(map(repr, there))}. Write NAME=LOCATION with the names of the program's queries."
+        )
 
 
 def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: frozenset[str]) -> None:

@@ -136,6 +136,17 @@ def test_state_that_the_program_has_no_operator_for_is_not_left_behind(count: Re
         check_fits(snapshot, lines.plan.vertices, allow_non_restored_state=False)
 
 
+def test_wrong_names_of_queries_are_told_with_the_names_of_the_program(count: Recording, tmp_path: Path) -> None:
+    other = unpacked("distinct", tmp_path / "other")
+    made = imported({"orders": str(count.location), "csv": str(other.location)}, str(tmp_path / "savepoints"))
+    with pytest.raises(RestoreRefused) as refused:
+        check_fits(Snapshot(made), list(count.plan.vertices), allow_non_restored_state=False)
+    assert "for the queries 'orders', 'csv', but the program has the queries 'words'." in str(refused.value)
+    assert "NAME=LOCATION" in str(refused.value)
+    assert "allow non-restored state" not in str(refused.value)
+    check_fits(Snapshot(made), list(count.plan.vertices), allow_non_restored_state=True)
+
+
 def nothing(location: Path) -> None:
     shutil.rmtree(location)
 

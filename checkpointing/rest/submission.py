@@ -168,6 +168,8 @@ def follow_until_running(
         if status in ("RUNNING", "FINISHED"):
             return
         if status in _ENDED:
+            if job.get("attempts"):
+                say(f"See the log: manage.py job logs {job_id}")
             raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
             text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)

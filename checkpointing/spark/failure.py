@@ -10,6 +10,7 @@ from typing import Any
 
 from checkpointing.masking import HIDDEN
 from checkpointing.messages import ExceptionInfo
+from checkpointing.spark.program import ScriptExited
 
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the exception's name, dotted or not, and its text.
@@ -28,7 +29,9 @@ _LONGEST_STACK = 100_000
 
 def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = True) -> ExceptionInfo:
     """An exception raised in this process."""
-    text = _clipped("".join(traceback.format_exception(error)), _LONGEST_STACK)
+    ends_by_choice = isinstance(error, ScriptExited)  # such as argparse: only the driver's frames are in its traceback
+    lines = traceback.format_exception_only(error) if ends_by_choice else traceback.format_exception(error)
+    text = _clipped("".join(lines), _LONGEST_STACK)
     message = _clipped(_message_of(error), _LONGEST_MESSAGE)
     return ExceptionInfo(type(error).__name__, message, text, timestamp, recoverable=recoverable)
 

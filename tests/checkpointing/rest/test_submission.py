@@ -188,17 +188,19 @@ TRACEBACK = 'ValueError: bad thing\nTraceback (most recent call last):\n  File "
 )
 async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], stack: str) -> None:
     moves = [{"status": "FAILING", "cause": "bad thing"}]
+    said: list[str] = []
 
     class Client(JobManagerClient):
         def get(self, path: str) -> dict[str, Any]:
             if path.endswith("/exceptions"):
                 return {"exceptionHistory": {"entries": entries}}
-            return {"state": "FAILED", "status-history": moves}
+            return {"state": "FAILED", "status-history": moves, "attempts": [{"attempt": 1}]}
 
     client = Client("http://127.0.0.1:9")
     with pytest.raises(JobDidNotStart, match=r"^The job is FAILED: bad thing$") as failed:
-        follow_until_running(client, "0" * 32, lambda status: None, lambda: 0, lambda seconds: None, 60)
+        follow_until_running(client, "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
     assert failed.value.stack == stack
+    assert said == ["FAILED", f"See the log: manage.py job logs {'0' * 32}"]
 
 
 async def test_submit_sends_the_requirements(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:

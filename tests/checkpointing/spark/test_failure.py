@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from checkpointing.spark.failure import of_exception, of_query, user_exception
+from checkpointing.spark.program import ScriptExited, call_program, load_program
 
 WORKER = """[STREAM_FAILED] Query [id = f, runId = b] terminated with exception: [PYTHON_EXCEPTION] An exception was \
 thrown from the Python worker: Traceback (most recent call last):
@@ -94,6 +99,17 @@ def test_an_exception_of_this_process_keeps_its_traceback() -> None:
         info = of_exception(error, 5, recoverable=False)
     assert (info.name, info.message, info.recoverable) == ("LookupError", "no such column", False)
     assert "test_failure.py" in info.stacktrace
+
+
+def test_a_script_that_ends_by_its_exit_code_has_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_text("import argparse\nargparse.ArgumentParser().parse_args()")
+    program = load_program(path, "job.py", tmp_path / "program")
+    with pytest.raises(ScriptExited) as exited:
+        call_program(program, None, ["--unknown"])
+    info = of_exception(exited.value, 1)
+    assert info.message == "The script ended with exit code 2; its output is in the log."
+    assert info.stacktrace.splitlines() == [f"checkpointing.spark.program.ScriptExited: {info.message}"]
 
 
 def test_the_message_ends_where_the_jvm_speaks_again() -> None:

@@ -12,6 +12,7 @@ from checkpointing.jobs.known_keys import DIRECTORY, check_keys
 from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_operations import time_text
 from checkpointing.rest.launch_wait import launch_wait_text
 from checkpointing.rest.rows_written_again import writing_again
 from checkpointing.storage.locations import as_absolute
@@ -133,6 +134,15 @@ def import_checkpoints(
         text = str(cause["stack-trace"]).removeprefix(f"{cause['class']}: ").splitlines()[0]
         raise JobDidNotStart(f"--from-checkpoint: {text}")
     return str(found["operation"]["location"])
+
+
+def newest_batches(client: JobManagerClient, checkpoints: Mapping[str, str]) -> Iterator[str]:
+    """Say for each checkpoint location which batch it ends with, and when that began by the old driver's clock."""
+    for found in client.post("/savepoints/import/validate", {"checkpoints": dict(checkpoints)})["checkpoints"]:
+        if found["valid"]:
+            began = found["batchTimestamp"]
+            when = "" if began is None else f", which began at {time_text(began)}"
+            yield f"{found['query'] or 'The query'} continues after batch {found['batch']}{when}."
 
 
 def queries_writing_again(client: JobManagerClient, savepoint: str) -> Sequence[Mapping[str, Any]]:

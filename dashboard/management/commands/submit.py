@@ -20,6 +20,7 @@ from checkpointing.rest.submission import (
     Submission,
     follow_until_running,
     import_checkpoints,
+    newest_batches,
     queries_writing_again,
 )
 from checkpointing.spark.program import is_script
@@ -106,7 +107,7 @@ class Command(BaseCommand):
                 self._warn_of_rows_written_again(queries_writing_again(client, submission.savepoint))
             if submission.checkpoints:
                 submission = replace(submission, savepoint=_imported(client, submission, options["timeout"]))
-                self.stdout.write(f"Copied the checkpoint location to savepoint {submission.savepoint}")
+                self._say_what_was_copied(client, submission)
             job_id = client.run(jar_id, submission.request())
             self.stdout.write(f"Submitted: job {job_id}")
             follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
@@ -118,6 +119,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except (ValueError, JobManagerUnreachable, RequestRefused) as error:
             raise CommandError(str(error)) from error
+
+    def _say_what_was_copied(self, client: JobManagerClient, submission: Submission) -> None:
+        ending = "s" if len(submission.checkpoints) > 1 else ""
+        self.stdout.write(f"Copied the checkpoint location{ending} to savepoint {submission.savepoint}")
+        for line in newest_batches(client, submission.checkpoints):
+            self.stdout.write(line)
+        self.stdout.write("Waymark cannot see whether the old job still runs. Make sure that it has stopped.")
 
     def _warn_of_rows_written_again(self, again: Sequence[Mapping[str, Any]]) -> None:
         if again:

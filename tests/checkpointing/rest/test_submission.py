@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
@@ -149,6 +150,8 @@ async def test_submit_starts_from_a_checkpoint_location_of_spark(
     said = await submit(manager, f"{program}:wordcount", "--from-checkpoint", str(location))
 
     assert "Copied the checkpoint location to savepoint " in said
+    assert re.search(r"^The query continues after batch \d+, which began at 20\d\d-.* UTC\.$", said, re.MULTILINE)
+    assert "Waymark cannot see whether the old job still runs. Make sure that it has stopped." in said
     restore = manager.launcher.specs[0].restore
     assert restore is not None
     checkpoint = verify(restore.directory, deep=True)
@@ -160,7 +163,9 @@ async def test_submit_starts_from_a_checkpoint_location_of_spark(
 async def test_a_checkpoint_location_for_each_query(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
     named = [f"{name}={unpacked('distinct', tmp_path / name).location}" for name in ("a", "b")]
     given = [word for each in named for word in ("--from-checkpoint", each)]
-    await submit(manager, f"{program}:wordcount", *given)
+    said = await submit(manager, f"{program}:wordcount", *given)
+    assert "Copied the checkpoint locations to savepoint " in said
+    assert re.search(r"^a continues after batch \d+, .*\nb continues after batch \d+, ", said, re.MULTILINE)
     restore = manager.launcher.specs[0].restore
     assert restore is not None
     assert sorted(verify(restore.directory).batches) == ["a", "b"]

@@ -19,7 +19,7 @@ from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.spark.conftest import PROGRAMS, Words
 from tests.storage_servers import StorageServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
 SITE = Site(storage_is_shared=False, address="http://jobs.internal:8081")

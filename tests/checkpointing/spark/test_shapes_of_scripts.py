@@ -78,5 +78,5 @@ def test_what_is_there_is_read_once_and_the_script_goes_on_to_its_end(
     job_manager.await_state(1, DriverState.ENDED)
     assert (place / "ended").read_text() == "2 1 2 2 1 2"  # Spark filters while it reads JSON
     assert values(place / "bronze/heat") == [1.5, 20.0]
-    metrics = [json.loads(row) for path in (place / "metrics").glob("*.json") for row in path.read_text().splitlines()]
+    metrics = [json.loads(row) for path in (place / "metrics").rglob("*.json") for row in path.read_text().splitlines()]
     assert sorted((each["status"], each["count"]) for each in metrics) == [("heat", 2), ("tilt", 2)]

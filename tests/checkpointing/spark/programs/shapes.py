@@ -23,7 +23,7 @@ class Listener(StreamingQueryListener):
 
 
 def write_metrics(frame, epoch, status):
-    frame.groupBy().count().withColumn("status", lit(status)).write.mode("append").json("metrics")
+    frame.groupBy().count().withColumn("status", lit(status)).write.mode("append").json(f"metrics/{status}")
 
 
 def ingest(spark, trigger, sensor):

@@ -103,7 +103,7 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
 
 
 def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_are_known: bool) -> bool:
-    """Return whether the files that an attempt left prove that none of its queries has begun a batch. Blocking."""
+    """Return whether an attempt's files prove that none of its queries has begun a batch. Blocking."""
     work = _left_in(former)
     if work is None:
         return False

@@ -160,7 +160,7 @@ class DriverGroup:
 
 
 class LimitedProcess:
-    """A driver's process in a group of its own."""
+    """A driver's process in its own control group."""
 
     def __init__(self, process: DriverProcess, group: DriverGroup, groups: DriverGroups) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Each driver in a pod of its own: made through the Kubernetes API, found again by its name, ended by its uid.
+"""Runs each driver as a pod: creates it through the Kubernetes API, finds it by its name, deletes it by its uid.
 
     the record of the attempt, with the pod's name → the pod → its secret → the driver registers
 

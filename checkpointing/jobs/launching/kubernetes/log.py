@@ -30,7 +30,7 @@ _STAMP = re.compile(rb"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\
 
 
 class PodLog:
-    """Copy on a thread of its own until the pod's container has ended. `known` says what is known of the pod."""
+    """Copy on a separate thread until the pod's container has ended. `known` returns what is known about the pod."""
 
     def __init__(self, api: KubernetesApi, pod: PodId, work: Path, known: Callable[[], Known], clock: Clock) -> None:
         self._api = api

@@ -1,6 +1,6 @@
 """The pod of one attempt's driver, and the secret with its files, as the Kubernetes API takes them.
 
-No secret is in the pod: whoever may read pods may not read secrets.
+The pod contains no secret: an account that may read pods may not be allowed to read secrets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pods of one cluster of job managers, listed now and then for all drivers at once, on a thread of its own.
+"""Lists the pods of one cluster of job managers every few seconds, for all drivers at once, on its own thread.
 
 What is known of a pod changes only by an answer of the API. While the API does not answer, everything stays as it was.
 """
@@ -22,7 +22,7 @@ _KILL_S = 1.0
 
 @dataclass(frozen=True)
 class PodId:
-    """`uid` tells this pod from another one of the same name. "" where the API could not be asked for it yet."""
+    """`uid` distinguishes pods that had the same name; "" until the API has reported it."""
 
     namespace: str
     name: str

@@ -21,7 +21,7 @@ from checkpointing.jobs.python_environments.failures import EnvironmentFailed, i
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython, SourceKind, Step
 from checkpointing.jobs.python_environments.source import EnvironmentSource, has_hashes, size_of
 from checkpointing.storage.checksums import sha256_of
-from checkpointing.storage.locations import is_local, local_path
+from checkpointing.storage.locations import is_local, local_path, parent
 from checkpointing.storage.opening import files_for
 
 _ABANDONED_S = 3600.0
@@ -72,7 +72,7 @@ class PythonEnvironments:
         deadline = Deadline(self._clock, self._limit_s, preparation)
         try:
             if source.kind is SourceKind.REQUIREMENTS:
-                with _missing_is_a_mistake():
+                with _missing_is_a_mistake(str(source.location)):
                     text = source.read_text()
                 return self._of_requirements(text, preparation, deadline).prepared
             return self._of_archive(str(source.location), preparation, deadline).prepared
@@ -118,21 +118,21 @@ class PythonEnvironments:
         if is_local(location):
             return self._of_file(Path(local_path(location)), preparation, deadline, None)
         with self._one_at_a_time(location, preparation, deadline):
-            with _missing_is_a_mistake():
+            with _missing_is_a_mistake(location):
                 size = size_of(location)
             known = None if size is None else self._cache.find_archive(location, size)
             if known is not None:
                 return known
             with self._cache.new(hashlib.sha256(location.encode()).hexdigest()[:32]) as temporary:
                 archive = temporary.directory / "archive"
-                with _missing_is_a_mistake():
+                with _missing_is_a_mistake(location):
                     files_for(location).get(location, archive, like="0" * 64)
                 return self._of_file(archive, preparation, deadline, (location, archive.stat().st_size))
 
     def _of_file(
         self, archive: Path, preparation: Preparation, deadline: Deadline, remote: tuple[str, int] | None
     ) -> CachedEnvironment:
-        with _missing_is_a_mistake():
+        with _missing_is_a_mistake(str(archive)):
             key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
         with self._one_at_a_time(key, preparation, deadline):
             found = self._cache.find(key)
@@ -175,12 +175,16 @@ class PythonEnvironments:
 
 
 @contextlib.contextmanager
-def _missing_is_a_mistake() -> Iterator[None]:
-    """Raise EnvironmentFailed when a file that the job names is missing: a restart would not help."""
+def _missing_is_a_mistake(location: str) -> Iterator[None]:
+    """Raise EnvironmentFailed when a file that the job names is missing.
+
+    A restart does not help where other files lie beside it. Otherwise its file system may not be mounted.
+    """
     try:
         yield
     except FileNotFoundError as error:
-        raise EnvironmentFailed("the file does not exist", is_mistake=True) from error
+        holder = parent(location)
+        raise EnvironmentFailed("the file does not exist", is_mistake=bool(files_for(holder).names(holder))) from error
 
 
 def _check(made: CachedEnvironment, advice: str) -> None:

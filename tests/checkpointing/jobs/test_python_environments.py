@@ -390,6 +390,16 @@ async def test_an_archive_that_is_cut_off_or_lacks_what_a_driver_needs_is_refuse
     assert missing.value.is_mistake
 
 
+@pytest.mark.parametrize("mount_point", ["missing", "empty"])
+async def test_an_archive_whose_file_system_may_not_be_mounted_is_no_mistake(tmp_path: Path, mount_point: str) -> None:
+    place = tmp_path / "mounted"
+    if mount_point == "empty":
+        place.mkdir()
+    with pytest.raises(EnvironmentFailed, match=r"env\.tar\.gz: the file does not exist") as missing:
+        await environments(tmp_path / "environments", {}).prepare(*of_archive(place / "env.tar.gz"))
+    assert not missing.value.is_mistake
+
+
 @pytest.mark.parametrize("form", ["gz", "bz2", "xz"])
 async def test_a_damaged_archive_is_refused(tmp_path: Path, form: str) -> None:
     archive = tmp_path / f"env.tar.{form}"

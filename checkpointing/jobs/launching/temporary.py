@@ -3,7 +3,9 @@
 A JVM that is killed leaves the native libraries and artifacts that it had unpacked, a few hundred megabytes a day where
 jobs restart. Which directories are in use says a lock (flock) on a file in each: taken before the driver is started,
 inherited by it and by nobody else, and gone with its process. So no process id has to be believed, and a driver that
-was adopted, or that outlives its job manager, keeps what is its own.
+was adopted, or that outlives its job manager, keeps what is its own. A directory also stays for as long as a process
+that the driver started has it as its TMPDIR: a JVM that is still starting ends by itself once it finds its driver gone,
+but would run forever if the directory that it has to write to were gone too.
 """
 
 from __future__ import annotations
@@ -122,9 +124,11 @@ class TemporaryDirectories:
 
 @contextlib.contextmanager
 def _abandoned(path: Path) -> Iterator[None]:
-    """Nobody can take the directory meanwhile. OSError when it is in use, when nobody can say, or when it is not ours.
+    """Nobody can take the directory meanwhile.
 
-    One without a lock was never given to a process, and is empty.
+    OSError when it is in use by a driver or by what a driver started, when nobody can say, or when it is not ours.
+
+    A directory without a lock was never given to a process, and is empty.
     """
     try:
         lock = os.open(path / LOCK_NAME, os.O_WRONLY)
@@ -133,9 +137,21 @@ def _abandoned(path: Path) -> Iterator[None]:
         raise
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _has_processes(path):
+            raise BlockingIOError(errno.EAGAIN, "a process that the driver started still runs", str(path))
         yield
     finally:
         os.close(lock)
+
+
+def _has_processes(temporary: Path) -> bool:
+    """Return whether a process of this account has `temporary` as its TMPDIR. False where there is no /proc."""
+    wanted = os.fsencode(f"TMPDIR={temporary}")
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if wanted in environment.read_bytes().split(b"\0"):
+                return True
+    return False
 
 
 def _remove(path: Path) -> None:

@@ -152,6 +152,19 @@ async def test_a_driver_has_a_temporary_directory_that_ends_with_it(
     await eventually(lambda: not directory.exists())
 
 
+async def test_what_a_driver_started_keeps_the_directory_after_the_drivers_end(launcher: LocalDriverLauncher) -> None:
+    with launcher.temporaries.new() as temporary:
+        environ = {**os.environ, "TMPDIR": str(temporary.path)}
+        started = await asyncio.create_subprocess_exec("sleep", "600", env=environ)
+    launcher.temporaries.sweep()
+    assert temporary.path.exists()
+
+    started.kill()
+    await started.wait()
+
+    await eventually(lambda: not temporary.path.exists())
+
+
 async def test_a_driver_that_outlives_its_job_manager_keeps_it_and_the_next_one_removes_it(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:

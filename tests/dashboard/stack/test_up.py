@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import psycopg
 import pytest
 
@@ -76,7 +77,12 @@ class Product:
         return self.process.wait(90)
 
     def living(self) -> list[int]:
-        return [pid for pid in self.pids if start_time(pid) is not None]
+        """Return the processes that were seen, and those that work below its data, as every driver's JVM does."""
+        found = [process.pid for process in psutil.process_iter(["cwd"]) if self._is_below(process.info["cwd"])]
+        return [pid for pid in [*self.pids, *found] if start_time(pid) is not None]
+
+    def _is_below(self, working_directory: str | None) -> bool:
+        return working_directory is not None and Path(working_directory).is_relative_to(self.var)
 
 
 @pytest.fixture

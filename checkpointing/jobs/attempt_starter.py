@@ -372,7 +372,8 @@ class AttemptStarter:
             spec = self._spec(attempt, program, restore)
             if isinstance(restore, Restore) and spec.restore is not None:
                 since = await self._io.run(partial(self._restored_since, restore.checkpoint))
-                spec = replace(spec, restore=replace(spec.restore, restored_since=since))
+                others = await self._io.run(partial(self._other_jobs, restore.checkpoint))
+                spec = replace(spec, restore=replace(spec.restore, restored_since=since, other_jobs=others))
             attempt.process = await self._io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
@@ -387,6 +388,14 @@ class AttemptStarter:
     def _restored_since(self, checkpoint: CompletedCheckpoint) -> dict[str, int]:
         counters = self._services.batch_number_counters
         return counters.restored_since(checkpoint.family, checkpoint.batch_numbers, checkpoint.batches)
+
+    def _other_jobs(self, checkpoint: CompletedCheckpoint) -> tuple[str, ...]:
+        """Return the jobs that have not ended, if the snapshot is another job's."""
+        if checkpoint.job_id == self.graph.job_id:
+            return ()
+        services = self._services.high_availability
+        others = [job_id for job_id in services.job_graphs.job_ids() if job_id != self.graph.job_id]
+        return tuple(job_id for job_id in others if not services.job_results.has_result(job_id))
 
     def _launch(self, spec: DriverSpec) -> DriverProcess:
         self._confirm_term()

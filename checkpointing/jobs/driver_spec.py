@@ -17,6 +17,8 @@ class RestoreSpec:
     `may_write_again`: a person asked for this restore, or the job's setting `execution.sinks.after-restore` allows a
     restore after which sinks get rows a second time.
     `restored_since`: queries that have gone back behind the snapshot since it was taken, and how far: to which batch.
+    `other_jobs`: the jobs that have not ended, if the snapshot is another job's. One of them may still write to the
+    output that the snapshot names.
     """
 
     directory: str
@@ -25,6 +27,7 @@ class RestoreSpec:
     allow_non_restored_state: bool
     may_write_again: bool = True
     restored_since: dict[str, int] = field(default_factory=dict)
+    other_jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

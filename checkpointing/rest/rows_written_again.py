@@ -35,5 +35,10 @@ def writing_again(queries: Iterable[Json]) -> list[dict[str, Any]]:
 
 def warning_of(again: Sequence[Json]) -> str:
     """Return a warning for people; `again` is what `writing_again` returns, and is not empty."""
-    targets = ", ".join(f"{each['query']} to {each['sink']}" for each in again)
+    targets = targets_of(again)
     return f"Warning: these queries write the rows of batches after the restored state a second time: {targets}."
+
+
+def targets_of(again: Sequence[Json]) -> str:
+    """Name the queries of `writing_again` with their sinks."""
+    return ", ".join(f"{each['query']} to {each['sink']}" for each in again)

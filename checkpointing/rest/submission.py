@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +26,8 @@ _TELLING = ("FAILING", "FAILED")
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
 
-class JobDidNotStart(Exception):
-    """The job failed, or did not run in time; the text says why, `stack` where, "" when nobody knows."""
+class JobFailed(Exception):
+    """The job failed, was canceled, or did not run in time; the text says why, `stack` where, "" if not known."""
 
     def __init__(self, text: str, stack: str = "") -> None:
         super().__init__(text)
@@ -119,7 +120,7 @@ def import_checkpoints(
     wait: Callable[[float], None],
     timeout_s: float,
 ) -> str:
-    """Have the job manager make a savepoint of the checkpoint locations. Return its location; JobDidNotStart."""
+    """Have the job manager make a savepoint of the checkpoint locations. Return its location; JobFailed."""
     body = {"checkpoints": dict(submission.checkpoints), "entryClass": submission.entry_class}
     trigger = client.post("/savepoints/import", body)["request-id"]
     deadline = monotonic() + timeout_s
@@ -128,11 +129,11 @@ def import_checkpoints(
         if found["operation"] is not None:
             break
         if monotonic() > deadline:
-            raise JobDidNotStart(f"The checkpoint location is still being copied after {timeout_s:g} s; see --timeout.")
+            raise JobFailed(f"The checkpoint location is still being copied after {timeout_s:g} s; see --timeout.")
         wait(_POLL_S)
     if (cause := found["operation"].get("failure-cause")) is not None:
         text = str(cause["stack-trace"]).removeprefix(f"{cause['class']}: ").splitlines()[0]
-        raise JobDidNotStart(f"--from-checkpoint: {text}")
+        raise JobFailed(f"--from-checkpoint: {text}")
     return str(found["operation"]["location"])
 
 
@@ -151,17 +152,20 @@ def queries_writing_again(client: JobManagerClient, savepoint: str) -> Sequence[
     return writing_again(verdict.get("queries") or ())
 
 
-def follow_until_running(
+def follow(
     client: JobManagerClient,
     job_id: str,
     say: Callable[[str], object],
     monotonic: Callable[[], float],
     wait: Callable[[float], None],
     timeout_s: float,
+    *,
+    until_finished: bool = False,
 ) -> None:
-    """Say each status as it comes, until the job runs or has finished. JobDidNotStart otherwise, with the cause.
+    """Say each status as it comes, until the job runs, or is FINISHED. JobFailed otherwise, with the cause.
 
-    A job manager that goes away meanwhile is waited for: the job is in its store, and it or the next one goes on.
+    `timeout_s` limits the time until the job runs for the first time. A job manager that goes away meanwhile is waited
+    for: the job is in its store, and it or the next one goes on.
     """
     deadline = monotonic() + timeout_s
     shown: tuple[str, str | None, str | None] = ("", None, None)
@@ -175,19 +179,19 @@ def follow_until_running(
         if said != shown:  # not each time that its position, or pip's last line, changes
             say(f"{status}: {launch_wait_text(waits)}" if waits else status)
             shown = said
-        if status in ("RUNNING", "FINISHED"):
+        if status == "FINISHED" or (status == "RUNNING" and not until_finished):
             return
+        if status == "RUNNING":
+            deadline = math.inf
         if status in _ENDED:
             if job.get("attempts"):
                 say(f"See the log: manage.py job logs {job_id}")
-            raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
+            raise JobFailed(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
             text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)
             if waits:
                 text = f"The job is {status} after {timeout_s:g} s: it {launch_wait_text(waits)}."
-            raise JobDidNotStart(
-                f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that."
-            )
+            raise JobFailed(f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that.")
         wait(_POLL_S)
 
 

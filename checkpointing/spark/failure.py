@@ -21,6 +21,7 @@ _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.\d+")
 # Where py4j called; what went wrong comes after it.
 _PY4J_SAYS = re.compile(r"\AAn error occurred while calling \S+\.\n: ")
+_CAUSED_BY = re.compile(r"^Caused by: (?P<cause>.+)$", re.MULTILINE)
 _DEEPEST = 32
 # In characters: a program may put a whole table into its message.
 _LONGEST_MESSAGE = 4_000
@@ -45,8 +46,13 @@ def without_secrets(info: ExceptionInfo, secrets: Iterable[str]) -> ExceptionInf
 
 
 def _message_of(error: BaseException) -> str:
+    """Return what the exception says; of Java's, without the stack, but with the innermost cause."""
     text = _PY4J_SAYS.sub("", str(error).strip())
-    return _telling(type(error).__name__, _without_sql_state(text.partition("\n\nJVM stacktrace:")[0]))
+    causes = _CAUSED_BY.findall(text + str(getattr(error, "_stackTrace", None) or ""))
+    said = _without_sql_state(text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0])
+    if causes and causes[-1].partition(": ")[2] not in said:
+        said = f"{said}\nCaused by: {causes[-1]}"
+    return _telling(type(error).__name__, said)
 
 
 def _telling(name: str, message: str) -> str:

@@ -71,11 +71,31 @@ def check_not_foreign(output: SinkOutput, job_id: str) -> None:
     that another job or query wrote. The job marks a directory when it first writes there.
     """
     if not output.is_marked(job_id) and output.newest() >= 0:
+        writers = output.writers()
+        who, advice = "another job or query", "Start"
+        if writers:
+            who = f"job {' and job '.join(writers)}"
+            advice = f"To continue after its last run: manage.py job run-again {writers[0]}. Or start"
         raise SinkDirectoryTaken(
-            f"{output} holds the output of another job or query: its {LOG_NAME} was not written by job {job_id}. Start "
+            f"{output} holds the output of {who}: its {LOG_NAME} was not written by job {job_id}. {advice} "
             f"job {job_id} from a state of the job that wrote it, or give the query another directory, or remove the "
             "directory to start over."
         )
+
+
+def check_no_other_writer(output: SinkOutput, owner: str, running: Collection[str]) -> None:
+    """Raise SinkDirectoryTaken if a job among `running` writes to `output`, which a state of job `owner` names.
+
+    Two jobs that continue one output damage each other: the older one would skip its batches, and the newer one would
+    move its files away.
+    """
+    for job_id in running:
+        if job_id == owner or output.is_written_by(job_id):
+            raise SinkDirectoryTaken(
+                f"{output} is written by job {job_id}, which has not ended. Two jobs that continue one output would "
+                f"lose rows there. Cancel that job (manage.py job cancel {job_id}) and submit this one again, or "
+                "give this query another directory."
+            )
 
 
 def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -194,11 +194,18 @@ def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], lo
     return snapshot.checkpoint.batches[query]
 
 
-def check_output(snapshot: Snapshot, query: str, output: SinkOutput, end: SinkLogEnd, job_id: str) -> None:
-    """Check what `restore_output` will do. SinkDirectoryTaken, SnapshotDamaged."""
+def check_output(
+    snapshot: Snapshot, query: str, output: SinkOutput, end: SinkLogEnd, job_id: str, other_jobs: Collection[str] = ()
+) -> None:
+    """Check what `restore_output` will do. SinkDirectoryTaken, SnapshotDamaged.
+
+    `other_jobs`: see RestoreSpec.
+    """
     with _damaged(query):
         if _has_moved(snapshot, query, output):
             file_sink.check_not_foreign(output, job_id)
+        else:
+            file_sink.check_no_other_writer(output, snapshot.checkpoint.job_id, other_jobs)
         file_sink.check_numbers_are_new(output, end.first)
 
 
@@ -224,6 +231,8 @@ def restore_output(
             output.mark(job_id)
             file_sink.put_back(output, (), end, keep_output=keep_output)
             return
+        if snapshot.checkpoint.job_id != job_id:
+            output.mark_continued(job_id)
         entries = _entries_of(snapshot, query, output)
         file_sink.put_back(output, entries, end, keep_output=keep_output)
         if writers_are_gone and not keep_output:

@@ -168,8 +168,25 @@ class SinkOutput:
         with _as_os_error(str(self)):
             self._files.create(self._mark(job_id), True).close()
 
-    def _mark(self, job_id: str) -> Any:
-        return self._path(self._output, f".{LOG_NAME}.of.{job_id}")
+    def writers(self) -> list[str]:
+        """Return the jobs that began to write here without state."""
+        prefix = f".{LOG_NAME}.of."
+        with _as_os_error(str(self)):
+            found = self._files.globStatus(self._path(self._output, f"{prefix}*")) or ()
+            return sorted(str(each.getPath().getName()).removeprefix(prefix) for each in found)
+
+    def mark_continued(self, job_id: str) -> None:
+        """The job continues what another one wrote here. That is not the job's own to start over."""
+        with _as_os_error(str(self)):
+            self._files.create(self._mark(job_id, "continued"), True).close()
+
+    def is_written_by(self, job_id: str) -> bool:
+        """Return whether the job has ever written here."""
+        with _as_os_error(str(self)):
+            return any(bool(self._files.exists(self._mark(job_id, how))) for how in ("of", "continued"))
+
+    def _mark(self, job_id: str, how: str = "of") -> Any:
+        return self._path(self._output, f".{LOG_NAME}.{how}.{job_id}")
 
     def _path(self, *parts: Any) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(*parts)

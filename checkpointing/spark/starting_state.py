@@ -139,8 +139,9 @@ class BatchesWereReplaced(RestoreRefused):
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """`keep_output`, `writers_are_gone`: see `restore_output`. `may_write_again`, `restored_since`: see RestoreSpec.
+    """`keep_output`, `writers_are_gone`: see `restore_output`.
 
+    `may_write_again`, `restored_since`, `other_jobs`: see RestoreSpec.
     `brought`: what was copied here from remote storage, if anything was.
     """
 
@@ -153,6 +154,7 @@ class SnapshotState:
     is_own: bool
     may_write_again: bool = True
     restored_since: Mapping[str, int] = field(default_factory=dict)
+    other_jobs: Sequence[str] = ()
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
@@ -178,7 +180,7 @@ class SnapshotState:
         if query.name not in self.snapshot.queries:
             self._without_state.check_output(query, end)
         elif query.output is not None and end is not None:
-            check_output(self.snapshot, query.name, query.output, end, self.job_id)
+            check_output(self.snapshot, query.name, query.output, end, self.job_id, self.other_jobs)
         elif query.output is not None and not is_in_flight(
             query.location, self.snapshot.checkpoint.batches[query.name]
         ):
@@ -280,6 +282,7 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
         is_own=is_own,
         may_write_again=spec.restore.may_write_again,
         restored_since=spec.restore.restored_since,
+        other_jobs=spec.restore.other_jobs,
     )
 
 

@@ -15,6 +15,7 @@ ACCESS_HELP = """\
 The token comes from WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE; without them, the job manager that `up`
 runs gets its own.
 """
+WAIT_HELP = "wait until the job has ended; the exit code is 0 if it is FINISHED"
 
 
 def add_job_manager_option(parser: ArgumentParser) -> None:

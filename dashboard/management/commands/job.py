@@ -25,10 +25,10 @@ from checkpointing.rest.job_operations import (
 )
 from checkpointing.rest.job_restart import JobRestart
 from checkpointing.rest.launch_wait import launch_wait_text
-from checkpointing.rest.rows_written_again import warning_of, writing_again
-from checkpointing.rest.submission import JobDidNotStart, follow_until_running
+from checkpointing.rest.rows_written_again import targets_of, writing_again
+from checkpointing.rest.submission import JobFailed, follow
 from checkpointing.storage.locations import as_absolute
-from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
+from dashboard.management.job_manager import ACCESS_HELP, WAIT_HELP, add_job_manager_option, job_manager_client
 from dashboard.management.tables import table_lines
 
 FAILED, USAGE, IN_PROGRESS = 1, 2, 3
@@ -87,6 +87,7 @@ class Command(BaseCommand):
         again.set_defaults(from_savepoint=None)
         for action in (restart, again):
             action.add_argument("--allow-non-restored-state", action="store_true")
+            action.add_argument("--wait", action="store_true", help=WAIT_HELP)
         for action in (savepoint, stop):
             action.add_argument("--detached", action="store_true", help="return at once, with the trigger id")
         for action in (savepoint, stop, cancel, restart, again):
@@ -115,7 +116,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=USAGE) from error
         except StillInProgress as error:
             raise CommandError(str(error), returncode=IN_PROGRESS) from error
-        except JobDidNotStart as error:
+        except JobFailed as error:
             if error.stack:
                 self.stderr.write(error.stack)
             raise CommandError(str(error), returncode=FAILED) from error
@@ -224,10 +225,9 @@ class Command(BaseCommand):
         restart = JobRestart(operations, job, savepoint, lenient, self._say, warn, only_ended)
         with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
             job_id, location = restart.run()
-        with self._interruptible(f"The job starts all the same; see: manage.py job show {job_id}"):
-            follow_until_running(
-                operations.client, job_id, self._say, operations.monotonic, operations.wait, operations.timeout_s
-            )
+        with self._interruptible(f"The job goes on; see: manage.py job show {job_id}"):
+            clock = (operations.monotonic, operations.wait)
+            follow(operations.client, job_id, self._say, *clock, operations.timeout_s, until_finished=options["wait"])
         return {"job": job_id, "restarted": job["jid"], "from": location}
 
 
@@ -274,7 +274,7 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for query in job["queries"]:
         yield "Query", f"{query['name']}, last batch {_or_unknown(query['last-batch-id'])}"
     if again := writing_again(job["queries"]):
-        yield "After a restore", warning_of(again)
+        yield "Rows doubled by a restore", targets_of(again)
     for failure in shown["exceptions"][:1]:
         yield "Last failure", f"{time_text(failure['timestamp'])}, {failure['exceptionName']}: {failure['message']}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,25 +17,28 @@ from checkpointing.jobs.known_keys import DIRECTORY
 from checkpointing.jobs.launching.deployment import DEPLOY_MODE, LAUNCHER, DeployMode, LauncherKind, is_loopback
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
+from checkpointing.rest.spark_submit_options import KEYS, settings_of
 from checkpointing.rest.submission import (
-    JobDidNotStart,
+    JobFailed,
     Submission,
-    follow_until_running,
+    follow,
     import_checkpoints,
     newest_batches,
     queries_writing_again,
 )
 from checkpointing.spark.program import is_script
-from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
+from dashboard.management.job_manager import ACCESS_HELP, WAIT_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\
 examples:
   manage.py submit script.py --conf execution.checkpointing.interval=10s -- localhost 9999
   manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
 
-A script runs as it does under spark-submit: what follows `--` is its sys.argv[1:].
+A script runs as it does under spark-submit: what follows `--` is its sys.argv[1:]. These options of spark-submit are
+settings here, too: {", ".join(KEYS)}.
 
-The exit code is 0 once the job runs, 1 when it was refused or failed to start. {ACCESS_HELP}"""
+The exit code is 0 once the job runs, or with --wait once it is FINISHED; 1 when it was refused or failed.
+{ACCESS_HELP}"""
 
 
 class Command(BaseCommand):
@@ -45,6 +50,12 @@ class Command(BaseCommand):
         """Keep what follows `--` for the program: argparse takes it for the command's own."""
         own = argv[: argv.index("--")] if "--" in argv else argv
         self.script_arguments = tuple(argv[len(own) + 1 :])
+        parser = self.create_parser(argv[0], argv[1])
+        unknown = parser.parse_known_args(own[2:])[1]
+        if unknown:
+            words = shlex.join(unknown)
+            parser.print_usage(sys.stderr)
+            parser.exit(2, f"unrecognized arguments: {words}. Those of the program come after --, as in: -- {words}\n")
         super().run_from_argv(own)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -64,6 +75,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
         )
+        for option in KEYS:
+            parser.add_argument(option, dest=option, metavar="VALUE", help=argparse.SUPPRESS)
         for option, text in (
             ("--secret", "the variable NAME with what FILE holds; hidden on pages and in answers"),
             ("--secret-file", "a private file with what FILE holds; the variable NAME_FILE has its path"),
@@ -96,6 +109,7 @@ class Command(BaseCommand):
         parser.add_argument("--allow-non-restored-state", action="store_true")
         add_job_manager_option(parser)
         parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until it runs (300)")
+        parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -110,19 +124,28 @@ class Command(BaseCommand):
                 self._say_what_was_copied(client, submission)
             job_id = client.run(jar_id, submission.request())
             self.stdout.write(f"Submitted: job {job_id}")
-            follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
+            self._follow(client, job_id, options["timeout"], until_finished=options["wait"])
         except OSError as error:
             raise CommandError(f"{error.filename or options['program']}: {error.strerror or error}") from error
-        except JobDidNotStart as error:
+        except JobFailed as error:
             if error.stack:
                 self.stderr.write(error.stack)
             raise CommandError(str(error)) from error
         except (ValueError, JobManagerUnreachable, RequestRefused) as error:
             raise CommandError(str(error)) from error
 
+    def _follow(self, client: JobManagerClient, job_id: str, timeout_s: float, *, until_finished: bool) -> None:
+        clock = (time.monotonic, time.sleep)
+        try:
+            follow(client, job_id, self.stdout.write, *clock, timeout_s, until_finished=until_finished)
+        except KeyboardInterrupt:
+            self.stderr.write(f"Interrupted. The job goes on; see: manage.py job show {job_id}")
+            raise
+
     def _say_what_was_copied(self, client: JobManagerClient, submission: Submission) -> None:
         ending = "s" if len(submission.checkpoints) > 1 else ""
         self.stdout.write(f"Copied the checkpoint location{ending} to savepoint {submission.savepoint}")
+        self.stdout.write("It stays until you delete it. To start from it again, use --from-savepoint.")
         for line in newest_batches(client, submission.checkpoints):
             self.stdout.write(line)
         self.stdout.write("Waymark cannot see whether the old job still runs. Make sure that it has stopped.")
@@ -155,7 +178,7 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         options["program"],
         name=options["name"],
         arguments=options["arg"],
-        settings=options["conf"],
+        settings=[*settings_of({option: options[option] for option in KEYS if options.get(option)}), *options["conf"]],
         parallelism=options["parallelism"],
         savepoint=options["from_savepoint"],
         allow_non_restored_state=options["allow_non_restored_state"],

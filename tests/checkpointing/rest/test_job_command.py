@@ -170,6 +170,22 @@ async def test_a_job_that_never_had_a_batch_is_run_again_without_state(manager: 
     assert manager.launcher.specs[-1].restore is None
 
 
+async def test_run_again_waits_for_the_end_if_asked(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(jobName="Words")
+    await (await manager.driver(1)).ends()
+    await manager.until(job_id, "FINISHED")
+
+    running = asyncio.create_task(run_json(manager, "run-again", "Words", "--wait"))
+    await eventually(lambda: len(manager.launcher.drivers) == 2)
+    again = manager.launcher.specs[-1].job_id
+    await manager.until(again, "RUNNING")
+    assert not running.done()
+    await manager.launcher.drivers[-1].ends()
+
+    assert (await running)["job"] == again
+    assert await manager.status(again) == "FINISHED"
+
+
 async def test_a_job_that_runs_is_not_run_again(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
 

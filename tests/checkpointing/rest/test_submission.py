@@ -15,12 +15,12 @@ from django.core.management import CommandError, call_command
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import time_text
-from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
+from checkpointing.rest.submission import JobFailed, Submission, follow
 from checkpointing.spark.restore import UNNAMED
 from checkpointing.storage import verify
 from checkpointing.storage.locations import local_path
 from dashboard.management.commands.submit import Command, in_current_directory
-from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, eventually, running_job_manager
 from tests.checkpointing.spark.recordings import unpacked
 from tests.storage_servers import StorageServer
 
@@ -137,6 +137,32 @@ async def test_what_follows_two_dashes_is_the_scripts(
     assert spec.program_args == ("in", "--n", "-5", "--", "")
 
 
+async def test_options_of_spark_submit_are_settings(
+    manager: RunningJobManager, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spark_submit = ("--master", "local[3]", "--driver-memory", "2g", "--py-files", "lib.zip, s3://a/b.zip")
+
+    await submit(manager, f"{program}:wordcount", *spark_submit, "--conf", "spark.driver.memory=1g")
+
+    assert manager.launcher.specs[0].configuration == {
+        "spark.master": "local[3]",
+        "spark.driver.memory": "1g",
+        "spark.submit.pyFiles": f"{tmp_path}/lib.zip,s3://a/b.zip",
+    }
+
+
+@pytest.mark.parametrize("words", [["in", "-n", "5"], ["--verbose", "in"]])
+def test_who_forgets_the_two_dashes_is_told(
+    program: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "submit", str(program), "--conf", "spark.x=y", *words])
+
+    assert ended.value.code == 2
+    assert f"Those of the program come after --, as in: -- {' '.join(words)}" in capsys.readouterr().err
+
+
 async def test_a_script_is_named_after_its_file(manager: RunningJobManager, program: Path) -> None:
     await submit(manager, str(program), "--arg", "input=/in")
     spec = manager.launcher.specs[0]
@@ -202,8 +228,8 @@ async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], s
             return {"state": "FAILED", "status-history": moves, "attempts": [{"attempt": 1}]}
 
     client = Client("http://127.0.0.1:9")
-    with pytest.raises(JobDidNotStart, match=r"^The job is FAILED: bad thing$") as failed:
-        follow_until_running(client, "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
+    with pytest.raises(JobFailed, match=r"^The job is FAILED: bad thing$") as failed:
+        follow(client, "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
     assert failed.value.stack == stack
     assert said == ["FAILED", f"See the log: manage.py job logs {'0' * 32}"]
 
@@ -234,7 +260,7 @@ async def test_submit_does_not_count_the_time_in_which_the_environment_is_made()
         def get(self, path: str) -> dict[str, Any]:
             return answers.pop(0)
 
-    follow_until_running(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: next(now), lambda s: None, 60)
+    follow(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: next(now), lambda s: None, 60)
 
     text = f"CREATED: The Python environment is being prepared (installing) since {time_text(1_000)}"
     assert said == [text, "CREATED", "RUNNING"]
@@ -250,9 +276,26 @@ async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None
                 raise away.pop()
             return {"state": "RUNNING"}
 
-    follow_until_running(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
+    follow(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
 
     assert said == ["unknown: no job manager answers", "RUNNING"]
+
+
+async def test_submit_waits_for_the_end_if_asked(manager: RunningJobManager, program: Path) -> None:
+    submitted = asyncio.create_task(submit(manager, f"{program}:wordcount", "--wait", "--timeout", "20"))
+    driver = await manager.driver(1)
+    await manager.until(manager.launcher.specs[0].job_id, "RUNNING")
+    assert not submitted.done()
+    await driver.ends()
+    assert (await submitted).splitlines()[-2:] == ["RUNNING", "FINISHED"]
+
+    submitted = asyncio.create_task(submit(manager, f"{program}:wordcount", "--wait"))
+    await eventually(lambda: len(manager.launcher.drivers) == 2)
+    job_id = manager.launcher.specs[1].job_id
+    await manager.until(job_id, "RUNNING")
+    await manager.cancel(job_id)
+    with pytest.raises(CommandError, match="The job is CANCELED"):
+        await submitted
 
 
 async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_running(

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,9 +107,19 @@ def restored_state(
     job_id: str = "job",
     keep_output: bool = False,
     writers_are_gone: bool = False,
+    other_jobs: Sequence[str] = (),
 ) -> SnapshotState:
     nowhere = root / "nothing was copied"
-    return SnapshotState(job_id, Snapshot(checkpoint), nowhere, False, keep_output, writers_are_gone, is_own=True)
+    return SnapshotState(
+        job_id,
+        Snapshot(checkpoint),
+        nowhere,
+        False,
+        keep_output,
+        writers_are_gone,
+        is_own=True,
+        other_jobs=other_jobs,
+    )
 
 
 def write_checkpoint(

@@ -139,6 +139,20 @@ def test_of_an_error_in_java_the_cause_comes_first() -> None:
     assert of_exception(error, 0).message == "java.lang.NumberFormatException: zz"
 
 
+def test_of_an_error_in_java_the_innermost_cause_is_told_and_no_stack() -> None:
+    error = RuntimeError(
+        "An error occurred while calling o41.load.\n: org.apache.spark.SparkException: Job aborted.\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.abort(DAGScheduler.scala:1)\n"
+        "Caused by: java.lang.RuntimeException: cannot list\n\tat java.base/java.lang.Thread.run(Thread.java:1)\n"
+        "Caused by: java.net.UnknownHostException: nas.example\n\t... 3 more\n"
+    )
+    assert of_exception(error, 0).message == (
+        "org.apache.spark.SparkException: Job aborted.\nCaused by: java.net.UnknownHostException: nas.example"
+    )
+    told = RuntimeError("o.a.s.SparkException: no host nas\n\tat a.b(c)\nCaused by: a.UnknownHost: no host nas")
+    assert of_exception(told, 0).message == "o.a.s.SparkException: no host nas"
+
+
 def test_a_message_that_is_far_too_long_keeps_its_ends() -> None:
     info = of_exception(ValueError("begin " + "x" * 20_000_000 + " end"), 1)
 

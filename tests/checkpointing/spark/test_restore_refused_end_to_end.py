@@ -38,6 +38,11 @@ def lines(spark, args):
     rows = spark.readStream.format("text").option("maxFilesPerTrigger", args["files-per-batch"]).load(args["input"])
     return rows.writeStream.queryName("lines").foreachBatch(write).option("waymark.batch-numbers", "repeat")
 """
+INTO_FILES = """
+def files(spark, args):
+    rows = spark.readStream.format("text").load(args["input"])
+    return rows.writeStream.queryName("lines").format("json").option("path", args["output"])
+"""
 REFUSE = RESTART | {AFTER_RESTORE: "refuse", "execution.state-recovery.from-local": "false"}
 
 
@@ -124,6 +129,44 @@ async def test_a_state_whose_batches_a_query_has_replaced_is_refused(manager: Ru
     assert exceptions[0]["exceptionName"] == "BatchesWereReplaced"
     assert "was restored to batch 0 after that savepoint was taken" in exceptions[0]["message"]
     await WordCount(manager, words, await submitted(1, older)).runs_attempt(1)
+
+
+async def test_a_clone_of_a_job_that_runs_is_refused_its_output(manager: RunningJobManager, words: Words) -> None:
+    """Both would lose rows: the sink skips the older job's batches, and the newer one moves its files away."""
+    jar = await manager.upload(INTO_FILES)
+
+    async def submitted(savepoint: str | None, output: Path) -> str:
+        arguments = ["--input", str(words.input), f"--output={output}"]
+        request = {"entryClass": "wordcount.py:files", "programArgsList": arguments, "savepointPath": savepoint}
+        return str((await manager.post(f"/jars/{jar}/run", request))["jobid"])
+
+    async def wrote(rows: list[str], output: Path) -> None:
+        def found() -> list[str]:
+            lines = (line for file in output.glob("part-*.json") for line in file.read_text().splitlines())
+            return sorted(json.loads(line)["value"] for line in lines)
+
+        await soon(lambda: found() == rows, LIMIT_S)
+
+    first = await submitted(None, words.output)
+    words.write("0", ["a"])
+    await wrote(["a"], words.output)
+    savepoint = (await manager.savepoint(first))["location"]
+
+    clone = await submitted(savepoint, words.output)
+    await soon(lambda: ended(manager, clone), LIMIT_S)
+    exceptions = (await manager.get(f"/jobs/{clone}/exceptions"))["exceptionHistory"]["entries"]
+    assert exceptions[0]["exceptionName"] == "SinkDirectoryTaken"
+    assert f"is written by job {first}, which has not ended" in exceptions[0]["message"]
+    words.write("1", ["b"])
+    await wrote(["a", "b"], words.output)
+
+    elsewhere = words.output.with_name("elsewhere")
+    await submitted(savepoint, elsewhere)
+    await wrote(["b"], elsewhere)
+    await canceled(manager, first)
+    words.write("2", ["c"])
+    await submitted(savepoint, words.output)
+    await wrote(["a", "b", "c"], words.output)
 
 
 async def canceled(manager: RunningJobManager, job_id: str) -> None:

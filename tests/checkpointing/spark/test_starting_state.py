@@ -81,6 +81,33 @@ def test_a_query_without_state_is_refused_a_directory_that_another_job_has_writt
     assert bench.rows() == bench.listed() == seen
 
 
+def test_who_is_refused_the_output_of_a_job_is_told_how_to_run_that_job_again(bench: FileSink) -> None:
+    first = bench.writing("first")
+    NoState("a" * 32).put_output_back(first, None)
+    bench.run(first, 1).stop()
+    with pytest.raises(SinkDirectoryTaken, match=f"output of job {'a' * 32}: .* manage.py job run-again {'a' * 32}"):
+        NoState("b" * 32).check_output(bench.writing("second"), None)
+
+
+def test_a_query_is_refused_the_output_that_a_job_continues_which_has_not_ended(bench: FileSink) -> None:
+    first = bench.run(bench.writing("first"), 2)
+    state = bench.snapshot(first, 1)
+    with pytest.raises(SinkDirectoryTaken, match=f"is written by job {state.job_id}, which has not ended"):
+        bench.restored(state, "second", job_id="second", other_jobs=["unrelated", state.job_id])
+    bench.feed()
+    bench.run_all(first)
+    first.stop()
+    assert bench.rows() == bench.listed() == bench.expected, "the first job lost rows"
+
+    second = bench.restored(state, "second again", job_id="second", other_jobs=["unrelated"])
+    with pytest.raises(SinkDirectoryTaken, match="is written by job second, which has not ended"):
+        bench.restored(state, "third", job_id="third", other_jobs=["unrelated", "second"])
+    bench.feed()
+    bench.run_all(second)
+    second.stop()
+    assert bench.rows() == bench.listed() == bench.expected, "the second job lost rows"
+
+
 def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: FileSink) -> None:
     """Its batches count from 0: the sink would skip as many as the log has."""
     first = bench.run(bench.writing("first"), 2)

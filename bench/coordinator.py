@@ -24,8 +24,6 @@ from kazoo.client import KazooClient
 
 from bench.figures import Figure
 from checkpointing.clock import SystemClock
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
@@ -36,7 +34,9 @@ from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.java import find_java
-from checkpointing.messages import (
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
     StateFile,

@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 
 from checkpointing.jobs.launching.class_archive import DIRECTORY_NAME
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.rest.client import JobManagerClient, RequestRefused
-from checkpointing.spark.session import WorkDirectory, session_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "bench" / "programs" / "counting.py"
 LIMIT_S = 180.0
 _JOB_MANAGER = """
 import asyncio, os
-from checkpointing.jobs.jobmanager import run
+from checkpointing.main import run
 from checkpointing.jobs.settings import JobManagerSettings
 asyncio.run(run(JobManagerSettings.from_environ(os.environ)))
 """

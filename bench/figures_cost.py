@@ -22,8 +22,9 @@ from typing import Any
 
 from bench.figures import Figure
 from checkpointing.java import find_java
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.spark.plan import Sink, query_plan
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import start_session
 from checkpointing.spark.staging import QueryFiles, stage
 from checkpointing.spark.task_metrics import EventLog
 

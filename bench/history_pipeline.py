@@ -207,10 +207,11 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
 @contextmanager
 def pipeline(dsn: str) -> Iterator[Run]:
     """Runs the program over everything that there is, from the beginning, or (`anew` false) over what came since."""
+    from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
     from checkpointing.sinks.conformance import PlayedJob
     from checkpointing.spark.job import let_workers_import
     from checkpointing.spark.program import load_program
-    from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+    from checkpointing.spark.session import start_session
     from monitoring.history.packing import ENTRY_CLASS, pack
 
     with tempfile.TemporaryDirectory(prefix="waymark-pipeline-", ignore_cleanup_errors=True) as directory:

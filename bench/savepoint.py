@@ -28,20 +28,21 @@ from typing import Any, Self
 from unittest import mock
 
 from bench.figures import BenchmarkFailed, Figure
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.layout import IncompleteBatch
+from checkpointing.ids import new_id
+from checkpointing.java import find_java
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.ids import new_id
-from checkpointing.java import find_java
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
-from checkpointing.spark.file_store import FileChecksums
-from checkpointing.spark.layout import IncompleteBatch
+from checkpointing.model.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import start_session
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
 from checkpointing.spark.uploads import NICENESS

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
+from checkpointing.spark.session import start_session
 
 PARTITIONS = 2
 _ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from checkpointing.coordinator.finalizing import CheckpointFinalizer
 from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.messages import AcknowledgeCheckpoint, DeclineCheckpoint, DelayCheckpoint
+from checkpointing.model.messages import AcknowledgeCheckpoint, DeclineCheckpoint, DelayCheckpoint
 
 logger = logging.getLogger(__name__)
 

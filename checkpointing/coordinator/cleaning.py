@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import (
     Cancellable,
     CheckpointLocation,
@@ -24,7 +23,8 @@ from checkpointing.coordinator.ports import (
     SharedStateRegistry,
     Timer,
 )
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import StateFile
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.answers import TaskAnswers
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner, LeftBehind
 from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.failures import CheckpointFailureManager
@@ -49,8 +47,10 @@ from checkpointing.coordinator.restoring import CheckpointRestoring
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.termination import CoordinatorTermination
 from checkpointing.coordinator.triggering import TriggerHost, TriggerPipeline
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind, TriggerCheckpoint
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.messages import CheckpointKind, TriggerCheckpoint
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

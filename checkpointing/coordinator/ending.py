@@ -10,7 +10,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from checkpointing.clock import Clock
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.finalizing import Added
@@ -20,8 +19,9 @@ from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsis
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
+from checkpointing.model.status import JobStatus
 
 NUM_ENDED_REMEMBERED = 16
 

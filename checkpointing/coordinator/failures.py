@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpointing.configuration import UNLIMITED_FAILURES
-from checkpointing.coordinator.checkpoint import CheckpointProperties
 from checkpointing.coordinator.reasons import CheckpointException
+from checkpointing.model.checkpoint import CheckpointProperties
+from checkpointing.model.configuration import UNLIMITED_FAILURES
 
 UNKNOWN_CHECKPOINT_ID = -1
 

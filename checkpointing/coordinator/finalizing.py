@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.ports import CheckpointStorage, CompletedCheckpointStore, IoExecutor
+from checkpointing.model.checkpoint import CompletedCheckpoint
 
 
 @dataclass(frozen=True)

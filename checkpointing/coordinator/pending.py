@@ -6,17 +6,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.coordinator.requests import CheckpointRequest
+from checkpointing.coordinator.stats_model import NOT_YET
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     SubtaskState,
 )
-from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
-from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.coordinator.requests import CheckpointRequest
-from checkpointing.coordinator.stats_model import NOT_YET
-from checkpointing.messages import AcknowledgeCheckpoint, Channel, Vertex
+from checkpointing.model.messages import AcknowledgeCheckpoint, Channel, Vertex
 
 
 class AcknowledgeOutcome(Enum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.ports import Cancellable, Timer
+from checkpointing.model.configuration import CheckpointConfiguration
 
 
 class PeriodicScheduler:

@@ -10,10 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind, NotifyAborted, NotifyComplete, StateFile, TriggerCheckpoint, Vertex
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import (
+    CheckpointKind,
+    NotifyAborted,
+    NotifyComplete,
+    StateFile,
+    TriggerCheckpoint,
+    Vertex,
+)
+from checkpointing.model.status import JobStatus
 
 T = TypeVar("T")
 

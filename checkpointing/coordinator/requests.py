@@ -7,8 +7,8 @@ import itertools
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
 
 MAX_QUEUED_REQUESTS = 1000
 

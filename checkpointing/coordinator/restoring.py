@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from checkpointing.clock import Clock
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.ports import CheckpointIDCounter, CompletedCheckpointStore, IoExecutor
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.triggering import TriggerPipeline
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import StateFile
 
 
 class CheckpointRestoring:

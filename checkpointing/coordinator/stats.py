@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.stats_model import (
     NOT_YET,
     CheckpointCounts,
@@ -21,7 +20,8 @@ from checkpointing.coordinator.stats_model import (
 )
 from checkpointing.coordinator.stats_record import CheckpointRecord
 from checkpointing.coordinator.stats_summary import RunningSummary
-from checkpointing.messages import SubtaskMetrics, Vertex
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.model.messages import SubtaskMetrics, Vertex
 
 DEFAULT_HISTORY_SIZE = 10
 

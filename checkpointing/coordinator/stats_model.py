@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties
-from checkpointing.messages import SubtaskMetrics
+from checkpointing.model.checkpoint import CheckpointProperties
+from checkpointing.model.messages import SubtaskMetrics
 
 NOT_YET = -1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties
 from checkpointing.coordinator.stats_model import (
     NOT_YET,
     CheckpointStatistics,
@@ -13,7 +12,8 @@ from checkpointing.coordinator.stats_model import (
     Totals,
     duration_since,
 )
-from checkpointing.messages import SubtaskMetrics, Vertex
+from checkpointing.model.checkpoint import CheckpointProperties
+from checkpointing.model.messages import SubtaskMetrics, Vertex
 
 
 class _TaskRecord:

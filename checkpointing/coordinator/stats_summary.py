@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from checkpointing.coordinator.stats_model import Distribution, Quantiles
-from checkpointing.messages import UNKNOWN
+from checkpointing.model.messages import UNKNOWN
 
 QUANTILE_WINDOW = 10_000
 

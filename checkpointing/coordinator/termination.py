@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.ports import (
     CheckpointIDCounter,
@@ -16,7 +15,8 @@ from checkpointing.coordinator.ports import (
     IoExecutor,
 )
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from checkpointing.ha.zookeeper import (
     ZooKeeperConnection,
     unfenced,
 )
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 
 INITIAL_ID = 1
 MAX_ID = 2**31 - 1

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError
 from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.ha.subsume import subsumed
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.errors import SnapshotUnusable
 
 HANDLE_VERSION = 1

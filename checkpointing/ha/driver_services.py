@@ -6,9 +6,9 @@ from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
 from checkpointing.ha.leadership import LeaderRetrieval
 from checkpointing.ha.zookeeper import ZooKeeperConnection
-from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, opened
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
-from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+from checkpointing.model.driver_spec import HighAvailabilitySpec
 
 _OPERATIONS_PER_TIMEOUT = 6
 
@@ -33,7 +33,7 @@ class DriverServices:
 
 
 def _access(specification: HighAvailabilitySpec) -> ZooKeeperAccess:
-    return specification.access.opened() if specification.access else OPEN
+    return opened(specification.access) if specification.access else OPEN
 
 
 class OwningLeaderRetrieval(ZooKeeperLeaderRetrieval):

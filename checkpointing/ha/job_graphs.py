@@ -13,8 +13,8 @@ from typing import Protocol
 from checkpointing.durable_files import write_durably
 from checkpointing.ha.errors import HighAvailabilityError, JobGraphUnreadable, NodeExists, NodeMissing
 from checkpointing.ha.state_handles import StateHandleStore
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import has_sealed
+from checkpointing.model.job_environment import has_sealed
+from checkpointing.model.job_graph import JobGraph
 
 log = logging.getLogger(__name__)
 

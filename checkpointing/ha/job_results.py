@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checkpointing.durable_files import sync, write_durably
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 
 log = logging.getLogger(__name__)
 

@@ -36,12 +36,13 @@ from checkpointing.ha.leadership import (
 )
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.ha.zookeeper import Delete, Fence, ZooKeeperConnection
-from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccessFiles
+from checkpointing.ha.zookeeper_access import OPEN, opened
 from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
-from checkpointing.jobs.driver_spec import HighAvailabilitySpec
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.driver_spec import HighAvailabilitySpec
+from checkpointing.model.status import JobStatus
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles
 
 DEFAULT_ROOT = "/waymark"
 DEFAULT_CLUSTER_ID = "default"
@@ -237,8 +238,8 @@ def zookeeper_services(
 ) -> HighAvailabilityServices:
     """Connects; ConnectionUnavailable when no server answers. `clock` measures leases and waits."""
     path = f"{root.rstrip('/')}/{cluster_id.strip('/')}"
-    opened = access.opened() if access else OPEN
-    connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s, access=opened)
+    asked_as = opened(access) if access else OPEN
+    connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s, access=asked_as)
     connection.start()
     specification = HighAvailabilitySpec(hosts, path, session_timeout_s, access)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 
 
 def subsumed(checkpoints: Sequence[CompletedCheckpoint], num_retained: int) -> list[CompletedCheckpoint]:

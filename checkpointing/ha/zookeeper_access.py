@@ -6,7 +6,6 @@ import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, Id, Permissions, make_digest_acl_credential
 
-
-class ZooKeeperScheme(Enum):
-    """`DIGEST`: a name and password for ACLs; `SASL`: DIGEST-MD5, which the server itself may demand."""
-
-    NONE = "none"
-    DIGEST = "digest"
-    SASL = "sasl"
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 
 
 @dataclass(frozen=True)
@@ -123,29 +116,15 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         return wrapped
 
 
-@dataclass(frozen=True)
-class ZooKeeperAccessFiles:
-    """The same as files that another process can read; `certificate` has its chain, `key` no password. None: without.
+def opened(files: ZooKeeperAccessFiles) -> ZooKeeperAccess:
+    """Read the files. OSError, of which ssl.SSLError is one, for a file that cannot be read or used."""
+    password = Path(files.password_file).read_text().strip() if files.password_file else ""
+    return ZooKeeperAccess(files.scheme, files.username, password, _context(files) if files.uses_tls else None)
 
-    No `authorities`: those that the machine trusts.
-    """
 
-    scheme: ZooKeeperScheme = ZooKeeperScheme.NONE
-    username: str = ""
-    password_file: str | None = None
-    uses_tls: bool = False
-    authorities: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-    def opened(self) -> ZooKeeperAccess:
-        """OSError, of which ssl.SSLError is one, for a file that cannot be read or used."""
-        password = Path(self.password_file).read_text().strip() if self.password_file else ""
-        return ZooKeeperAccess(self.scheme, self.username, password, self._context() if self.uses_tls else None)
-
-    def _context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.authorities)
-        if self.certificate is not None:
-            # A key with a password would be asked for on the terminal.
-            context.load_cert_chain(self.certificate, self.key, password="")
-        return context
+def _context(files: ZooKeeperAccessFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=files.authorities)
+    if files.certificate is not None:
+        # A key with a password would be asked for on the terminal.
+        context.load_cert_chain(files.certificate, files.key, password="")
+    return context

@@ -14,7 +14,7 @@ from typing import Any
 
 from checkpointing.durable_files import write_durably
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 
 ARCHIVE_NAME = "archive.json"
 OVERVIEW = "/jobs/overview"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpointing.clock import Clock
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.driver_link import DriverChannel
@@ -17,7 +16,8 @@ from checkpointing.jobs.launcher import DriverProcess, Loss, MemoryLimited
 from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.loop import LoopIoExecutor
 from checkpointing.jobs.settings import JobManagerSettings
-from checkpointing.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
 from checkpointing.storage.errors import StorageSilent
 
 # A driver that reports its end and exits at once: its last message may still be on its way.

@@ -12,18 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.checkpoint_location.local_recovery import LocalStateUnusable
 from checkpointing.coordinator.ports import CompletedCheckpointStore
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory, hash_of
 from checkpointing.jobs.batch_numbers import BatchCounterUnreadable, BatchNumbersExhausted
-from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import JobEnvironment, without_secrets
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
@@ -42,8 +37,13 @@ from checkpointing.jobs.restore import may_start_empty, refuses_to_write_again, 
 from checkpointing.jobs.secret_keys import SecretUnreadable
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.shared_storage import declared_shared
-from checkpointing.messages import AfterRestore, ExceptionInfo, VertexKind
-from checkpointing.spark.local_recovery import LocalStateUnusable
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
+from checkpointing.model.job_environment import JobEnvironment, without_secrets
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import AfterRestore, ExceptionInfo, VertexKind
 from checkpointing.storage.errors import SnapshotUnusable, StorageError, StorageUnreachable
 from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import JOB_MANAGER, scheme_of

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.durable_files import make_directory, sync, write_durably
-from checkpointing.messages import MalformedMessage, Vertex, from_plain, to_plain
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.messages import MalformedMessage, Vertex, from_plain, to_plain
 
 RECORD_NAME = "attempt.json"
 PROGRAM_DIRECTORY = "program"

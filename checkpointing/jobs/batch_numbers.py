@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.durable_files import write_durably
 from checkpointing.ids import is_id
-from checkpointing.messages import MalformedMessage, from_plain, to_plain
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.messages import MalformedMessage, from_plain, to_plain
 
 RANGE_SIZE = 10_000
 # Between numbers that are known and the first of a new range, where other attempts may have used more of them.

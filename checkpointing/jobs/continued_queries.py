@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 
 
 class AlreadyContinued(Exception):

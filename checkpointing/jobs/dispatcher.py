@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import JobResult
@@ -24,15 +23,16 @@ from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
 from checkpointing.jobs.exceptions import sentence
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_master import END_GRACE_S, JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverMessage, Refused, Register
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import DriverMessage, Refused, Register
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.errors import StorageSilent
 
 logger = logging.getLogger(__name__)

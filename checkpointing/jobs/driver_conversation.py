@@ -16,8 +16,7 @@ from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     BatchNumbersExtended,
     Cancel,
@@ -37,6 +36,7 @@ from checkpointing.messages import (
     Stop,
     Vertex,
 )
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from checkpointing.messages import JobManagerMessage, NotifyAborted, NotifyComplete, TriggerCheckpoint
+from checkpointing.model.messages import JobManagerMessage, NotifyAborted, NotifyComplete, TriggerCheckpoint
 
 
 class DriverChannel:

@@ -1,7 +1,7 @@
 """The drivers' logs of one job, by attempt: list, read and search them. All methods block.
 
 The log of attempt 3 is `driver-3.log`. `driver-3.log.1` holds the last megabyte of what was cut from it
-(spark/log_limit.py).
+(launching/log_limit.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.attempts import CUT_LOG_NAME, LOG_NAME, AttemptRecordUnreadable, JobDirectory
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import ClusterManager, deployment_of
 from checkpointing.jobs.launching.processes import SPEC_NAME
-from checkpointing.messages import MalformedMessage
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import MalformedMessage
 
 MOST_MATCHES = 200
 _LONGEST_LINE = 64 * 1024

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError, JobGraphUnreadable
 from checkpointing.ha.job_results import JobResult, JobResultExists
 from checkpointing.jobs.attempts import AttemptRecordUnreadable, JobDirectory
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
+from checkpointing.model.configuration import InvalidConfiguration
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from checkpointing.messages import ExceptionInfo
+from checkpointing.model.messages import ExceptionInfo
 
 MAX_EXCEPTIONS = 16
 _LONGEST_SENTENCE = 500

@@ -16,8 +16,6 @@ import logging
 from concurrent.futures import Future
 from functools import partial
 
-from checkpointing.configuration import CheckpointStorageKind
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.ha.errors import HighAvailabilityError
@@ -30,8 +28,10 @@ from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.long_action import LongAction, LongActions
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState, FinishCause, Stop
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointStorageKind
+from checkpointing.model.messages import DriverState, FinishCause, Stop
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.layout import new_savepoint_directory
 from checkpointing.storage.verification import verify
 

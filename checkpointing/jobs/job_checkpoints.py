@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import LeftBehind
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
@@ -25,12 +23,14 @@ from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverGateway
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.restore import restore_candidates
 from checkpointing.jobs.savepoint_claim import SavepointClaim
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import AcknowledgeCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import AcknowledgeCheckpoint
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.errors import StorageSilent
 from checkpointing.storage.layout import unused_file
 from checkpointing.storage.shared_state import ReferenceCountingRegistry

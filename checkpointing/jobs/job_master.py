@@ -21,7 +21,6 @@ from checkpointing.jobs.batch_numbers import NUMBERS_USED_UP
 from checkpointing.jobs.driver_conversation import DriverConversation
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.final_savepoint import FinalSavepoint
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.interrupts import Interrupted, Interrupts, Request
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
@@ -33,8 +32,9 @@ from checkpointing.jobs.rescale import JobRescale
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import Cancel, DriverState, ExceptionInfo, Vertex
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import Cancel, DriverState, ExceptionInfo, Vertex
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

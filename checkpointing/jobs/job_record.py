@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.exceptions import ExceptionHistory
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.python_environments.preparation import Preparation
 from checkpointing.jobs.state import JobState, Move
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import ExceptionInfo, Vertex
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import ExceptionInfo, Vertex
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_checkpoints import RECOVERY_ERRORS, JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState
+from checkpointing.model.messages import DriverState
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.errors import StorageSilent
 
 T = TypeVar("T")

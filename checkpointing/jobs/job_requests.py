@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
@@ -15,8 +14,9 @@ from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.interrupts import Interrupts, Request
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.long_action import LongAction, LongActions, OperationRefused
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState, FinishCause, Stop
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import DriverState, FinishCause, Stop
+from checkpointing.model.status import JobStatus
 
 NO_DRAIN = (
     "A PySpark job cannot be drained: nothing can move its watermark to the end of time, so windows and timers still "

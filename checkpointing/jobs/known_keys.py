@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.job_environment import PREFIXES, JobEnvironment
 from checkpointing.jobs.python_environments.source import EnvironmentSource
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_environment import PREFIXES, JobEnvironment
 
 DIRECTORY = "waymark.directory"
 _BY_FAMILY = {

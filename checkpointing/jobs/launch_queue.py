@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import InvalidConfiguration, whole_number
 from checkpointing.coordinator.ports import Cancellable, Timer
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.admission import (
     Demand,
@@ -28,7 +26,9 @@ from checkpointing.jobs.launching.admission import (
     room_for_spares,
 )
 from checkpointing.jobs.launching.demand import HEAP, MEMORY, gib
-from checkpointing.spark.session import DRIVER_MEMORY
+from checkpointing.jobs.launching.session_settings import DRIVER_MEMORY
+from checkpointing.model.configuration import InvalidConfiguration, whole_number
+from checkpointing.model.job_graph import JobGraph
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""May the next attempt go on in what the one before left? See spark/local_recovery.py for how.
+"""May the next attempt go on in what the one before left? See checkpoint_location/local_recovery.py for how.
 
 Only when that attempt is surely gone and got further than what it was started from, and when what it left is whole: it
 ran on this machine under this boot, or it wrote to shared storage and all machines' drivers can be asked for, with
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.checkpoint_location.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.shared_storage import is_shared
-from checkpointing.spark.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.configuration import InvalidConfiguration
 
 FROM_LOCAL = "execution.state-recovery.from-local"
 _OLD_NAME = "state.backend.local-recovery"

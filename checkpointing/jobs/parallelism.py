@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.messages import Vertex, VertexKind
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import Vertex, VertexKind
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Flink's, too.

@@ -16,14 +16,12 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.ended_jobs import STORE_ERRORS
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.long_action import LongAction, LongActions, OperationRefused
 from checkpointing.jobs.parallelism import (
@@ -35,8 +33,10 @@ from checkpointing.jobs.parallelism import (
     with_parallelism,
 )
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import ExceptionInfo, FinishCause, Stop, VertexKind
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import ExceptionInfo, FinishCause, Stop, VertexKind
+from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration, duration_ms, whole_number
+from checkpointing.model.configuration import CheckpointConfiguration, InvalidConfiguration, duration_ms, whole_number
 
 PREFIX = "restart-strategy."
 UNLIMITED_ATTEMPTS = 2**31 - 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.jobs.graph import JobGraph
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_graph import JobGraph
 
 ALLOW_EMPTY_START = "waymark.allow-empty-start"
 AFTER_RESTORE = "execution.sinks.after-restore"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.loop import LoopIoExecutor
 from checkpointing.jobs.restore import claims_savepoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.found import checkpoint_id_of
 from checkpointing.storage.locations import canonical

@@ -16,9 +16,9 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from checkpointing.durable_files import make_directory, sync
 from checkpointing.ids import new_id
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import SEALED, is_declared_secret
 from checkpointing.masking import HIDDEN
+from checkpointing.model.job_environment import SEALED, is_declared_secret
+from checkpointing.model.job_graph import JobGraph
 
 SETTING = "WAYMARK_JOBMANAGER_SECRET_KEYS"
 FILE_NAME = "secret-key"

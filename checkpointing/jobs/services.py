@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.batch_numbers import BatchNumberCounters
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -20,6 +17,9 @@ from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.python_environments.environments import PythonEnvironments
 from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointConfiguration, CheckpointStorageKind
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY

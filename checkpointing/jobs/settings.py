@@ -12,15 +12,16 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from checkpointing.configuration import InvalidConfiguration, memory_bytes
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
-from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
+from checkpointing.ha.zookeeper_access import opened
 from checkpointing.jobs.launching.deployment import MASTER, LauncherKind, deployment_of, is_loopback
 from checkpointing.jobs.launching.environment import check_entry
 from checkpointing.jobs.launching.kubernetes.api import ApiAccess
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.jobs.secret_keys import SETTING as SECRET_KEYS
 from checkpointing.jobs.secret_keys import check_key
+from checkpointing.model.configuration import InvalidConfiguration, memory_bytes
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import as_absolute, canonical
 from checkpointing.storage.opening import files_for
@@ -355,7 +356,7 @@ class _Reader:
             *(self.text(f"{prefix}_TLS_{name}", "") or None for name in ("AUTHORITIES", "CERTIFICATE", "KEY")),
         )
         try:
-            replace(access, password_file=None).opened()
+            opened(replace(access, password_file=None))
         except OSError as error:
             self.problems.append(f"{prefix}_TLS_…: not allowed; PEM files that can be read and used ({error})")
         return access

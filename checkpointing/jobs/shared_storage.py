@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.temporary import filesystem_of
+from checkpointing.model.configuration import InvalidConfiguration
 
 FROM_SHARED = "execution.state-recovery.from-shared"
 

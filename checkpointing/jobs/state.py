@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from checkpointing.clock import Clock
 from checkpointing.jobs.exceptions import sentence
-from checkpointing.jobs.status import TRANSITIONS, IllegalTransition, JobStatus
+from checkpointing.model.status import TRANSITIONS, IllegalTransition, JobStatus
 
 # A job that restarts for months must not grow its record without bound; the newest moves are the ones asked for.
 MOVES_KEPT = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.model.configuration import InvalidConfiguration
 
 CLAIM_MODES = ("NO_CLAIM", "LEGACY", "CLAIM")
 

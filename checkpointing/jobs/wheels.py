@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import is_local, local_path
 

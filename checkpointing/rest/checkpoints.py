@@ -7,13 +7,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from checkpointing.configuration import CheckpointStorageKind
 from checkpointing.coordinator import stats_json
-from checkpointing.coordinator.checkpoint import RetentionPolicy
 from checkpointing.coordinator.stats_model import CheckpointStatistics
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import UnknownOperation
+from checkpointing.model.checkpoint import RetentionPolicy
+from checkpointing.model.configuration import CheckpointStorageKind
 from checkpointing.rest.errors import NOT_FOUND, RestError, error_response
 from checkpointing.rest.jobs import job_of
 from checkpointing.rest.operation_json import operation_json

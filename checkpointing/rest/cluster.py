@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.jobs.dispatcher import Dispatcher
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.job_json import is_running
 
 REFRESH_INTERVAL_MS = 3000  # as in Flink

@@ -16,7 +16,7 @@ from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launching.processes import SECRET_HEADER
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     DriverMessage,
     JobManagerMessage,
     MalformedMessage,

@@ -12,11 +12,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import id_field, json_body, path_id, text_field

@@ -12,18 +12,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from checkpointing.configuration import (
-    CheckpointConfiguration,
-    CheckpointStorageKind,
-    InvalidConfiguration,
-    check_submitted,
-)
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.programs import (
     InvalidProgram,
     Program,
@@ -37,6 +28,15 @@ from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
 from checkpointing.masking import HIDDEN
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import (
+    CheckpointConfiguration,
+    CheckpointStorageKind,
+    InvalidConfiguration,
+    check_submitted,
+)
+from checkpointing.model.job_environment import JobEnvironment
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.multipart import uploaded_file
 from checkpointing.rest.requests import (

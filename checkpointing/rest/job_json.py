@@ -14,9 +14,9 @@ from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.launching.admission import LaunchWait
 from checkpointing.jobs.secret_keys import SecretKeys
-from checkpointing.jobs.status import JobStatus
 from checkpointing.masking import mask_arguments, mask_values
-from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
+from checkpointing.model.messages import DriverState, ExceptionInfo, Vertex, VertexKind
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.java_throwable import java_failure
 from checkpointing.rest.launch_wait import environment_wait_json, launch_wait_json
 from checkpointing.rest.rows_written_again import sinks_json

@@ -11,8 +11,8 @@ from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_requests import already_ended
 from checkpointing.jobs.long_action import OperationRefused
-from checkpointing.jobs.status import JobStatus
 from checkpointing.masking import mask_values
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.errors import NOT_FOUND, RestError, bad_request, job_not_found
 from checkpointing.rest.job_json import (
     execution_result,

@@ -13,7 +13,7 @@ from checkpointing.ids import is_id
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.errors import bad_request
 from checkpointing.rest.requests import path_id
 

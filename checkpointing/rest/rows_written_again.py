@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from checkpointing.coordinator.checkpoint import OperatorState
-from checkpointing.messages import AfterRestore, Vertex, VertexKind
+from checkpointing.model.checkpoint import OperatorState
+from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 
 Json = Mapping[str, Any]
 

@@ -7,7 +7,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.batch_numbers import BatchCounterUnreadable
 from checkpointing.jobs.dispatcher import Dispatcher
@@ -15,6 +14,7 @@ from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import UnknownOperation
 from checkpointing.jobs.restore import replaced_batches
 from checkpointing.jobs.services import JobServices
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.jobs.known_keys import DIRECTORY, check_keys
 from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
+from checkpointing.model.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import time_text
 from checkpointing.rest.launch_wait import launch_wait_text

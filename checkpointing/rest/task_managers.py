@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.dispatcher import Dispatcher
-from checkpointing.messages import Executor
+from checkpointing.model.messages import Executor
 from checkpointing.rest.errors import NOT_FOUND, RestError
 from checkpointing.rest.job_json import is_running
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from checkpointing.jobs.job_record import JobRecord
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import Executor, Vertex, VertexRows
+from checkpointing.model.messages import Executor, Vertex, VertexRows
+from checkpointing.model.status import JobStatus
 
 EXECUTION_STATES = (
     "CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED",

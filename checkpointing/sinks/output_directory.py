@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from checkpointing.durable_files import sync
-from checkpointing.messages import from_plain, to_plain
+from checkpointing.model.messages import from_plain, to_plain
 from checkpointing.sinks.context import FencedOut, OutputTaken, SinkContext
 from checkpointing.sinks.lineage import Lineage, moves
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkpointing.jobs.restore import BATCH_NUMBERS
-from checkpointing.messages import AfterRestore
+from checkpointing.model.messages import AfterRestore
 from checkpointing.spark.plan import Sink, function_of, output_mode
 from checkpointing.spark.program import ProgramError
 

@@ -29,10 +29,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.layout import IncompleteBatch
 from checkpointing.clock import Clock
-from checkpointing.messages import Channel, CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
-from checkpointing.spark.file_store import FileChecksums
-from checkpointing.spark.layout import IncompleteBatch
+from checkpointing.model.messages import Channel, CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
 from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage

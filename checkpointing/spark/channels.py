@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpointing.messages import Channel, ChannelKind
+from checkpointing.model.messages import Channel, ChannelKind
 from checkpointing.spark.plan import Source
 from checkpointing.spark.program import ProgramError
 

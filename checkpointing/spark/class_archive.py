@@ -18,8 +18,9 @@ from pathlib import Path
 
 from checkpointing.java import find_java
 from checkpointing.jobs.launching import class_archive
+from checkpointing.jobs.launching.session_settings import JVM_OPTIONS, WorkDirectory, session_settings
 from checkpointing.spark import jvm
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import start_session
 from checkpointing.spark.spare import warm_up
 
 _MEMORY = "512m"  # about the least that Spark takes
@@ -33,7 +34,7 @@ def make(archive: Path) -> None:
     try:
         work = WorkDirectory(directory)
         options = class_archive.making_options(partial)
-        settings = session_settings(work, 2, {"spark.driver.memory": _MEMORY, jvm.JVM_OPTIONS: options})
+        settings = session_settings(work, 2, {"spark.driver.memory": _MEMORY, JVM_OPTIONS: options})
         spark = start_session("class archive", settings, work)
         warm_up(spark, work.spark / "warm-up")
         spark.stop()

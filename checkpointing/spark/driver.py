@@ -26,15 +26,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 from py4j.protocol import Py4JError
 
+from checkpointing.checkpoint_location.begun import BegunBatches
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
 from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
 from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.batch_numbers import is_used_up
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.messages import (
+from checkpointing.jobs.launching.log_limit import LogLimit
+from checkpointing.jobs.launching.session_settings import DRIVER_MEMORY, WorkDirectory
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import (
     BatchNumbersExtended,
     Cancel,
     DriverState,
@@ -52,20 +55,17 @@ from checkpointing.messages import (
     TriggerCheckpoint,
 )
 from checkpointing.sinks.context import OutputTaken
-from checkpointing.spark import failure, job, jvm, session
+from checkpointing.spark import failure, job, jvm
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
-from checkpointing.spark.begun import BegunBatches
 from checkpointing.spark.executors import Executors
 from checkpointing.spark.failed_task import failed_task
 from checkpointing.spark.fetched_program import fetch_program
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
-from checkpointing.spark.log_limit import LogLimit
 from checkpointing.spark.mistakes import is_mistake
 from checkpointing.spark.program import Program, ProgramError, call_program, guard_batch_functions
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.task_metrics import EventLog
 
 if TYPE_CHECKING:
@@ -437,7 +437,7 @@ class Driver:
         # A JVM that hangs up is still on its way out; meanwhile a SIGTERM that it got first arrives here too.
         jvm_exit = jvm.exit_code(_JVM_EXIT_S if isinstance(error, Py4JError | OSError) else 0)
         if jvm_exit is not None:
-            memory = self._spec.configuration.get("spark.driver.memory", session.DRIVER_MEMORY)
+            memory = self._spec.configuration.get("spark.driver.memory", DRIVER_MEMORY)
             return failure.of_exception(jvm.lost(jvm_exit, memory), now)
         info = failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
         return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from checkpointing.clock import Clock
-from checkpointing.messages import Executor
+from checkpointing.model.messages import Executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from checkpointing.masking import HIDDEN
-from checkpointing.messages import ExceptionInfo
+from checkpointing.model.messages import ExceptionInfo
 from checkpointing.spark.program import ScriptExited
 
 _TRACEBACK = "Traceback (most recent call last):"

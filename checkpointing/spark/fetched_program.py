@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from checkpointing.clock import Clock
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.processes import SECRET_HEADER
+from checkpointing.model.driver_spec import DriverSpec
 
 log = logging.getLogger(__name__)
 

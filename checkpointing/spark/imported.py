@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from checkpointing.checkpoint_location.file_store import FileChecksums
 from checkpointing.clock import Clock
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.ids import stable_id
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.ids import stable_id
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, Vertex, VertexKind
-from checkpointing.spark.file_store import FileChecksums
+from checkpointing.model.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, Vertex, VertexKind
 from checkpointing.spark.plan import QueryPlan, vertex_id
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.spark_location import SparkLocation, find, in_use

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpointing.checkpoint_location.file_store import FileChecksums
 from checkpointing.clock import Clock
-from checkpointing.configuration import PREFIX, CheckpointConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.jobs.wheels import let_import
-from checkpointing.messages import Vertex
+from checkpointing.model.configuration import PREFIX, CheckpointConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
 from checkpointing.spark.after_restore import after_restore, repeats_numbers
 from checkpointing.spark.channels import QueryEnds, find_channels
-from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.own_location import own_location
@@ -48,7 +49,7 @@ from checkpointing.spark.program import (
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import start_session
 from checkpointing.spark.starting_state import (
     ContinuedBatch,
     StartingState,

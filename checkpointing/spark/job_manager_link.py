@@ -16,7 +16,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from checkpointing.clock import Clock
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     DelayCheckpoint,

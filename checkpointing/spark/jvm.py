@@ -25,6 +25,7 @@ from py4j.java_gateway import JavaPackage
 from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
+from checkpointing.jobs.launching.session_settings import JVM_OPTIONS
 from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_arguments, properties_text
 
 if TYPE_CHECKING:
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STOP_S = 10.0
 _LONGEST_COMPLAINT = 200_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
-OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 _CRASHED = "A fatal error has been detected by the Java Runtime Environment"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
 _PACKAGES_SINCE_4_1 = re.compile(r"\.streaming\.(runtime|checkpointing|sinks)\.")

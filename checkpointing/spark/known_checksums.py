@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpointing.spark.file_store import FileChecksums
+from checkpointing.checkpoint_location.file_store import FileChecksums
 from checkpointing.storage import read_metadata
 
 log = logging.getLogger(__name__)

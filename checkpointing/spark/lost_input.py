@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from checkpointing.spark.layout import source_positions
+from checkpointing.checkpoint_location.layout import source_positions
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.state.source import SourceInputLost
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checkpointing.checkpoint_location.layout import Owner
 from checkpointing.ids import stable_id
-from checkpointing.messages import AfterRestore, Vertex, VertexKind
-from checkpointing.spark.layout import Owner
+from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 from checkpointing.spark.program import ProgramError
 
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")

@@ -30,8 +30,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.spark.checksums import sums_path, write_sums
+from checkpointing.checkpoint_location.checksums import sums_path, write_sums
+from checkpointing.model.batch_numbers import BatchNumbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

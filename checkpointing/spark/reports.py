@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.messages import (
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     DelayCheckpoint,

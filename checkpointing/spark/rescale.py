@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from checkpointing.messages import VertexKind
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.restore import RestoreRefused

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
-from checkpointing.messages import StateFile, Vertex, VertexKind
+from checkpointing.checkpoint_location.checksums import is_rewritten, write_sums
+from checkpointing.checkpoint_location.file_store import copy_verified
+from checkpointing.checkpoint_location.layout import SINK_PREFIX
+from checkpointing.checkpoint_location.schema_paths import relocate_schemas
+from checkpointing.model.checkpoint import CompletedCheckpoint, OperatorState
+from checkpointing.model.messages import StateFile, Vertex, VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.checksums import is_rewritten, write_sums
-from checkpointing.spark.file_store import copy_verified
-from checkpointing.spark.layout import SINK_PREFIX
 from checkpointing.spark.plan import vertex_id
-from checkpointing.spark.schema_paths import relocate_schemas
 from checkpointing.spark.sink_output import SinkLogEnd, SinkOutput, log_order, read_entries
 from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.state.batch_function import has_no_taker, name_of_holder

@@ -11,7 +11,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from checkpointing.spark.checksums import sums_path, write_sums
+from checkpointing.checkpoint_location.checksums import sums_path, write_sums
 
 _WHOLE_STATE = re.compile(r"\d+(?P<id>_[0-9a-f-]{36})?\.zip")  # with an id: checkpoint format 2
 _METADATA = "metadata"

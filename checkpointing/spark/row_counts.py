@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpointing.messages import VertexKind, VertexRows
+from checkpointing.model.messages import VertexKind, VertexRows
 from checkpointing.spark.plan import QueryPlan
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from checkpointing.messages import AfterRestore, Channel, ExceptionInfo
+from checkpointing.model.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
 from checkpointing.spark.jvm import jvm_class

@@ -1,163 +1,20 @@
-"""The driver's SparkSession: quiet, everything it writes inside the attempt's work directory.
-
-On loopback while all of it is on this machine. A `spark.*` key of the job's configuration always wins over what is set
-here, but for what its snapshots and figures rest on.
-"""
+"""The driver's SparkSession, started."""
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpointing.jobs.job_environment import JobEnvironment
-from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
-from checkpointing.jobs.launching.signature import HEARTBEAT, heartbeat_of
+from checkpointing.jobs.launching.deployment import MASTER, deployment_of
+from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
-from checkpointing.spark.schema_paths import hadoop_path
 from checkpointing.spark.uploads import POOLS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DRIVER_MEMORY = "768m"
-_STATE = "spark.sql.streaming.stateStore."
-
-# Two fifths of the event log's bytes, and the configuration with whatever secrets it holds.
-_EVENTS_NOT_READ = (
-    "SparkListenerEnvironmentUpdate",
-    "SparkListenerStageSubmitted",
-    "SparkListenerStageCompleted",
-    "SparkListenerTaskStart",
-    "SparkListenerJobEnd",
-)
-
-
-@dataclass(frozen=True)
-class WorkDirectory:
-    """The attempt's own directory, and who keeps what where in it.
-
-    `session` is where a session that was started before its attempt was known keeps what is its own.
-    """
-
-    root: Path
-    session: Path | None = None
-
-    @property
-    def queries(self) -> Path:
-        """One fresh checkpointLocation per query."""
-        return self.root / "queries"
-
-    @property
-    def staging(self) -> Path:
-        """Hard links of a snapshot in the making; same file system as `queries`."""
-        return self.root / "staging"
-
-    @property
-    def event_log(self) -> Path:
-        return (self.session or self.root) / "events"
-
-    @property
-    def pools(self) -> Path:
-        """What Spark's scheduler reads when the session starts, wherever the driver is."""
-        return (self.session or self.root) / "pools.xml"
-
-    @property
-    def program(self) -> Path:
-        return self.root / "program"
-
-    @property
-    def wheels(self) -> Path:
-        """Copies of wheels as zip files."""
-        return (self.session or self.root) / "wheels"
-
-    @property
-    def spark(self) -> Path:
-        """Spark's own scratch space: shuffle files, RocksDB's working copies, warehouse."""
-        return (self.session or self.root) / "spark"
-
-
-def session_settings(work: WorkDirectory, parallelism: int | None, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Every `spark.*` setting of the session; those that its snapshots and figures rest on cannot be overridden.
-
-    `parallelism` is the number of state partitions, and the number of cores: those of a local master, or at most so
-    many of a standalone cluster's. InvalidConfiguration when there is no such master.
-    """
-    cores = parallelism or DEFAULT_PARALLELISM
-    deployment = deployment_of(configuration, parallelism=parallelism)
-    defaults = {
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.adaptive.enabled": "false",
-        # Unique file names, checksums, small increments: the layout whose snapshots are safest.
-        f"{_STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
-        f"{_STATE}checkpointFormatVersion": "2",
-        HEARTBEAT: heartbeat_of(configuration),
-        "spark.python.authenticate.socketTimeout": "180s",  # the default is too short for a loaded machine
-        # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
-        "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
-    }
-    if deployment.has_executors:
-        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": hadoop_path(work.pools)}
-        variables = JobEnvironment.parse(configuration).variables
-        defaults |= {f"spark.executorEnv.{name}": value for name, value in variables.items()}
-    if deployment.manager is ClusterManager.STANDALONE:
-        defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
-    fixed = {
-        MASTER: deployment.master,
-        jvm.JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(jvm.JVM_OPTIONS, '')}".strip(),
-        "spark.sql.warehouse.dir": (work.spark / "warehouse").as_uri(),
-        "spark.sql.streaming.stopActiveRunOnRestart": "false",
-        # The source of the per-subtask figures (task_metrics.py); rolled, read and deleted as it grows.
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": work.event_log.as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "true",
-        "spark.eventLog.rolling.maxFileSize": "10m",
-        "spark.eventLog.excludedPatterns": ",".join(_EVENTS_NOT_READ),
-        "spark.eventLog.includeTaskMetricsAccumulators": "false",  # said a second time in the task's metrics
-    }
-    if deployment.is_on_this_machine:
-        fixed |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-        defaults["spark.local.dir"] = str(work.spark)
-    settings = {**defaults, **{k: v for k, v in configuration.items() if k.startswith("spark.")}, **fixed}
-    settings["spark.sql.streaming.minBatchesToRetain"] = str(_batches_to_retain(configuration))
-    return settings
-
-
-def _jvm_options(work: WorkDirectory) -> str:
-    """A JVM without memory ends and says so: one that limps on would keep the job from being restarted."""
-    log = (Path(__file__).parent / "log4j2.properties").as_uri()
-    derby = work.spark / "derby"
-    return f"-Dlog4j2.configurationFile={log} -Dderby.system.home={derby} -XX:+UseSerialGC {jvm.OUT_OF_MEMORY_OPTION}"
-
-
-def resolves(name: str) -> bool:
-    try:
-        socket.getaddrinfo(name, 0)
-    except socket.gaierror:
-        return False
-    return True
-
-
-LEAST_BATCHES_TO_RETAIN = 20
-
-
-def _batches_to_retain(configuration: Mapping[str, str]) -> int:
-    """Enough that Spark's cleaning does not reach the files of a batch that is being snapshotted."""
-    asked = configuration.get("spark.sql.streaming.minBatchesToRetain", "")
-    return max(LEAST_BATCHES_TO_RETAIN, int(asked)) if asked.strip().isdigit() else 100
 
 
 def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -> SparkSession:

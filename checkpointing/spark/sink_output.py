@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from checkpointing.spark.layout import entries_up_to
+from checkpointing.checkpoint_location.layout import entries_up_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

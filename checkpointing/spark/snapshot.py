@@ -13,9 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checkpointing.messages import StateFile, TriggerCheckpoint, Vertex
-from checkpointing.spark.file_store import FileChecksums
-from checkpointing.spark.layout import BatchFile, IncompleteBatch
+from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.layout import BatchFile, IncompleteBatch
+from checkpointing.model.messages import StateFile, TriggerCheckpoint, Vertex
 from checkpointing.spark.staging import StagedBatch, file_name
 from checkpointing.spark.uploads import Upload, UploadFailed, Uploads, step_back
 from checkpointing.storage.files import LocalFiles

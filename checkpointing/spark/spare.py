@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from checkpointing.clock import SystemClock
-from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launching.processes import SPEC_NAME
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.jobs.launching.signature import is_taken_in_later
 from checkpointing.jobs.launching.spare_driver import READY, TAKEN
-from checkpointing.messages import MalformedMessage
+from checkpointing.model.driver_spec import DriverSpec, SpareSpec
+from checkpointing.model.messages import MalformedMessage
 from checkpointing.spark import jvm
 from checkpointing.spark.driver import (
     EXIT_BAD_SPECIFICATION,
@@ -37,7 +38,7 @@ from checkpointing.spark.driver import (
     log_to_stderr,
     run_until_ended,
 )
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner, committed_batches, select_batch
+from checkpointing.checkpoint_location.layout import BatchFile, IncompleteBatch, Owner, committed_batches, select_batch
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.timelines import TIMELINES
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA

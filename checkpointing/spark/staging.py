@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from checkpointing.messages import Channel
-from checkpointing.spark.checksums import are_told_by_sums, sums_path
-from checkpointing.spark.layout import (
+from checkpointing.checkpoint_location.checksums import are_told_by_sums, sums_path
+from checkpointing.checkpoint_location.layout import (
     SINK,
     SINK_PREFIX,
     BatchFile,
@@ -27,6 +26,7 @@ from checkpointing.spark.layout import (
     select_batch,
     source_positions,
 )
+from checkpointing.model.messages import Channel
 from checkpointing.spark.plan import QueryPlan
 
 SINK_LOCATION = f"{SINK_PREFIX}location"

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.restore import AFTER_RESTORE, BATCH_NUMBERS, replaced_batches
-from checkpointing.messages import VertexKind
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.renumber import FormatNotKnown, first_batch, renumber

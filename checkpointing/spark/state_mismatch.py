@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from checkpointing.messages import VertexKind
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import QueryPlan
 
 _SCHEMA = re.compile(

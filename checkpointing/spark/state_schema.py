@@ -14,11 +14,11 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from checkpointing.checkpoint_location.schema_paths import hadoop_path, relocate_schemas
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import logical_plan, output_mode, session_of
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import PlannedQuery
-from checkpointing.spark.schema_paths import hadoop_path, relocate_schemas
 from checkpointing.spark.state_mismatch import mismatch_in_words
 
 log = logging.getLogger(__name__)

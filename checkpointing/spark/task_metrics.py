@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_never
 
-from checkpointing.messages import UNKNOWN, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import UNKNOWN, SubtaskMetrics, VertexKind
 from checkpointing.spark.row_counts import RowCounts
 
 _COMMIT_TIME = "time to commit changes"

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JError
 
+from checkpointing.checkpoint_location.checksums import checksum_of
 from checkpointing.clock import Clock
 from checkpointing.spark import failure
-from checkpointing.spark.checksums import checksum_of
 from checkpointing.storage.files import Files
 from checkpointing.storage.locations import name, parent
 from checkpointing.storage.opening import files_for

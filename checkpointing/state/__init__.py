@@ -1,8 +1,8 @@
-"""State: what programs keep between batches, and reading it out of a snapshot.
+"""State that programs keep between batches.
 
 A program imports what it needs from here: keyed state (`KeyedProcessFunction`, `process_keyed`) and operator state
-(`with_operator_state` for foreachBatch functions, `OperatorStateReader` for Python sources). `reading` and its like
-look into snapshots; they are not imported here, because Spark's Python workers load this package with the program.
+(`with_operator_state` for foreachBatch functions, `OperatorStateReader` for Python sources). Spark's Python workers
+load this package with the program, so it must stay small. To read the state of a snapshot: checkpointing.state_reading.
 """
 
 from checkpointing.state.batch_function import NotInAStreamingQuery, with_operator_state

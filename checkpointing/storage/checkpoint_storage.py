@@ -6,9 +6,9 @@ import base64
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
-from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
 from checkpointing.storage.claims import discard_claimed
 from checkpointing.storage.errors import NotOurPool, StorageError, UnsafeLocation
 from checkpointing.storage.files import Files

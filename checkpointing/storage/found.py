@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Collection
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import checkpoint_directory

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import StateFile
 from checkpointing.storage.errors import UnsafeLocation
 from checkpointing.storage.locations import canonical, name, parent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.daemon_threads import map_in_daemon_threads
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import StateFile
 from checkpointing.storage.errors import SnapshotIncomplete
 from checkpointing.storage.layout import METADATA, SHARED, state_file_path
 from checkpointing.storage.locations import is_local, name

@@ -13,8 +13,8 @@ import hashlib
 import json
 from typing import Any
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import MalformedMessage, from_plain, to_plain
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import MalformedMessage, from_plain, to_plain
 from checkpointing.storage.errors import (
     MetadataForeign,
     MetadataFromNewerVersion,

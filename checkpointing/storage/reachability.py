@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, StateFileMissing, StorageUnreachable
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA, TASK_OWNED, is_checkpoint_directory

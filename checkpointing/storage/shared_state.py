@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkpointing.messages import StateFile
+from checkpointing.model.messages import StateFile
 
 
 class ReferenceCountingRegistry:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable
 from checkpointing.storage.files import Files
 from checkpointing.storage.found import checkpoint_ids

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.daemon_threads import map_in_daemon_threads
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import StateFile
 from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete, StateFileMissing
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA, state_file_path

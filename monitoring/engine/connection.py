@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from checkpointing.ha.zookeeper_access import ZooKeeperAccess, ZooKeeperScheme
+from checkpointing.ha.zookeeper_access import ZooKeeperAccess
+from checkpointing.model.zookeeper_access import ZooKeeperScheme
 from monitoring import outbound
 from monitoring.engine.errors import NotAsked
 from monitoring.models import Authentication, Cluster, Discovery

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from checkpointing.configuration import InvalidConfiguration, duration_ms
+from checkpointing.model.configuration import InvalidConfiguration, duration_ms
 from monitoring import outbound
 from monitoring.engine.zookeeper import Nobody, Quorum, look_for_job
 from monitoring.outbound import Allowed, Resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpointing.messages import AfterRestore
+from checkpointing.model.messages import AfterRestore
 from monitoring.models import Job, Run, RunState, SavepointState
 from monitoring.savepoints.history import plain_path
 

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from checkpointing.clock import ManualClock
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import (
+from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     Channel,
     CheckpointKind,
@@ -30,6 +29,7 @@ from checkpointing.messages import (
     Vertex,
     VertexKind,
 )
+from checkpointing.model.status import JobStatus
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
 
 T = TypeVar("T")

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.durable_files import write_durably
+from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.job_results import FileJobResultStore, JobResult
+from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.durable_files import write_durably
-from checkpointing.ha.job_graphs import HandleJobGraphStore
-from checkpointing.ha.job_results import FileJobResultStore, JobResult
-from checkpointing.ha.state_handles import InMemoryStateHandleStore
-from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.programs import ProgramStorage
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import FileCheckpointStorage, MetadataMissing, verify
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.savepoint_intents import SavepointIntents, jobs_with_intents

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher, DriverProcess, LaunchFailed, Loss
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.deployment import LAUNCHER, LauncherKind, launcher_of
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
 
 logger = logging.getLogger(__name__)
 

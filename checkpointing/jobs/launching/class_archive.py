@@ -22,10 +22,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.checkpoint_location.file_store import FileChecksums
 from checkpointing.durable_files import sync
 from checkpointing.java import real_home
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
-from checkpointing.spark.file_store import FileChecksums
 from checkpointing.storage.checksums import sha256_of
 
 logger = logging.getLogger(__name__)

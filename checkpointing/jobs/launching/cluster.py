@@ -14,15 +14,14 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.durable_files import append_privately
 from checkpointing.jobs.attempts import LOG_NAME
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed, Loss
 from checkpointing.jobs.launching.deployment import Deployment
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.launching.processes import StartedProcess, write_private
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.jobs.launching.submission import (
     PROPERTIES_NAME,
     cluster_arguments,
@@ -31,7 +30,8 @@ from checkpointing.jobs.launching.submission import (
     properties_text,
 )
 from checkpointing.jobs.wheels import py_files, wheels_as_zips
-from checkpointing.spark.session import WorkDirectory, session_settings
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
 
 _KILL_S = 30.0
 

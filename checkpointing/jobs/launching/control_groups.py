@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration, memory_bytes
 from checkpointing.jobs.launcher import DriverProcess, Loss
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.demand import gib
+from checkpointing.model.configuration import InvalidConfiguration, memory_bytes
 
 logger = logging.getLogger(__name__)
 

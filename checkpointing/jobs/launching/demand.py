@@ -14,10 +14,10 @@ import os
 import re
 from collections.abc import Mapping
 
-from checkpointing.configuration import InvalidConfiguration, memory_bytes
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.deployment import ClusterManager, Deployment
-from checkpointing.spark.session import DRIVER_MEMORY
+from checkpointing.jobs.launching.session_settings import DRIVER_MEMORY
+from checkpointing.model.configuration import InvalidConfiguration, memory_bytes
 
 MEMORY = "waymark.driver.memory"
 HEAP, OVERHEAD = "spark.driver.memory", "spark.driver.memoryOverhead"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.model.configuration import InvalidConfiguration
 
 LAUNCHER = "waymark.launcher"
 MASTER = "spark.master"

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from checkpointing.durable_files import make_directory
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.processes import write_private
 from checkpointing.jobs.launching.python import has_own_python, in_own_python, python_of
+from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.storage.locations import scheme_of
 
 # What a program needs to run as its user, in their language and time zone, and to find its libraries.

@@ -16,12 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.jobs.attempts import LOG_NAME
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import without_secrets
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.admission import Demand, Load
@@ -53,7 +49,11 @@ from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.python_environments.source import ARCHIVE, REQUIREMENTS, check_source
 from checkpointing.jobs.wheels import check_py_files
 from checkpointing.masking import HIDDEN
-from checkpointing.messages import MalformedMessage
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import without_secrets
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import MalformedMessage
 
 logger = logging.getLogger(__name__)
 

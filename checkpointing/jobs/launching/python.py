@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.package import PACKAGE, PACKAGE_ROOT
+from checkpointing.model.configuration import InvalidConfiguration
 
 KEY = "waymark.python"
 NEEDED = ("pyspark", "py4j", "fsspec", "kazoo", "websockets")

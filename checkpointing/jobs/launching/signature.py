@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import MASTER, ClusterManager, deployment_of
 from checkpointing.jobs.launching.python import python_of
+from checkpointing.model.configuration import CheckpointConfiguration, InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import JobEnvironment
 
 # Settings that a session takes in while it runs. What is not surely one of them counts as needed at the start.
 _TAKEN_IN_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")

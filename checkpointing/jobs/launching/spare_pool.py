@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.ids import new_id
 from checkpointing.jobs.attempts import LOG_NAME
-from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching.admission import Load
 from checkpointing.jobs.launching.demand import demand_of
@@ -33,7 +31,9 @@ from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.launching.signature import Signature, signature_of
 from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
-from checkpointing.messages import MalformedMessage
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec, SpareSpec
+from checkpointing.model.messages import MalformedMessage
 
 logger = logging.getLogger(__name__)
 

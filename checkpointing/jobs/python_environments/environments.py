@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.jobs.launching.python import NEEDED, problem_of
 from checkpointing.jobs.python_environments.archives import unpack
@@ -20,6 +19,7 @@ from checkpointing.jobs.python_environments.commands import Deadline, pip_comman
 from checkpointing.jobs.python_environments.failures import EnvironmentFailed, install_failed
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython, SourceKind, Step
 from checkpointing.jobs.python_environments.source import EnvironmentSource, has_hashes, size_of
+from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.storage.checksums import sha256_of
 from checkpointing.storage.locations import is_local, local_path, parent
 from checkpointing.storage.opening import files_for

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.python import KEY
 from checkpointing.jobs.python_environments.preparation import PreparedPython, SourceKind
 from checkpointing.masking import mask_text
+from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, name, parent
 from checkpointing.storage.opening import files_for

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.ha.errors import HighAvailabilityError
-from checkpointing.jobs.jobmanager import CannotServe, run
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+from checkpointing.main import CannotServe, run
 
 VARIABLES = """\
 Settings come from the environment (NAME_FILE reads NAME from a file):

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.java import JavaNotFound
-from checkpointing.state.contents import SnapshotContents, contents_of
+from checkpointing.state_reading.contents import SnapshotContents, contents_of
 from checkpointing.storage.locations import as_absolute
 
 PATH_HELP = "directory of a checkpoint or savepoint, local or remote (s3://…), such as …/chk-7 or …/savepoint-ab12cd-…"
@@ -101,7 +101,7 @@ def _list(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
 
 
 def _read(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
-    from checkpointing.state.reading import StateFilter, ViewReference, read_state
+    from checkpointing.state_reading.reading import StateFilter, ViewReference, read_state
 
     only = StateFilter(_key(options["key"]), options["contains"], options["partition"], options["where"])
     reference = ViewReference(options["query"], options["operator"], options["view"])
@@ -117,7 +117,7 @@ def _read(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
 
 
 def _sizes(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
-    from checkpointing.state.reading import ViewReference, state_sizes
+    from checkpointing.state_reading.reading import ViewReference, state_sizes
 
     reference = ViewReference(options["query"], options["operator"], options["view"])
     sizes = state_sizes(options["path"], reference, rows=options["rows"])
@@ -129,8 +129,8 @@ def _sizes(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
 
 
 def _diff(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
-    from checkpointing.state.difference import state_difference
-    from checkpointing.state.reading import ViewReference
+    from checkpointing.state_reading.difference import state_difference
+    from checkpointing.state_reading.reading import ViewReference
 
     reference = ViewReference(options["query"], options["operator"], options["view"])
     found = state_difference(options["path"], options["after"], reference, sample=options["sample"])

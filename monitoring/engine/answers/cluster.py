@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from checkpointing.configuration import InvalidConfiguration, duration_ms
+from checkpointing.model.configuration import InvalidConfiguration, duration_ms
 from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import Fields
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from checkpointing.messages import AfterRestore
+from checkpointing.model.messages import AfterRestore
 from monitoring.engine.fields import Fields
 
 

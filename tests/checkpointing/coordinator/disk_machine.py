@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import read_metadata, state_file_path, verify
 from checkpointing.storage.claims import JobClaims
 from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, OpenStores, Snapshotting

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointing.clock import ManualClock
-from checkpointing.configuration import UNLIMITED_FAILURES, CheckpointConfiguration
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.ports import CheckpointIDCounter, CheckpointPlan
@@ -23,8 +21,9 @@ from checkpointing.durable_files import write_durably
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import (
+from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.configuration import UNLIMITED_FAILURES, CheckpointConfiguration
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
     DeclineCheckpoint,
@@ -32,6 +31,7 @@ from checkpointing.messages import (
     SubtaskMetrics,
     TriggerCheckpoint,
 )
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, SavepointRoots, read_metadata
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.files import LocalFiles

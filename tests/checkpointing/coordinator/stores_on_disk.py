@@ -8,7 +8,7 @@ from checkpointing.coordinator.ports import CheckpointIDCounter
 from checkpointing.durable_files import write_durably
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.errors import NodeExists, NodeMissing
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import read_metadata
 from tests.checkpointing.coordinator.job_on_disk import OpenStores
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.configuration import UNLIMITED_FAILURES
-from checkpointing.coordinator.checkpoint import CheckpointProperties, RetentionPolicy
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, RetentionPolicy
+from checkpointing.model.configuration import UNLIMITED_FAILURES
+from checkpointing.model.messages import CheckpointKind
 
 Reason = CheckpointFailureReason
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import RetentionPolicy
 from checkpointing.coordinator.stats_gauges import checkpoint_gauges
-from checkpointing.messages import SubtaskMetrics
+from checkpointing.model.checkpoint import RetentionPolicy
+from checkpointing.model.messages import SubtaskMetrics
 from tests.checkpointing.doubles import CoordinatorHarness
 
 

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.stats_model import CheckpointStatsStatus, Distribution, Quantiles
 from checkpointing.coordinator.stats_summary import RunningSummary, distribution_without_quantiles, quantiles_of
-from checkpointing.messages import CheckpointKind, SubtaskMetrics
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind, SubtaskMetrics
 from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES
 
 TRIGGERED = 10_000

@@ -11,7 +11,7 @@ import pytest
 from checkpointing.coordinator import stats_json
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.stats_model import CheckpointStatsSnapshot
-from checkpointing.messages import SubtaskMetrics
+from checkpointing.model.messages import SubtaskMetrics
 from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -7,8 +7,8 @@ import pytest
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.coordinator.stats_model import CheckpointStatsStatus
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import SubtaskMetrics
+from checkpointing.model.messages import SubtaskMetrics
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.doubles import (
     SOURCE,
     STATEFUL,

@@ -6,8 +6,8 @@ import pytest
 
 from checkpointing.coordinator.cleaning import RETRIES_AFTER_S
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import SubtaskMetrics
+from checkpointing.model.messages import SubtaskMetrics
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, private_file, reason_of, shared_file
 
 Reason = CheckpointFailureReason

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from checkpointing.configuration import UNLIMITED_FAILURES
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.configuration import UNLIMITED_FAILURES
+from checkpointing.model.messages import CheckpointKind, StateFile, TriggerCheckpoint
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.doubles import STATEFUL, CoordinatorHarness, private_file, shared_file
 from tests.profile import examples
 

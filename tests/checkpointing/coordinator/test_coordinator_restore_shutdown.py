@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.doubles import CoordinatorHarness, reason_of, shared_file
 
 Reason = CheckpointFailureReason

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import RetentionPolicy
 from checkpointing.coordinator.ports import CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
 from tests.checkpointing.doubles import JOB_ID, SAVEPOINTS, STATEFUL, VERTICES, CoordinatorHarness, reason_of
 
 Reason = CheckpointFailureReason

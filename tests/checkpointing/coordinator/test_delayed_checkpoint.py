@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkpointing.coordinator import stats_json
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.messages import Channel, ChannelKind, DelayCheckpoint
+from checkpointing.model.messages import Channel, ChannelKind, DelayCheckpoint
 from tests.checkpointing.doubles import JOB_ID, SOURCE, CoordinatorHarness, reason_of
 
 STUCK = "Query 'words' has not come to the end of batch 7; Spark says: Processing new data."

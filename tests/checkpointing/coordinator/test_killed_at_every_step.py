@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import read_metadata, state_file_path, verify
 from tests.checkpointing.coordinator.disk_machine import _fast_disk
 from tests.checkpointing.coordinator.job_on_disk import JobOnDisk

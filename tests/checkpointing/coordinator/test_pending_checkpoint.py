@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, RetentionPolicy
 from checkpointing.coordinator.pending import (
     AcknowledgeOutcome,
     IllegalCheckpointState,
@@ -14,7 +13,8 @@ from checkpointing.coordinator.pending import (
 from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
-from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, SubtaskMetrics, Vertex, VertexKind
+from checkpointing.model.checkpoint import CheckpointProperties, RetentionPolicy
+from checkpointing.model.messages import AcknowledgeCheckpoint, CheckpointKind, SubtaskMetrics, Vertex, VertexKind
 from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES, ManualTimerHandle
 
 Reason = CheckpointFailureReason

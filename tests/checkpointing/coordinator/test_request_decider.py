@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, RetentionPolicy
 from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest, CheckpointRequestDecider, CoordinatorFacts, Decision
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
 
 Reason = CheckpointFailureReason
 

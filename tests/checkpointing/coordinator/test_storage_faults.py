@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import RETRIES_AFTER_S
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointFailureReason as Reason
 from checkpointing.ha.errors import CheckpointsUnreadable
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.status import JobStatus
 from checkpointing.storage import verify
 from checkpointing.storage.files import LocalFiles
 from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, SurvivingHandles, surviving_stores

@@ -11,9 +11,9 @@ from typing import Protocol
 import pytest
 from kazoo.client import KazooClient
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.ha.zookeeper import ZooKeeperConnection
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage.errors import MetadataMissing
 from tests.tcp_proxy import TcpProxy
 from tests.zookeeper_ensemble import ZooKeeperEnsemble

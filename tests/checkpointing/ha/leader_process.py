@@ -10,9 +10,9 @@ import queue
 import sys
 from pathlib import Path
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.ha.services import zookeeper_services
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
 

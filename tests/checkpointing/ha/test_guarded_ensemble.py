@@ -19,9 +19,10 @@ from checkpointing.ha.errors import ConnectionUnavailable, ZooKeeperRefusal
 from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.services import zookeeper_services
 from checkpointing.ha.zookeeper import Create, Delete, SetData, ZooKeeperConnection
-from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, ZooKeeperAccessFiles, ZooKeeperScheme, make_client
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.storage import read_metadata
 from dashboard.stack.ports import any_free
 from dashboard.stack.process import running

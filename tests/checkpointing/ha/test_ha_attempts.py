@@ -15,7 +15,7 @@ from checkpointing.ha.attempts import StandaloneAttemptRegistry, ZooKeeperAttemp
 from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
 from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable, LeadershipLost, ZooKeeperRefusal
 from checkpointing.ha.zookeeper import ConnectionState, Create, Delete
-from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+from checkpointing.model.driver_spec import HighAvailabilitySpec
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
 
@@ -257,7 +257,7 @@ def test_nobody_is_told_after_a_release(driver):
 def test_a_killed_driver_frees_its_place_when_its_session_ends(root, zookeeper_hosts, job_manager):
     program = (
         "import sys; from checkpointing.ha.driver_services import driver_services\n"
-        "from checkpointing.jobs.driver_spec import HighAvailabilitySpec\n"
+        "from checkpointing.model.driver_spec import HighAvailabilitySpec\n"
         "services = driver_services(HighAvailabilitySpec(sys.argv[1], sys.argv[2], 2.0))\n"
         f"held = services.attempts.hold('{JOB_ID}', 1); print('held', flush=True); sys.stdin.read()"
     )

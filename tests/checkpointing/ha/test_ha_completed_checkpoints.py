@@ -13,8 +13,8 @@ from checkpointing.ha.completed_checkpoints import (
 )
 from checkpointing.ha.errors import CheckpointsUnreadable, ConnectionUnavailable, LeadershipLost
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.messages import CheckpointKind
+from checkpointing.model.status import JobStatus
 
 
 class SharedHandles(InMemoryStateHandleStore):

@@ -30,8 +30,8 @@ from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
 from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO, LATCH, ZooKeeperLeaderElection
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.ha.leader_process import JOB_ID, checkpoint_at
 from tests.checkpointing.ha.zookeeper_fault_proxy import Loss, Point, ZooKeeperFaultProxy
 

@@ -26,8 +26,8 @@ from checkpointing.ha.services import ZooKeeperServices
 from checkpointing.ha.zookeeper import Create, SetData
 from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO, LATCH, ZooKeeperLeaderElection
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 
 pytestmark = pytest.mark.zookeeper
 

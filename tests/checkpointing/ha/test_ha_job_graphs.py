@@ -13,7 +13,7 @@ from checkpointing.ha.job_graphs import HandleJobGraphStore, StandaloneJobGraphS
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.ids import new_id
-from checkpointing.jobs.graph import JobGraph
+from checkpointing.model.job_graph import JobGraph
 
 
 def graph(**changes):

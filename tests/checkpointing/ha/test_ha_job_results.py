@@ -8,7 +8,7 @@ import pytest
 from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import FileJobResultStore, JobResult, JobResultExists, JobResultMissing
 from checkpointing.ids import new_id
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from checkpointing.ha.services import (
     zookeeper_services,
 )
 from checkpointing.ha.zookeeper import ZooKeeperConnection
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 from dashboard.stack.ports import any_free
 
 JOB_ID = "0123456789abcdef0123456789abcdef"

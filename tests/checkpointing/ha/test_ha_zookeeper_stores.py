@@ -17,7 +17,7 @@ from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStor
 from checkpointing.ha.errors import ConnectionUnavailable, CounterOverflow, CounterUnavailable, NodeNotEmpty
 from checkpointing.ha.zookeeper import ConnectionState, Create
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 
 pytestmark = pytest.mark.zookeeper
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed, Loss
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.local import check_files_here
-from checkpointing.messages import (
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     AfterRestore,
     BatchNumbersExtended,

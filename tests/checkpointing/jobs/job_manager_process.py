@@ -20,11 +20,11 @@ from typing import NoReturn
 
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.jobmanager import run
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.main import run
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
 
 LAUNCH = ".launch"
 LAUNCHED = ".launched"

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.chosen import ChosenLauncher
 from checkpointing.jobs.launching.deployment import LauncherKind, Site
 from checkpointing.jobs.launching.kubernetes.launcher import KubernetesLauncher, PodDefaults
+from checkpointing.model.driver_spec import DriverSpec
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.played_kubernetes import NAMESPACE, Json, PlayedKubernetes
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager

@@ -12,8 +12,8 @@ from typing import Any
 
 import uvicorn.server
 
-from checkpointing.jobs.jobmanager import run
 from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.main import run
 from checkpointing.rest.client import JobManagerClient
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.loop_guard import watched_loop

@@ -15,8 +15,8 @@ from checkpointing.clock import ManualClock
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.messages import AfterRestore, Vertex, VertexKind
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 
 SINK = Vertex("sink", "Sink: kafka", VertexKind.SINK, 1, "words", AfterRestore.WRITTEN_AGAIN)
 FINAL = "file:/savepoints/final"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.jobs.batch_numbers import (
     GAP,
     LIMIT,
@@ -28,6 +27,7 @@ from checkpointing.jobs.batch_numbers import (
     next_range,
 )
 from checkpointing.jobs.local_recovery import LocalRestore
+from checkpointing.model.batch_numbers import BatchNumbers
 
 FAMILY = "ab" * 16
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.jobs import job_checkpoints
-from checkpointing.messages import StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import StateFile
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import FileCheckpointStorage, read_metadata
 from checkpointing.storage.claims import JobClaims

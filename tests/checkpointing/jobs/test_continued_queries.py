@@ -12,8 +12,8 @@ import pytest
 
 from checkpointing.ha.job_graphs import StandaloneJobGraphStore
 from checkpointing.jobs.continued_queries import AlreadyContinued, check_not_continued
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launcher import Loss
 from checkpointing.jobs.launching import control_groups
 from checkpointing.jobs.launching.admission import Demand
@@ -22,6 +21,7 @@ from checkpointing.jobs.launching.control_groups import (
     delegated_group,
     limit_of,
 )
+from checkpointing.model.configuration import InvalidConfiguration
 
 GIB = 2**30
 SERVICE = "system.slice/waymark.service"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.messages import (
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import (
     DriverState,
     JobManagerMessage,
     Refused,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.model.configuration import InvalidConfiguration
 
 MIB = 2**20
 ON_A_CLUSTER = {"spark.master": "spark://127.0.0.1:7077"}

@@ -11,7 +11,7 @@ import pytest
 
 from checkpointing.ha.job_results import JobResult
 from checkpointing.ha.services import HighAvailabilityServices
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.known_keys import UnknownKey, check_keys
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
@@ -20,6 +18,8 @@ from checkpointing.jobs.python_environments.source import (
     has_hashes,
     in_prepared,
 )
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_graph import JobGraph
 
 REQUIREMENTS, ARCHIVE = "waymark.python.requirements", "waymark.python.archive"
 MISTAKE, AWAY = "pip could not install the requirements", "pip could not reach its index"

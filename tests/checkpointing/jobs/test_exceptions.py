@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkpointing.jobs.exceptions import ExceptionHistory
-from checkpointing.messages import ExceptionInfo
+from checkpointing.model.messages import ExceptionInfo
 
 
 def test_a_history_is_truncated_as_soon_as_one_exception_was_dropped() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.jobmanager import EXIT_FATAL
+from checkpointing.main import EXIT_FATAL
+from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 from checkpointing.storage import read_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads

@@ -17,17 +17,17 @@ import pytest
 import websockets
 from starlette.applications import Starlette
 
+from checkpointing import main as jobmanager
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import JobResult
-from checkpointing.jobs import jobmanager
 from checkpointing.jobs.attempt import AttemptEnd
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.programs import Program
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState, Register, StateFile, Stop, encode
+from checkpointing.model.messages import DriverState, Register, StateFile, Stop, encode
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.app import make_app
 from checkpointing.storage.errors import NotOurPool
 from tests.checkpointing.jobs.cluster import Cluster, leads

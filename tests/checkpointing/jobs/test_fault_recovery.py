@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from checkpointing import main as jobmanager
 from checkpointing.ha.job_graphs import HandleJobGraphStore
 from checkpointing.ha.job_results import FileJobResultStore, JobResult
 from checkpointing.ha.leadership import LeaderElection
 from checkpointing.ha.services import ZooKeeperServices
 from checkpointing.ha.zookeeper import SetData
-from checkpointing.jobs import jobmanager
 from checkpointing.jobs.dispatcher import Dispatcher
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import eventually

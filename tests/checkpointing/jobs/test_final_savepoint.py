@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs import final_savepoint
-from checkpointing.messages import FinishCause
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import FinishCause
 from checkpointing.storage import FileCheckpointStorage, read_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.fake_driver import FakeDriver

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from checkpointing.jobs import dispatcher
-from checkpointing.jobs.jobmanager import IO_THREADS
 from checkpointing.jobs.loop import THREADS_OF_A_JOB
+from checkpointing.main import IO_THREADS
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.hard_mount import HardMount, hard_mount

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.known_keys import UnknownKey, check_keys
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import SPEC_NAME, command_line
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.jobs.launching.signature import signature_of
 from checkpointing.masking import HIDDEN
-from checkpointing.messages import ExceptionInfo
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import JobEnvironment
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import ExceptionInfo
 from checkpointing.rest.client import RequestRefused
 from checkpointing.spark.failure import without_secrets
-from checkpointing.spark.session import WorkDirectory, session_settings
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
 SECRETS = {"waymark.secret.DB_PASSWORD": "hunter2", "waymark.secret-file.KEY": "-----hunter3-----"}

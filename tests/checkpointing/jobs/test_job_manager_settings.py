@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from checkpointing.ha.services import HighAvailabilityMode
-from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.settings import DriversOnShutdown, InvalidSettings, JobManagerSettings
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 
 
 def test_nothing_set_means_loopback_and_no_high_availability() -> None:

@@ -12,7 +12,7 @@ import pytest
 from checkpointing.jobs import job_master
 from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.jobs.launcher import Loss
-from checkpointing.messages import DriverState, Heartbeat
+from checkpointing.model.messages import DriverState, Heartbeat
 from tests.checkpointing.jobs.running_job_manager import (
     LIMIT_S,
     RunningJobManager,

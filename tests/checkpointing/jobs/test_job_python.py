@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching import python
 from checkpointing.jobs.launching.deployment import Site
@@ -23,6 +20,9 @@ from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.package import PACKAGE_ROOT
 from checkpointing.jobs.launching.python import KEY, NEEDED, check_python
 from checkpointing.jobs.launching.signature import signature_of
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 

@@ -4,7 +4,7 @@ import pytest
 
 from checkpointing.clock import ManualClock
 from checkpointing.jobs.state import MOVES_KEPT, JobState
-from checkpointing.jobs.status import TRANSITIONS, IllegalTransition, JobStatus
+from checkpointing.model.status import TRANSITIONS, IllegalTransition, JobStatus
 
 
 def test_every_move_is_recorded_with_its_time_and_cause() -> None:

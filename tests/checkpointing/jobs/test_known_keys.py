@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.jobs import local_recovery, shared_storage
 from checkpointing.jobs.known_keys import DIRECTORY, KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launch_queue import priority_of
@@ -20,6 +19,7 @@ from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import ALLOW_EMPTY_START, refuses_to_write_again
 from checkpointing.jobs.state_recovery import StateRecovery
+from checkpointing.model.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.rest.submission import Submission
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.kubernetes.launcher import KubernetesLauncher, PodDefaults
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import JobEnvironment
+from checkpointing.model.job_graph import JobGraph
 from tests.checkpointing.jobs.played_kubernetes import NAMESPACE, PlayedKubernetes
 from tests.waiting import eventually
 
@@ -198,7 +198,7 @@ async def test_the_driver_runs_what_the_zip_file_unpacks(
     )
     out, err = await run.communicate()
     assert out.decode().split() == ["-m", "checkpointing.spark.driver", "driver.json", str(tmp_path / "work")], err
-    assert (tmp_path / "work" / "waymark" / "checkpointing" / "spark" / "log4j2.properties").is_file()
+    assert (tmp_path / "work" / "waymark" / "checkpointing" / "jobs" / "launching" / "log4j2.properties").is_file()
 
 
 # --- nothing is made twice, and nothing is forgotten ---

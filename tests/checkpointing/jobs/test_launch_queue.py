@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from checkpointing.clock import ManualClock
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launching.admission import Demand, Lacking, Limits, Load
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_graph import JobGraph
 from tests.checkpointing.doubles import ManualTimer
 
 GIB = 2**30

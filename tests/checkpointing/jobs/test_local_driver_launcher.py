@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching import temporary
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import JobEnvironment
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 STAND_IN = """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalStateUnusable, write_record
 from checkpointing.jobs import shared_storage
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.local_recovery import (
@@ -24,8 +24,8 @@ from checkpointing.jobs.local_recovery import (
     went_on_in_vain,
 )
 from checkpointing.jobs.shared_storage import FROM_SHARED, declared_shared, is_shared
+from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.rest.client import RequestRefused
-from checkpointing.spark.local_recovery import LiveQuery, LocalStateUnusable, write_record
 from tests.checkpointing.jobs.fake_driver import FakeDriver
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 from tests.checkpointing.jobs.test_job_master import FAST_RESTART

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs import retries
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.past_jobs import PastJobs
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path, read_metadata, verify
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.savepoint_intents import SavepointIntents

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.job_environment import JobEnvironment
-from checkpointing.jobs.jobmanager import _local_launcher
 from checkpointing.jobs.launching.environment import program_environment
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+from checkpointing.main import _local_launcher
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_environment import JobEnvironment
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 ALLOWED = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",

@@ -10,14 +10,6 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
-    CheckpointProperties,
-    CompletedCheckpoint,
-    OperatorState,
-    RetentionPolicy,
-    SubtaskState,
-)
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.parallelism import (
     InvalidRequirements,
     ParallelismBounds,
@@ -27,7 +19,15 @@ from checkpointing.jobs.parallelism import (
     with_parallelism,
 )
 from checkpointing.jobs.rescale import unsupported
-from checkpointing.messages import (
+from checkpointing.model.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import (
     CheckpointKind,
     DriverState,
     ExceptionInfo,

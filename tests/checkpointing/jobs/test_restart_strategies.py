@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.restart import (
     ExponentialDelay,
     ExponentialDelaySettings,
@@ -17,6 +16,7 @@ from checkpointing.jobs.restart import (
     NoRestart,
     restart_strategy,
 )
+from checkpointing.model.configuration import InvalidConfiguration
 
 PERIODIC = {"execution.checkpointing.interval": "10 s"}
 

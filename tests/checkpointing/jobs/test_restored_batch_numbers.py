@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.batch_numbers import GAP, LIMIT, BatchNumberCounters
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import LaunchFailed
-from checkpointing.messages import BatchNumbersExtended, JobManagerMessage
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.messages import BatchNumbersExtended, JobManagerMessage
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import read_metadata
 from checkpointing.storage.metadata import encode_metadata

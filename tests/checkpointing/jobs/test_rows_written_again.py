@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.restore import AFTER_RESTORE, refuses_to_write_again
-from checkpointing.messages import AfterRestore
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.messages import AfterRestore
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import read_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import FileCheckpointStorage
 from tests.checkpointing.jobs.fake_driver import FakeDriver

@@ -16,15 +16,15 @@ import pytest
 import pytest_asyncio
 from cryptography.fernet import Fernet
 
+from checkpointing import main as jobmanager
 from checkpointing.ha.errors import JobGraphUnreadable
 from checkpointing.ha.job_graphs import HandleJobGraphStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
-from checkpointing.jobs import jobmanager
-from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_environment import SEALED
 from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys, SecretUnreadable
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
 from checkpointing.masking import HIDDEN
+from checkpointing.model.job_environment import SEALED
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager

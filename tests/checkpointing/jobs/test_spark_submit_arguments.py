@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.launching.deployment import Deployment, deployment_of
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.jobs.launching.submission import (
     client_arguments,
     cluster_arguments,
@@ -15,7 +16,6 @@ from checkpointing.jobs.launching.submission import (
     kill_commands,
     properties_text,
 )
-from checkpointing.spark.session import WorkDirectory, session_settings
 
 JOB = "0123456789abcdef" * 2
 CLUSTER = {"spark.submit.deployMode": "cluster"}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
 from tests.checkpointing.jobs.running_job_manager import eventually, running_job_manager
 
 CLIENT = """#!{python}

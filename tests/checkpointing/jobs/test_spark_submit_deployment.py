@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.deployment import (
     ClusterManager,
     DeployMode,
@@ -12,6 +11,7 @@ from checkpointing.jobs.launching.deployment import (
     check_reachable,
     deployment_of,
 )
+from checkpointing.model.configuration import InvalidConfiguration
 
 HERE = Site(storage_is_shared=False, address="http://127.0.0.1:8081", zookeeper_hosts="127.0.0.1:2181")
 SHARED = Site(storage_is_shared=True, address="http://jobs.internal:8081", zookeeper_hosts="zk1:2181,zk2:2181")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.model.driver_spec import DriverSpec
 from tests.checkpointing.jobs.kubernetes_api import KubernetesApi
 from tests.checkpointing.jobs.running_job_manager import eventually
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from checkpointing import main as jobmanager
 from checkpointing.ha.completed_checkpoints import LoadCheckpoint
 from checkpointing.ha.job_graphs import StandaloneJobGraphStore
 from checkpointing.ha.services import HighAvailabilitySettings, StandaloneServices
-from checkpointing.jobs import jobmanager
-from checkpointing.messages import DriverState
+from checkpointing.model.messages import DriverState
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager

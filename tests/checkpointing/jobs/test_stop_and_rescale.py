@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.rescale import JobRescale
-from checkpointing.messages import FinishCause
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.messages import FinishCause
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.fake_driver import FakeDriver

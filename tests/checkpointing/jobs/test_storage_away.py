@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from checkpointing.jobs import attempt_starter, job_recovery, jobmanager
+from checkpointing import main as jobmanager
+from checkpointing.jobs import attempt_starter, job_recovery
 from checkpointing.jobs.attempts import JobDirectory
-from checkpointing.messages import FinishCause
+from checkpointing.model.messages import FinishCause
 from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage.errors import AccessDenied, StorageUnreachable
 from checkpointing.storage.locations import name

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from checkpointing import main as jobmanager
 from checkpointing.ha.job_graphs import HandleJobGraphStore
 from checkpointing.ha.job_results import FileJobResultStore, JobResult
-from checkpointing.jobs import jobmanager
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from checkpointing import main as jobmanager
 from checkpointing.clock import SystemClock
-from checkpointing.jobs import jobmanager
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.admission import Load
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import StartedProcess
 from checkpointing.jobs.launching.spare_pool import SpareLimits
+from checkpointing.model.driver_spec import DriverSpec
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 ROOT = Path(__file__).resolve().parents[3]

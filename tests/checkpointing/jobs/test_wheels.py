@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.programs import InvalidProgram, ProgramStorage, check_program
 from checkpointing.jobs.wheels import PY_FILES, check_py_files, wheels_as_zips
+from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 

@@ -4,7 +4,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from checkpointing.messages import DriverState, Heartbeat, Refused, Register, decode, encode
+from checkpointing.model.messages import DriverState, Heartbeat, Refused, Register, decode, encode
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 
 

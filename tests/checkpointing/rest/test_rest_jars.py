@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from checkpointing.configuration import CheckpointConfiguration
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.masking import HIDDEN
+from checkpointing.model.configuration import CheckpointConfiguration
+from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
 from tests.checkpointing.rest.raw_http import call

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from checkpointing.clock import ManualClock
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_record import JobRecord
-from checkpointing.jobs.status import JobStatus
+from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.status import JobStatus
 from checkpointing.rest.metrics import status_gauges
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 

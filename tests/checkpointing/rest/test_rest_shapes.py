@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import Heartbeat, QueryProgress, Vertex
+from checkpointing.model.messages import Heartbeat, QueryProgress, Vertex
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.fake_driver import COUNT, SINK, SOURCE
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpointing.messages import DelayCheckpoint, DriverState, StatusUpdate
+from checkpointing.model.messages import DelayCheckpoint, DriverState, StatusUpdate
 from tests.checkpointing.jobs.fake_driver import VERTICES, FakeDriver
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 

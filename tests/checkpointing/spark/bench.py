@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
-from checkpointing.spark.file_store import FileChecksums
+from checkpointing.model.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import Snapshot
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery

@@ -19,18 +19,18 @@ import pytest_asyncio
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.coordinator.ports import CheckpointLocation
+from checkpointing.ids import new_id
+from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.coordinator.ports import CheckpointLocation
-from checkpointing.ids import new_id
-from checkpointing.jobs.driver_spec import DriverSpec, HighAvailabilitySpec, LocalRecoverySpec, RestoreSpec
-from checkpointing.jobs.launching.local import LocalDriverLauncher
-from checkpointing.messages import (
+from checkpointing.model.driver_spec import DriverSpec, HighAvailabilitySpec, LocalRecoverySpec, RestoreSpec
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
     DeclineCheckpoint,

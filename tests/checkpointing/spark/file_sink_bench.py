@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from tests.checkpointing.spark.bench import Bench
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpointing.clock import SystemClock
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, TriggerCheckpoint, Vertex
+from checkpointing.model.messages import CheckpointKind, TriggerCheckpoint, Vertex
 from checkpointing.spark.agent import Acknowledged, CheckpointAgent
 from checkpointing.spark.plan import session_of
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery

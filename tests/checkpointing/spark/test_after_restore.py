@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import AfterRestore
+from checkpointing.jobs.launching.session_settings import WorkDirectory
+from checkpointing.model.messages import AfterRestore
 from checkpointing.sinks.files import FileSink
 from checkpointing.sinks.postgres import PostgresSink
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.program_run import ProgramRun
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark.bench import LAYOUTS, Bench
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkpointing.clock import ManualClock
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     Channel,
     ChannelKind,
     CheckpointKind,

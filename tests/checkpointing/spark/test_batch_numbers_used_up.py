@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import BatchNumbersExtended, DriverState, Registered
-from checkpointing.spark.local_recovery import LocalState
+from checkpointing.checkpoint_location.local_recovery import LocalState
+from checkpointing.model.messages import BatchNumbersExtended, DriverState, Registered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

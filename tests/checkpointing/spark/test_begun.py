@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.begun import BegunBatches
+from checkpointing.checkpoint_location.begun import BegunBatches
 
 
 class Function:

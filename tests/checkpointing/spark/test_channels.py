@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.messages import Channel, ChannelKind
+from checkpointing.model.messages import Channel, ChannelKind
 from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.plan import Source
 from checkpointing.spark.program import ProgramError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.checksums import check_file, checksum_of, sums_path
+from checkpointing.checkpoint_location.checksums import check_file, checksum_of, sums_path
 from checkpointing.storage.checksums import checksum_of as file_checksum
 
 STEP = 512

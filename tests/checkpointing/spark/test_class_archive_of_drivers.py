@@ -24,10 +24,11 @@ SESSION = """
 import sys
 from pathlib import Path
 from checkpointing.spark import jvm
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.jobs.launching.session_settings import JVM_OPTIONS, WorkDirectory, session_settings
+from checkpointing.spark.session import start_session
 work = WorkDirectory(Path(sys.argv[1]))
 options = f"-Xlog:class+load:file={work.root}/loaded"
-start_session("session", session_settings(work, 1, {jvm.JVM_OPTIONS: options}), work)
+start_session("session", session_settings(work, 1, {JVM_OPTIONS: options}), work)
 print("started", flush=True)
 jvm.kill()
 """

@@ -13,13 +13,13 @@ from typing import Any, Self
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import ChannelKind, CheckpointKind
+from checkpointing.checkpoint_location.layout import source_positions
+from checkpointing.jobs.launching.session_settings import WorkDirectory
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import ChannelKind, CheckpointKind
 from checkpointing.spark.job import plan_queries
-from checkpointing.spark.layout import source_positions
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 from tests.checkpointing.spark.topic_log import Topic, TopicLog

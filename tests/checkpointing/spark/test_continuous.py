@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, DriverState, Heartbeat, VertexKind
+from checkpointing.jobs.launching.session_settings import WorkDirectory
+from checkpointing.model.messages import CheckpointKind, DriverState, Heartbeat, VertexKind
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     CheckpointKind,
     DelayCheckpoint,
     DriverState,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import Cancel, DriverState, Heartbeat, Refused, Register
+from checkpointing.model.messages import Cancel, DriverState, Heartbeat, Refused, Register
 
 
 @pytest.mark.spark

@@ -13,8 +13,8 @@ from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
 from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
 from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
-from checkpointing.jobs.driver_spec import HighAvailabilitySpec
-from checkpointing.messages import DriverState
+from checkpointing.model.driver_spec import HighAvailabilitySpec
+from checkpointing.model.messages import DriverState
 
 pytestmark = pytest.mark.zookeeper
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import DriverState
+from checkpointing.model.messages import DriverState
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -19,19 +19,19 @@ from typing import Any, Protocol
 
 import pytest
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.checkpoint_location.local_recovery import LocalState, LocalStateUnusable
 from checkpointing.jobs.batch_numbers import BatchNumberCounters
-from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
+from checkpointing.jobs.launching.session_settings import WorkDirectory
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.sinks import context
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import prepare
-from checkpointing.spark.local_recovery import LocalState, LocalStateUnusable
 from checkpointing.spark.plan import function_of
 from checkpointing.spark.program import Program
 from checkpointing.spark.rescale import SHUFFLE_PARTITIONS
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import BatchesWereReplaced
 from tests.checkpointing.spark.bench import write_checkpoint
 from tests.checkpointing.spark.conftest import ROOT, Driver, Drivers, JobManager

@@ -11,9 +11,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.checkpoint_location.local_recovery import LocalState, LocalStateUnusable
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.sinks.output_directory import SinkDirectoryTaken
-from checkpointing.spark.local_recovery import LocalState, LocalStateUnusable
 from checkpointing.spark.restore import SnapshotDamaged
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.sink_output import COMPACT_INTERVAL, SinkOutput

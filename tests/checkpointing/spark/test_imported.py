@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.checkpoint_location.layout import select_batch
 from checkpointing.clock import ManualClock
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ids import is_id, new_id
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.spark.imported import import_savepoint
-from checkpointing.spark.layout import select_batch
 from checkpointing.spark.restore import UNNAMED, RestoreRefused, Snapshot, check_fits, restore_query
 from checkpointing.spark.spark_location import ImportRefused, find
 from checkpointing.spark.timelines import begin_timeline

@@ -11,7 +11,7 @@ import pytest
 
 from checkpointing.clock import SystemClock
 from checkpointing.ids import new_id
-from checkpointing.messages import (
+from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     Cancel,
     DriverState,

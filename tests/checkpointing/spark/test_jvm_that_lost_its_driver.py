@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[3]
 DRIVER = """
 import sys
 from pathlib import Path
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
+from checkpointing.spark.session import start_session
 work = WorkDirectory(Path(sys.argv[1]))
 start_session("session", session_settings(work, 1, {}), work)
 """

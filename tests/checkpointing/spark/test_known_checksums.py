@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage.checksums import sha256_of

@@ -9,8 +9,14 @@ import zipfile
 
 import pytest
 
-from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import IncompleteBatch, Owner, committed_batches, select_batch, source_positions
+from checkpointing.checkpoint_location.layout import (
+    IncompleteBatch,
+    Owner,
+    committed_batches,
+    select_batch,
+    source_positions,
+)
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.staging import SINK_LOCATION, file_name
 from checkpointing.storage.layout import QUERY_ENTRIES
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import VertexKind
-from checkpointing.spark.begun import BegunBatches
-from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.checkpoint_location.begun import BegunBatches
+from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.program import guard_batch_functions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.timelines import begin_timeline

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.spark.begun import BegunBatches, begun_batch
-from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.checkpoint_location.begun import BegunBatches, begun_batch
+from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.timelines import begin_timeline
 from tests.checkpointing.spark.recordings import unpacked
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpointing.clock import ManualClock
-from checkpointing.spark.log_limit import LogLimit
+from checkpointing.jobs.launching.log_limit import LogLimit
 
 MEGABYTE = 1024 * 1024
 

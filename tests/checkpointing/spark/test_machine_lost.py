@@ -55,7 +55,7 @@ def rows(spark, args):
 
 
 RUN = (
-    "import asyncio, os; from checkpointing.jobs.jobmanager import run; "
+    "import asyncio, os; from checkpointing.main import run; "
     "from checkpointing.jobs.settings import JobManagerSettings; "
     "asyncio.run(run(JobManagerSettings.from_environ(dict(os.environ)), dict(os.environ), "
     "lambda text: print(text, flush=True)))"

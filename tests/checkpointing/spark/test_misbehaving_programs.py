@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.spark.log_limit import LIMIT_BYTES
+from checkpointing.jobs.launching.log_limit import LIMIT_BYTES
 from dashboard.stack.ports import any_free
 from tests.chaos.cluster import Job, JobManagers
 from tests.waiting import eventually

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.checkpoint_location.local_recovery import LocalState
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.sinks.context import SinkContext
-from checkpointing.spark.local_recovery import LocalState
 from checkpointing.spark.renumber import first_batch
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery

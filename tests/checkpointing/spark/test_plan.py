@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import Owner
+from checkpointing.checkpoint_location.layout import Owner
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 
 STATE = (

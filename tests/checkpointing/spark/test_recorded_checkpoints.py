@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import select_batch
+from checkpointing.checkpoint_location.layout import select_batch
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import RescaleRefused, rescale
 from checkpointing.spark.restore import RestoreRefused, Snapshot, SnapshotDamaged, check_fits, restore_query

@@ -13,14 +13,14 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.jobs.launching.session_settings import WorkDirectory
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.driver_spec import DriverSpec, RestoreSpec
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import SparkJob, plan_queries, prepare
 from checkpointing.spark.lost_input import InputLost
 from checkpointing.spark.program import Program
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from checkpointing.spark.state_schema import StateDoesNotFit
 from checkpointing.state import SourceInputLost

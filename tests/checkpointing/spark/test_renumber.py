@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from checkpointing.checkpoint_location.layout import committed_batches
 from checkpointing.jobs.launching.python import in_own_python
-from checkpointing.spark.layout import committed_batches
 from checkpointing.spark.renumber import GREATEST, renumber
 from checkpointing.spark.restore import Snapshot, restore_query
 from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench

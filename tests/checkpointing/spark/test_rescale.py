@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import VertexKind
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import (
     RescaleRefused,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import AfterRestore, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import AfterRestore, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import RescaleRefused
 from checkpointing.spark.restore import Snapshot

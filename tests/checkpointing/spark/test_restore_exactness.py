@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from checkpointing.messages import VertexKind
+from checkpointing.checkpoint_location.layout import source_positions
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark import failure
-from checkpointing.spark.layout import source_positions
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.storage import SnapshotIncomplete, state_file_path, verify
 from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench, word

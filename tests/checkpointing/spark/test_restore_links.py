@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, Vertex, VertexKind
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, Vertex, VertexKind
 from checkpointing.spark.restore import Snapshot, SnapshotDamaged, restore_query
 
 COUNT = Vertex("2" * 32, "count", VertexKind.STATEFUL, 1, "words")

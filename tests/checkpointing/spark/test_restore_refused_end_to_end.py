@@ -15,7 +15,7 @@ import pytest_asyncio
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.restore import AFTER_RESTORE
-from checkpointing.messages import AfterRestore
+from checkpointing.model.messages import AfterRestore
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon

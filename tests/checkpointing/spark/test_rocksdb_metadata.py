@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.checksums import check_file, write_sums
+from checkpointing.checkpoint_location.checksums import check_file, write_sums
 from checkpointing.spark.rocksdb_metadata import fit_metadata
 
 ID = "_a7816e3d-e4ae-4d60-836d-49a7b2ce7a13"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkpointing.messages import VertexRows
+from checkpointing.model.messages import VertexRows
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.row_counts import RowCounts
 from tests.checkpointing.spark.test_plan import AGGREGATE, JOIN, TWO_OPERATORS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.checkpoint_location.schema_paths import relocate_schemas
 
 SCHEMA = "state/0/_stateSchema/default/0_abc"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, TriggerCheckpoint
+from checkpointing.model.messages import CheckpointKind, TriggerCheckpoint
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 from checkpointing.storage.memory_files import MAX_STATE_SIZE
 from tests.checkpointing.spark.test_agent import Bench

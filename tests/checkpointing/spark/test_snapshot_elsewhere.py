@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import CheckpointKind, DriverState
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import CheckpointKind, DriverState
 from checkpointing.storage import FileCheckpointStorage, files_for, local_copy, verify
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 from tests.storage_servers import StorageServer

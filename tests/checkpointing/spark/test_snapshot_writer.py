@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint, VertexKind
-from checkpointing.spark.checksums import sums_path
-from checkpointing.spark.file_store import FileChecksums
-from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner
+from checkpointing.checkpoint_location.checksums import sums_path
+from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.layout import BatchFile, IncompleteBatch, Owner
+from checkpointing.model.messages import CheckpointKind, StateFile, TriggerCheckpoint, VertexKind
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, DriverState, VertexKind
+from checkpointing.model.messages import CheckpointKind, DriverState, VertexKind
 from checkpointing.storage import FileCheckpointStorage, verify
 from dashboard.stack.ports import any_free
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster

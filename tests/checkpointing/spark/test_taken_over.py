@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming import DataStreamWriter
 
+from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import give_ids, plan_queries, run_program
 from checkpointing.spark.program import (
@@ -25,7 +26,6 @@ from checkpointing.spark.program import (
 )
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState, build_queries
 from tests.waiting import eventually
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import UNKNOWN, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import UNKNOWN, SubtaskMetrics, VertexKind
 from checkpointing.spark import task_metrics
 from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, Wait, subtask_metrics
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.checkpoint_location.layout import SINK, select_batch
 from checkpointing.sinks.lineage import Segment
-from checkpointing.spark.layout import SINK, select_batch
 from checkpointing.spark.timelines import TIMELINES, begin_timeline
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import StartedProcess
 from checkpointing.jobs.launching.spare_pool import SpareLimits
-from checkpointing.messages import DriverState, Stop
+from checkpointing.model.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.model.messages import DriverState, Stop
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.checkpoint_location.layout import BatchFile, select_batch
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics
-from checkpointing.spark.layout import BatchFile, select_batch
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import Snapshot, restore_query
 from checkpointing.storage import FileCheckpointStorage

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import SINK, BatchFile, select_batch
+from checkpointing.checkpoint_location.layout import SINK, BatchFile, select_batch
+from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import Sink, explain, query_plan
 from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits
 from checkpointing.state import NotInAStreamingQuery, OperatorStateContext, batch_function, with_operator_state

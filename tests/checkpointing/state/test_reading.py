@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Row, functions
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.state import (
     KeyedProcessFunction,
     ProcessContext,
@@ -31,9 +31,9 @@ from checkpointing.state import (
     process_keyed,
     with_operator_state,
 )
-from checkpointing.state.contents import StateView, ViewKind, contents_of
-from checkpointing.state.difference import Change, ChangedKey, state_difference
-from checkpointing.state.reading import (
+from checkpointing.state_reading.contents import StateView, ViewKind, contents_of
+from checkpointing.state_reading.difference import Change, ChangedKey, state_difference
+from checkpointing.state_reading.reading import (
     NoSuchState,
     StateFilter,
     StateRow,

@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
-from checkpointing.messages import Channel, ChannelKind, CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import Channel, ChannelKind, CheckpointKind
 from checkpointing.storage import read_metadata
 from checkpointing.storage.metadata import encode_metadata
 

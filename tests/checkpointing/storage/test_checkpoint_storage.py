@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.coordinator.ports import CheckpointLocation
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.coordinator.ports import CheckpointLocation
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 from checkpointing.storage import (
     FileCheckpointStorage,
     MetadataForeign,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import UnsafeLocation
 from checkpointing.storage.claims import (
     JobClaims,

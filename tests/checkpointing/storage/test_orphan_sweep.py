@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import (
+from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
     SubtaskState,
 )
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 from checkpointing.storage import FileCheckpointStorage, verify
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.sweeping import Swept

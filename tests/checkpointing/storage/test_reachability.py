@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.messages import CheckpointKind, StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import CheckpointKind, StateFile
 from checkpointing.storage import FileCheckpointStorage, MetadataMissing, MetadataTruncated, verify
 from checkpointing.storage.errors import StateFileMissing, StorageUnreachable
 from checkpointing.storage.files import LocalFiles

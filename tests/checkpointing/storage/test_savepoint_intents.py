@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage, SavepointRoots
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.savepoint_intents import SavepointIntents, jobs_with_intents

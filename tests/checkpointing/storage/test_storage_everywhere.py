@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
-from checkpointing.messages import CheckpointKind, StateFile
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.messages import CheckpointKind, StateFile
 from checkpointing.storage import (
     FileCheckpointStorage,
     MetadataMissing,

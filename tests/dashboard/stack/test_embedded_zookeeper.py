@@ -10,9 +10,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SessionClosedRequireSaslError
 
 from checkpointing.ha.services import zookeeper_services
-from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
+from checkpointing.ha.zookeeper_access import opened
 from checkpointing.java import JavaInstallation
 from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.storage import read_metadata
 from dashboard.stack.environment import build
 from dashboard.stack.process import running
@@ -49,7 +50,7 @@ def test_only_who_knows_the_password_is_served_and_jobs_of_an_open_version_stay(
             job_manager.start()
             assert job_manager.get(GRAPH)[0] == b"kept"
             assert job_manager.exists("/mine") is None
-            assert expected.opened().owns(job_manager.get_acls(GRAPH)[0])
+            assert opened(expected).owns(job_manager.get_acls(GRAPH)[0])
             job_manager.stop()
 
 
@@ -58,7 +59,7 @@ def test_what_the_caller_set_for_another_ensemble_is_overruled(tmp_path: Path) -
     variables = build(foreign, tmp_path, JavaInstallation(Path("/java"), 17, "a test")).variables
     access = JobManagerSettings.from_environ({**foreign, **variables}).zookeeper_access
     assert access is not None
-    assert (access.opened().password, access.uses_tls) == ((tmp_path / "zookeeper" / "password").read_text(), False)
+    assert (opened(access).password, access.uses_tls) == ((tmp_path / "zookeeper" / "password").read_text(), False)
 
 
 def client(port: int) -> KazooClient:
@@ -66,4 +67,4 @@ def client(port: int) -> KazooClient:
 
 
 def ours(port: int, access: ZooKeeperAccessFiles) -> KazooClient:
-    return KazooClient(f"127.0.0.1:{port}", **access.opened().client_options())
+    return KazooClient(f"127.0.0.1:{port}", **opened(access).client_options())

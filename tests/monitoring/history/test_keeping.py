@@ -203,7 +203,7 @@ class TestWhyItDoesNotRun:
 
 def test_settings_are_of_the_engine(now):
     """What is misspelt there would be ignored, or refused at each start."""
-    from checkpointing.configuration import CheckpointConfiguration
+    from checkpointing.model.configuration import CheckpointConfiguration
 
     parsed = CheckpointConfiguration.parse(keeping.CONFIGURATION)
     assert parsed.periodic

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
-from checkpointing.messages import CheckpointKind
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage
 from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOrigin, SavepointState
 from monitoring.recovery.attempt import AttemptOpen, open_attempt

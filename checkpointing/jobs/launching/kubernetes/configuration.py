@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.control_groups import LIMIT, limit_of
 from checkpointing.jobs.launching.demand import FACTOR, asked_memory, heap_and_overhead
+from checkpointing.model.configuration import InvalidConfiguration
 
 _K8S = "spark.kubernetes."
 NAMESPACE = f"{_K8S}namespace"

@@ -22,10 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
 from checkpointing.durable_files import make_directory
-from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.deployment import (
@@ -64,6 +61,9 @@ from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.launching.processes import SPEC_NAME, write_private
 from checkpointing.jobs.launching.python import KEY as PYTHON
 from checkpointing.jobs.python_environments.source import EnvironmentSource
+from checkpointing.model.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
+from checkpointing.model.driver_spec import DriverSpec
+from checkpointing.model.job_graph import JobGraph
 from checkpointing.storage.locations import is_local, local_path
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.launching.kubernetes.api import ApiRefused, ApiUnreachable, KubernetesApi
 from checkpointing.jobs.launching.kubernetes.conditions import CONTAINER
 from checkpointing.jobs.launching.kubernetes.observer import Known, PodId
+from checkpointing.jobs.launching.log_limit import LogLimit
 from checkpointing.jobs.launching.processes import write_private
-from checkpointing.spark.log_limit import LogLimit
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.demand import MIB
 from checkpointing.jobs.launching.deployment import MASTER, Deployment
 from checkpointing.jobs.launching.kubernetes.api import Json
@@ -21,6 +20,7 @@ from checkpointing.jobs.launching.kubernetes.configuration import NAMESPACE, Pod
 from checkpointing.jobs.launching.package import PACKAGE_NAME
 from checkpointing.jobs.launching.processes import SPEC_NAME
 from checkpointing.jobs.launching.submission import application_name
+from checkpointing.model.driver_spec import DriverSpec
 
 CLUSTER_LABEL, JOB_LABEL, ATTEMPT_LABEL = "waymark/cluster", "waymark/job", "waymark/attempt"
 KEY_ANNOTATION, NAME_ANNOTATION = "waymark/attempt-key", "waymark/job-name"

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from checkpointing.messages import VertexKind
+from checkpointing.model.messages import VertexKind
 
 Listing = Mapping[str, int]
 ReadFile = Callable[[str], bytes]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpointing.java import find_java
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
+from checkpointing.spark.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from checkpointing.state.contents import DEFAULT_STORE, StateView, ViewKind
+from checkpointing.state_reading.contents import DEFAULT_STORE, StateView, ViewKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
-from checkpointing.jobs.job_environment import JobEnvironment
-from checkpointing.messages import from_plain, to_plain
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.job_environment import JobEnvironment
+from checkpointing.model.messages import from_plain, to_plain
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import uvicorn
 from checkpointing.clock import SystemClock
 from checkpointing.durable_files import close_to_others
 from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
-from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.launch_queue import LaunchQueue
@@ -43,6 +42,7 @@ from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.jobs.unused_programs import unused_programs_removed
+from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.rest.app import make_app
 from checkpointing.rest.archive import describe
 from checkpointing.rest.job_manager import RecentLog

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from checkpointing.configuration import InvalidConfiguration
 from checkpointing.masking import HIDDEN
+from checkpointing.model.configuration import InvalidConfiguration
 
 VARIABLE, SECRET, SECRET_FILE = "waymark.env.", "waymark.secret.", "waymark.secret-file."
 PREFIXES = (VARIABLE, SECRET, SECRET_FILE)

@@ -20,11 +20,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.state.contents import KeyedOperator, StatePartition, StateView, keyed_operators
-from checkpointing.state.frames import EXPIRES_AT, KEY, MAP_KEY, PARTITION, VALUE, state_frame
-from checkpointing.state.materialise import materialised
-from checkpointing.state.session import given_or_started
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.state_reading.contents import KeyedOperator, StatePartition, StateView, keyed_operators
+from checkpointing.state_reading.frames import EXPIRES_AT, KEY, MAP_KEY, PARTITION, VALUE, state_frame
+from checkpointing.state_reading.materialise import materialised
+from checkpointing.state_reading.session import given_or_started
 from checkpointing.storage import SnapshotUnusable, read_metadata
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpointing.file_memory import FileMemory
-from checkpointing.spark.checksums import checksum_of
+from checkpointing.checkpoint_location.checksums import checksum_of
+from checkpointing.checkpoint_location.file_memory import FileMemory
 from checkpointing.storage.checksums import checking
 
 _CHUNK = 1 << 20

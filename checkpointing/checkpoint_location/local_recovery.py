@@ -24,11 +24,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checkpointing.messages import MalformedMessage, from_plain, to_plain
-from checkpointing.spark.begun import begun_batch
-from checkpointing.spark.checksums import check_file, is_rewritten, sums_path
-from checkpointing.spark.layout import SINK_PREFIX, IncompleteBatch, committed_batches, select_batch
-from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.checkpoint_location.begun import begun_batch
+from checkpointing.checkpoint_location.checksums import check_file, is_rewritten, sums_path
+from checkpointing.checkpoint_location.layout import SINK_PREFIX, IncompleteBatch, committed_batches, select_batch
+from checkpointing.checkpoint_location.schema_paths import relocate_schemas
+from checkpointing.model.messages import MalformedMessage, from_plain, to_plain
 
 RECORD_NAME = "queries.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
-from checkpointing.messages import StateFile, VertexKind
+from checkpointing.model.checkpoint import CompletedCheckpoint, OperatorState
+from checkpointing.model.messages import StateFile, VertexKind
 from checkpointing.state.operator_state import (
     OperatorStateStore,
     OperatorStateUnusable,

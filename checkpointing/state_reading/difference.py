@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.state.contents import StateView, ViewKind
-from checkpointing.state.frames import KEY, MAP_KEY, VALUE
-from checkpointing.state.reading import JSON_OPTIONS, ViewReference, find_view, open_state
-from checkpointing.state.session import given_or_started
+from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.state_reading.contents import StateView, ViewKind
+from checkpointing.state_reading.frames import KEY, MAP_KEY, VALUE
+from checkpointing.state_reading.reading import JSON_OPTIONS, ViewReference, find_view, open_state
+from checkpointing.state_reading.session import given_or_started
 from checkpointing.storage import read_metadata
 
 if TYPE_CHECKING:

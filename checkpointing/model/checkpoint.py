@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from checkpointing.batch_numbers import BatchNumbers
-from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import AfterRestore, Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.model.messages import AfterRestore, Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.model.status import JobStatus
 
 
 class RetentionPolicy(Enum):

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
-from checkpointing.messages import StateFile, VertexKind
-from checkpointing.spark.schema_paths import relocate_schemas
-from checkpointing.state.contents import files_of, operator_number
+from checkpointing.checkpoint_location.schema_paths import relocate_schemas
+from checkpointing.model.checkpoint import CompletedCheckpoint, OperatorState
+from checkpointing.model.messages import StateFile, VertexKind
+from checkpointing.state_reading.contents import files_of, operator_number
 from checkpointing.storage import SnapshotIncomplete, files_for, local_copy, state_file_path
 from checkpointing.storage.verification import verify_files
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from checkpointing.coordinator.checkpoint import RetentionPolicy
+from checkpointing.model.checkpoint import RetentionPolicy
 
 PREFIX = "execution.checkpointing."
 EXECUTOR_UPLOADS = "waymark.executor-uploads.min-size"

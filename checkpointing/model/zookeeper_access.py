@@ -1,0 +1,30 @@
+"""How to authenticate to a ZooKeeper ensemble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ZooKeeperScheme(Enum):
+    """`DIGEST`: a name and password for ACLs; `SASL`: DIGEST-MD5, which the server itself may demand."""
+
+    NONE = "none"
+    DIGEST = "digest"
+    SASL = "sasl"
+
+
+@dataclass(frozen=True)
+class ZooKeeperAccessFiles:
+    """What ZooKeeperAccess needs, as files that another process can read.
+
+    `certificate` includes its chain; `key` has no password. Without `authorities`, the machine's own are trusted.
+    """
+
+    scheme: ZooKeeperScheme = ZooKeeperScheme.NONE
+    username: str = ""
+    password_file: str | None = None
+    uses_tls: bool = False
+    authorities: str | None = None
+    certificate: str | None = None
+    key: str | None = None

@@ -1,0 +1,1 @@
+"""Reading the state of a snapshot, with Spark."""

@@ -191,7 +191,7 @@ def test_a_query_that_starts_without_state_again_begins_a_log_of_its_own(viewfs:
         NoState("job").put_output_back(query, None)
         viewfs.run(query, 2).stop()
         assert viewfs.rows() == viewfs.expected
-    with pytest.raises(SinkDirectoryTaken, match="holds the output of another job"):
+    with pytest.raises(SinkDirectoryTaken, match="holds the output of job job"):
         NoState("other").check_output(query, None)
 
 

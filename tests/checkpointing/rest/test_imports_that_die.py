@@ -26,6 +26,7 @@ def location(tmp_path: Path) -> Path:
     return unpacked("count in rocksdb format 2", tmp_path / "count").location
 
 
+@pytest.mark.nightly
 def test_nothing_stays_of_an_import_that_is_killed_at_any_step(
     location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,7 @@ def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
         assert counts == feeder.expected, f"snapshot {snapshot.checkpoint_id} of {snapshot.batches}"
 
 
+@pytest.mark.nightly
 def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

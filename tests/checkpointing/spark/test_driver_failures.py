@@ -47,7 +47,7 @@ def _is_in_a_command_line(work: Path) -> bool:
     [
         ("wordcount:nothing", "wordcount has no function 'nothing'; functions there: collector"),
         ("wordcount:collector", "cannot be called as collector(spark, args)"),
-        ("wordcount", "wordcount ended without starting a streaming query"),
+        pytest.param("wordcount", "wordcount ended without starting a streaming query", marks=pytest.mark.nightly),
     ],
 )
 def test_a_program_that_is_unfit_fails_for_good_and_says_why(
@@ -144,6 +144,7 @@ def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any,
     assert job_manager.state(1) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_misspelt_path_is_reported_as_a_mistake_with_its_traceback(
     job_manager: Any, drivers: Any, words: Any

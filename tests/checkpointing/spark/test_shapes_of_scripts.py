@@ -44,6 +44,7 @@ def values(output: Path) -> list[float | None]:
     return sorted((json.loads(row).get("value") for file in files for row in file.splitlines()), key=str)
 
 
+@pytest.mark.nightly
 def test_several_queries_go_on_from_a_checkpoint_below_the_same_directory(
     job_manager: Any, drivers: Any, place: Path, eventually: Any
 ) -> None:

@@ -225,6 +225,7 @@ class Variables(KeyedProcessFunction):
         timers.register_processing_time_timer(timers.current_processing_time() + 3_600_000)
 
 
+@pytest.mark.nightly
 def test_variables_of_keyed_state_are_read_by_their_names(queries: Any, spark: Any) -> None:
     def writer() -> Any:
         lines = queries.lines().withColumn("length", functions.length("value"))

@@ -97,6 +97,7 @@ class Run:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
+@pytest.mark.nightly
 def test_state_is_redistributed_with_the_offset_and_a_rerun_reads_the_same(spark: Any, queries: Any) -> None:
     spark.dataSource.register(Splits)
     first = Run(queries, "first", subtasks=1, until=2)

@@ -1,4 +1,7 @@
-"""Run every benchmark, or those named: `python -m bench [idle …]`; `--full`: at full size, where there are two."""
+"""Run every benchmark, or those named: `python -m bench [idle …]`; `--full`: at full size, where there are two.
+
+The figures are printed, and replace those of the benchmark in docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import signal
 import sys
 import traceback
 
+from bench import page
 from bench.figures import BenchmarkFailed, print_figures
 
 BENCHMARKS = (
@@ -50,6 +54,7 @@ def _measured(name: str, *, full: bool) -> bool:
         print(f"{name} failed: {error}", file=sys.stderr)
         return False
     print_figures(module.__doc__.splitlines()[0], figures)
+    page.record(f"{name} --full" if full and name in IN_TWO_SIZES else name, figures)
     return True
 
 

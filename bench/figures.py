@@ -22,9 +22,13 @@ class Figure:
     at_most: bool = True
 
     def row(self) -> str:
-        return f"| {self.name} | {self.value:,.2f} {self.unit} | {self._goal()} |"
+        return f"| {self.name} | {self.measured()} | {self.reached()} |"
 
-    def _goal(self) -> str:
+    def measured(self) -> str:
+        return f"{self.value:,.2f} {self.unit}".rstrip()
+
+    def reached(self) -> str:
+        """Return the goal, and whether the value meets it."""
         if self.goal is None:
             return "–"
         met = self.value <= self.goal if self.at_most else self.value >= self.goal

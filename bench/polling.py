@@ -140,20 +140,20 @@ def _pace(plan: Plan, steady: Span, plain: float) -> list[Figure]:
         Figure(f"job polls wanted a second ({plan.clusters} clusters of {JOBS} jobs)", wanted, "/s"),
         Figure("job polls a second", steady.polls / steady.seconds, "/s", goal=wanted * 0.99, at_most=False),
         Figure("the worker's core in use", 100 * steady.cpu_s / steady.seconds, "%"),
-        Figure("job polls a processor second, everything included", steady.polls / steady.cpu_s, "/s", 1000, False),
+        Figure("job polls a processor second, everything included", steady.polls / steady.cpu_s, "/s", 2000, False),
         Figure("requests a processor second", rate, "/s"),
         Figure("plain GETs of the same answers at the same pace, a processor second", plain, "/s"),
-        Figure("ratio at that pace", rate / plain, "×", goal=0.6, at_most=False),
+        Figure("ratio at that pace", rate / plain, "×"),
     ]
 
 
 def _saturated(burst: Span, plain: float) -> list[Figure]:
     rate = burst.requests / burst.cpu_s
     return [
-        Figure("everything due at once: job polls a processor second", burst.polls / burst.cpu_s, "/s", 1000, False),
+        Figure("everything due at once: job polls a processor second", burst.polls / burst.cpu_s, "/s"),
         Figure("everything due at once: requests a processor second", rate, "/s"),
         Figure("plain GETs of the same answers without a pause, a processor second", plain, "/s"),
-        Figure("ratio without a pause", rate / plain, "×", goal=0.6, at_most=False),
+        Figure("ratio without a pause", rate / plain, "×"),
     ]
 
 

@@ -1,6 +1,6 @@
-"""Every setting, from the environment, typed, in one place. README and docs/configure.md list the variables.
+"""Every setting, from the environment, typed, in one place. docs/configure.md lists the variables.
 
-A variable may also come from a file: `NAME_FILE` holds the path (for secrets).
+Variables that hold secrets or addresses may also come from a file: `NAME_FILE` holds its path.
 """
 
 from __future__ import annotations
@@ -268,8 +268,8 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# Nobody asks a worker anything through Redis. And with that connection a worker that loses Redis closes its own ones in
-# an order by which it ended (decision 111).
+# No process sends commands to a worker through Redis. With the connection for them, a worker that loses Redis may fail:
+# Celery then closes the worker's connections in an order that raises AttributeError.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 # A tick that runs while Redis goes away ends as it would have: rows hold what it did.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False

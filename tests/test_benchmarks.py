@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import page
+from bench.figures import Figure
+from bench.page import with_figures
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -20,3 +24,41 @@ def test_a_benchmark_without_the_room_that_it_needs_says_so_and_fails() -> None:
     assert told.startswith("savepoint failed: ")
     assert "GB are free in" in told
     assert failed == "failed, without figures: savepoint"
+
+
+PAGE = """# Benchmarks
+
+| benchmark | what is measured | figure | goal | measured |
+| --- | --- | --- | --- | --- |
+| `rules` | one pass | 1.00 s | – | then |
+| | a storm | 2.00 s | – | then |
+| `pages` | a page | 3.00 ms | – | then |
+
+Notes.
+"""
+
+
+def test_a_benchmark_replaces_its_own_rows_on_the_page() -> None:
+    figures = [Figure("one pass", 0.5, "s", 2), Figure("without a row", 0, "", 0), Figure("a ratio", 0.4, "×")]
+
+    written = with_figures(PAGE, "rules", figures, "now, 2 cores")
+
+    assert written.splitlines()[4:9] == [
+        "| `rules` | one pass | 0.50 s | ≤ 2.00 s: met | now, 2 cores |",
+        "| | without a row | 0.00 | ≤ 0.00: met | now, 2 cores |",
+        "| | a ratio | 0.40 × | – | now, 2 cores |",
+        "| `pages` | a page | 3.00 ms | – | then |",
+        "",
+    ]
+    added = with_figures(written, "pages --full", [Figure("a page", 4, "ms")], "now")
+    assert added.splitlines()[7:9] == [
+        "| `pages` | a page | 3.00 ms | – | then |",
+        "| `pages --full` | a page | 4.00 ms | – | now |",
+    ]
+    assert added.endswith("\n\nNotes.\n")
+
+
+def test_the_page_has_the_table_that_benchmarks_write_to() -> None:
+    assert "| `new` | x | 1.00 s | – | now |" in with_figures(
+        page.PAGE.read_text(), "new", [Figure("x", 1, "s")], "now"
+    )

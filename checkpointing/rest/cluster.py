@@ -22,7 +22,7 @@ def _installed_version() -> str:
     try:
         return metadata.version("waymark")
     except metadata.PackageNotFoundError:
-        return "0.1.0"
+        return "0.2.0"
 
 
 # Looked up once, when the process starts: it reads files, which the event loop must not.

@@ -1,4 +1,4 @@
-"""Celery's scheduler under a lease in Redis (docs/decisions/0032).
+"""Celery's scheduler under a lease in Redis (decision 32).
 
 The schedule itself is in the settings; Redis holds who ticks and when each entry was last sent, so that the one who
 takes over goes on where the last one stopped. Emptying Redis costs neither: both are written again with the next look.

@@ -151,7 +151,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     if zookeeper:
         variables |= _zookeeper_variables(var, zookeeper)
     if "jobmanager" in outside:
-        variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = environ["WAYMARK_JOBMANAGER_URL"]
+        variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = secret_of(environ, EXTERNAL_VARIABLES["jobmanager"])
     else:
         variables |= {
             **_made_once(environ, JOBMANAGER_TOKEN, var / OWN_TOKEN),

@@ -1,7 +1,7 @@
 """A worker that loses Redis with a task in hand goes on: Celery's own, with our settings, and a server that is killed.
 
 The order of events in which it ended: its task connection waits for the next message, unacknowledged ones in hand, and
-another of its connections is the first to say that Redis is gone (decision 111).
+another of its connections is the first to say that Redis is gone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Files are found by cluster, day, run and id in the database, row groups by the statistics in the file. What is in
 PostgreSQL as well is left to PostgreSQL: there it is newer. A file that is missing or damaged is told, never guessed;
-one whose storage does not answer is waited for only so long (decision 109).
+one whose storage does not answer is waited for only so long (decision 124).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ An hour is read whole, by one statement: later changes may be in it already, and
 were deleted leave a row of monitoring_checkpointdeletion behind, and touch their hour as well.
 
 A task rolls up what it reads (task.py), so that what goes through Spark is roll-ups: one row for dozens of checkpoints
-(decision 105).
+(decision 67).
 
 Offsets: {"done": number} or, within a stretch, {"done": …, "until": number, "day": seconds, "job": id}: up to there,
 that day of that job included.

@@ -51,6 +51,9 @@ def test_a_part_whose_variable_is_set_is_not_started(tmp_path: Path, variable: s
 def test_an_external_job_manager_is_the_one_that_is_watched(tmp_path: Path) -> None:
     environment = build({"WAYMARK_JOBMANAGER_URL": "http://jobs.example:8081"}, tmp_path, JAVA)
     assert environment.jobmanager_url == "http://jobs.example:8081"
+    (tmp_path / "url").write_text("https://jobs.example\n")
+    environment = build({"WAYMARK_JOBMANAGER_URL_FILE": str(tmp_path / "url")}, tmp_path, JAVA)
+    assert environment.jobmanager_url == "https://jobs.example"
 
 
 def test_roll_ups_are_made_by_its_own_job_manager_unless_that_is_switched_off(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Makes Apprise's HTTP requests ours: checked address, no redirect, our time limits, and the answer kept.
 
 Apprise's services call `requests` by themselves and give back only whether it went well. `requests` asks its Session
-for an adapter for every hop; while a guard is in force in this thread it gets the guard's (decision 39).
+for an adapter for every hop; while a guard is in force in this thread it gets the guard's.
 """
 
 from __future__ import annotations

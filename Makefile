@@ -11,7 +11,8 @@ PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
 SOURCES := .
 TESTS ?= tests
 # More than the cores of a small machine: half of the time tests wait.
-PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
+WORKERS ?= 3
+PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
 help: ## list the targets
@@ -26,7 +27,9 @@ unit: install-dev ## the tests that need no server, no JVM and no browser, two m
 test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)
 	$(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" $(TESTS)
 
-# Drivers are measured, too: a job manager passes the variable on to them. The exit code is pytest's.
+# Drivers are measured, too: a job manager passes the variable on to them. The exit code is pytest's. Two workers: the
+# longest tests each run a dozen processes, and three of them at a time would let sessions and leases expire.
+nightly: WORKERS = 2
 nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions), then the coverage of each package
 	@WAYMARK_TESTS=nightly WAYMARK_PROGRAM_ENVIRONMENT=COVERAGE_PROCESS_CONFIG \
 	  $(PY) -m pytest $(PYTEST_ARGS) --cov --cov-report= $(TESTS); result=$$?; \

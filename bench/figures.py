@@ -32,7 +32,8 @@ class Figure:
         if self.goal is None:
             return "–"
         met = self.value <= self.goal if self.at_most else self.value >= self.goal
-        return f"{'≤' if self.at_most else '≥'} {self.goal:,.2f} {self.unit}: {'met' if met else '**missed**'}"
+        goal = f"{'≤' if self.at_most else '≥'} {self.goal:,.2f} {self.unit}".rstrip()
+        return f"{goal}: {'met' if met else '**missed**'}"
 
 
 def print_figures(title: str, figures: list[Figure]) -> None:

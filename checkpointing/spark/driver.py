@@ -391,6 +391,18 @@ class Driver:
                 f"a cluster that removes the application says why in the driver's log. {last_words}".strip()
             )
 
+    def _context_stopped(self, error: Exception) -> jvm.ContextStopped | None:
+        """Return the cause of `error` if the SparkContext was stopped: any call of Spark's can fail then."""
+        if isinstance(error, jvm.ContextStopped):
+            return None
+        try:
+            self._check_context(str(error))
+        except jvm.ContextStopped as stopped:
+            return stopped
+        except (Py4JError, OSError):  # the JVM does not answer either
+            return None
+        return None
+
     # --- what the job manager says ---
 
     def _handle(self, message: JobManagerMessage) -> None:
@@ -439,6 +451,7 @@ class Driver:
         if jvm_exit is not None:
             memory = self._spec.configuration.get("spark.driver.memory", DRIVER_MEMORY)
             return failure.of_exception(jvm.lost(jvm_exit, memory), now)
+        error = self._context_stopped(error) or error
         info = failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
         return replace(
             info,

@@ -128,7 +128,7 @@ class LaunchIn(ShownIn):
 
 
 class ProgramOut(Schema):
-    jar_id: str = Field(description="Under which the cluster has it: what `launch` takes.")
+    jar_id: str = Field(description="The program's id on the cluster: what `launch` and a new job's `jar_id` take.")
     name: str
     size: int = Field(description="Bytes.")
     sha256: str

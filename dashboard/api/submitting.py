@@ -17,7 +17,7 @@ from dashboard.acts.submitting import check_savepoint, check_usable, look_at, lo
 from dashboard.api.errors import FieldError, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
-from dashboard.api.restarts import WRITTEN_AGAIN, QuerySinkOut
+from dashboard.api.restarts import WRITTEN_AGAIN, ProgramOut, QuerySinkOut
 from dashboard.api.schemas.rows import RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import ProgramForm, settings_text
@@ -60,13 +60,6 @@ class FoundCheckpointOut(Schema):
     size: int | None = Field(description="Bytes that are copied.")
 
 
-class ProgramOnClusterOut(Schema):
-    jar_id: str = Field(description="Under which the cluster has it: what a new job's `jar_id` takes.")
-    name: str
-    size: int = Field(description="Bytes.")
-    sha256: str
-
-
 class SnapshotIn(Body):
     savepoint: str = Field(description="The location of a savepoint or retained checkpoint.", min_length=1)
     entry_class: str = Field("", description="What a job starts there; a snapshot of another program is not valid.")
@@ -105,7 +98,7 @@ class JobIn(Body):
 
 @routes.post(
     "/clusters/{int:cluster_id}/programs",
-    response=answers(ProgramOnClusterOut, 201),
+    response=answers(ProgramOut, 201),
     summary="Upload a program, to start a job of it",
 )
 def upload_program(request: HttpRequest, cluster_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import threading
 import venv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from checkpointing.clock import Clock
@@ -86,17 +86,33 @@ class PythonEnvironments:
             raise EnvironmentFailed(message, is_mistake=False) from error
 
     def _of_requirements(self, text: str, preparation: Preparation, deadline: Deadline) -> CachedEnvironment:
+        def install(made: CachedEnvironment) -> None:
+            preparation.step = Step.INSTALLING
+            self._install(made, text, deadline)
+
         key = key_of(SourceKind.REQUIREMENTS, hashlib.sha256(text.encode()).hexdigest())
+        advice = "add them to the requirements, with their hashes" if has_hashes(text) else ""
+        return self._found_or_made(key, install, advice, preparation, deadline)
+
+    def _found_or_made(
+        self,
+        key: str,
+        make: Callable[[CachedEnvironment], None],
+        advice: str,
+        preparation: Preparation,
+        deadline: Deadline,
+        remote: tuple[str, int] | None = None,
+    ) -> CachedEnvironment:
+        """Return the environment with this key. `advice`: what to do if a package that drivers need is missing."""
         with self._one_at_a_time(key, preparation, deadline):
             found = self._cache.find(key)
             if found is not None:
                 return found
             with self._cache.new(key) as made:
-                preparation.step = Step.INSTALLING
-                self._install(made, text, deadline)
+                make(made)
                 preparation.step = Step.CHECKING
-                _check(made, "add them to the requirements, with their hashes" if has_hashes(text) else "")
-                self._cache.publish(made, None)
+                _check(made, advice)
+                self._cache.publish(made, remote)
                 return made
 
     def _install(self, made: CachedEnvironment, text: str, deadline: Deadline) -> None:
@@ -132,19 +148,13 @@ class PythonEnvironments:
     def _of_file(
         self, archive: Path, preparation: Preparation, deadline: Deadline, remote: tuple[str, int] | None
     ) -> CachedEnvironment:
+        def unpack_archive(made: CachedEnvironment) -> None:
+            preparation.step = Step.UNPACKING
+            self._unpack(made, archive, deadline)
+
         with _missing_is_a_mistake(str(archive)):
             key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
-        with self._one_at_a_time(key, preparation, deadline):
-            found = self._cache.find(key)
-            if found is not None:
-                return found
-            with self._cache.new(key) as made:
-                preparation.step = Step.UNPACKING
-                self._unpack(made, archive, deadline)
-                preparation.step = Step.CHECKING
-                _check(made, "pack it with them")
-                self._cache.publish(made, remote)
-                return made
+        return self._found_or_made(key, unpack_archive, "pack it with them", preparation, deadline, remote)
 
     def _unpack(self, made: CachedEnvironment, archive: Path, deadline: Deadline) -> None:
         made.home.mkdir()

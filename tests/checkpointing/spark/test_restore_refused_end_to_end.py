@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from checkpointing.jobs.attempts import JobDirectory
-from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.restore import AFTER_RESTORE
 from checkpointing.model.messages import AfterRestore
 from checkpointing.rest.client import RequestRefused
@@ -44,15 +40,6 @@ def files(spark, args):
     return rows.writeStream.queryName("lines").format("json").option("path", args["output"])
 """
 REFUSE = RESTART | {AFTER_RESTORE: "refuse", "execution.state-recovery.from-local": "false"}
-
-
-@pytest_asyncio.fixture
-async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
-    launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
-    await running.start()
-    yield running
-    await running.shut_down()
 
 
 async def test_an_automatic_restore_is_refused_and_a_persons_continues(

@@ -23,6 +23,11 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 PAGES = tracked("*.md")
+DOCUMENTS = [page for page in PAGES if "tests" not in page.relative_to(ROOT).parts]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def anchors(page: Path) -> set[str]:
@@ -42,10 +47,10 @@ def broken(page: Path, target: str) -> bool:
     return not file.exists() or (bool(anchor) and file.suffix == ".md" and anchor not in anchors(file))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    links = LINK.findall(CODE.sub("", page.read_text()))
-    assert [link for link in links if "://" not in link and broken(page, link)] == []
+@pytest.mark.parametrize("document", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    links = LINK.findall(CODE.sub("", document.read_text()))
+    assert [link for link in links if "://" not in link and broken(document, link)] == []
 
 
 def mentions() -> Iterator[tuple[Path, str]]:
@@ -83,3 +88,27 @@ def test_every_decision_has_its_form_and_is_in_the_index() -> None:
 def test_the_pages_are_no_longer_than_a_newcomer_reads() -> None:
     pages = [page for page in PAGES if "decisions" not in page.parts and page.name != "CHANGELOG.md"]
     assert sum(len(page.read_text().split()) for page in pages) <= MOST_WORDS
+
+
+PRIVATE_WORDS = re.compile(
+    r"\b(deeds?|anew|whoever|whatever|mends?|glance|let go|lies in|goes on|of its own|in words)\b", re.IGNORECASE
+)
+LONGEST_SENTENCE = 32  # words
+
+
+def prose(page: Path) -> str:
+    """Return the text of a page without code blocks and headings, links as their texts, `code` as one word."""
+    lines = (line for line in CODE.sub("", page.read_text()).splitlines() if not line.startswith(("    ", "#")))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", "\n".join(lines))
+    return re.sub(r"`[^`]*`", "code", text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_words_are_those_of_the_field(document: Path) -> None:
+    assert PRIVATE_WORDS.findall(prose(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_no_sentence_is_too_long(document: Path) -> None:
+    parts = re.split(r"\n\s*\n|\n[-*] |\n\d+\. |\||(?<=[.!?:;])\s+", prose(document))
+    assert [part for part in parts if len(part.split()) > LONGEST_SENTENCE] == []

@@ -35,11 +35,12 @@ nightly: install-dev browser ## every test, those that repeat themselves more of
 	  $(PY) -m pytest $(PYTEST_ARGS) --cov --cov-report= $(TESTS); result=$$?; \
 	  $(PY) -m coverage json -q -o - | $(PY) -m tests.coverage_by_package; exit $$result
 
-lint: install-dev ## ruff, mypy and the import contracts
+lint: install-dev ## ruff, mypy, the import contracts and the length of commit subjects
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	@git log -n 20 --format=%s | awk 'length > 72 { print "longer than 72 characters: " $$0; bad = 1 } END { exit bad }'
 
 bench: install-dev ## run the benchmarks
 	$(PY) -m bench

@@ -130,6 +130,9 @@ STEPS = {
     "Another life of this job, {id}, is {state}. It was not stopped, nothing was started.": (
         "此作业的另一次运行 {id} 为 {state}。没有停止它，也没有启动任何东西。"
     ),
+    "Another life of this job, {id}, was started meanwhile and is {state}. Nothing was started.": (
+        "此作业的另一次运行 {id} 在此期间已启动，现为 {state}。没有启动任何东西。"
+    ),
     "The job is not running.": "作业未在运行。",
     "Stopped; what it had is saved at {path}.": "已停止；其状态保存在 {path}。",
     "Stopped.": "已停止。",

@@ -6,7 +6,7 @@ must be looked up first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,6 +18,9 @@ from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run,
 from monitoring.pauses import why_paused
 from monitoring.recovery.rows_written_again import end_states
 from monitoring.savepoints.history import plain_path
+
+# How a job's life ends if somebody, or its program, wants it to.
+WISHED = ("CANCELED", "FINISHED")
 
 
 @dataclass(frozen=True)
@@ -143,16 +146,23 @@ class Lives:
 
     def live(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """Another one that has not ended."""
+        return next((job for job in self._others(jobs) if job.state not in TERMINAL_STATES), None)
+
+    def ended_since(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
+        """Return another one that ended as somebody wished, after the end that was decided on."""
+        old_id, decided_on = self.old or ("", None)
         return next(
             (
                 job
-                for job in jobs
-                if job.state not in TERMINAL_STATES
-                and job.id != self.own_id
-                and (job.name == self.name or job.id in self.ids)
+                for job in self._others(jobs)
+                if job.state in WISHED and job.id != old_id
+                if job.ended_at and decided_on and job.ended_at > decided_on
             ),
             None,
         )
+
+    def _others(self, jobs: Iterable[JobOverview]) -> Iterator[JobOverview]:
+        return (job for job in jobs if job.id != self.own_id and (job.name == self.name or job.id in self.ids))
 
 
 def lives_of(attempt: RestartAttempt) -> Lives:

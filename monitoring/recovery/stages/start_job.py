@@ -36,6 +36,7 @@ from monitoring.recovery.launching import (
 )
 from monitoring.recovery.stages.base import (
     DIED_ANEW,
+    WISHED,
     Act,
     End,
     Next,
@@ -65,7 +66,9 @@ class Known:
 
 
 @dataclass(frozen=True)
-class LivesAlready:
+class OtherLife:
+    """Somebody has started the job since it ended: it lives, or was ended as they wished."""
+
     job: JobOverview
 
 
@@ -129,9 +132,8 @@ class StartJob:
             case Known(job):
                 write(attempt, launched_at=now)
                 return Next(AttemptState.WAITING, f"Started as {job.id} {_from(attempt)}.")
-            case LivesAlready(job):
-                why = f"A life of this job, {job.id}, is {job.state} already. Nothing was started."
-                return End(AttemptState.CANCELED, why)
+            case OtherLife(job):
+                return End(AttemptState.CANCELED, _by_another(job))
             case DiedAnew():
                 return End(AttemptState.CANCELED, DIED_ANEW)
             case Stranger(why, withheld):
@@ -150,6 +152,12 @@ class StartJob:
                 return _looked_for(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+
+
+def _by_another(life: JobOverview) -> str:
+    if life.state in WISHED:
+        return f"Another life of this job, {life.id}, was started meanwhile and is {life.state}. Nothing was started."
+    return f"A life of this job, {life.id}, is {life.state} already. Nothing was started."
 
 
 def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
@@ -215,9 +223,11 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         if own := lives.own(jobs):
             return Known(own)
         if living := lives.live(jobs):
-            return LivesAlready(living)
+            return OtherLife(living)
         if decided_by_itself and lives.died_anew(jobs):
             return DiedAnew()
+        if decided_by_itself and send and (ended := lives.ended_since(jobs)):
+            return OtherLife(ended)
         if not send:
             return NotSeen()
         named = frozenset(job.id for job in jobs)

@@ -34,6 +34,7 @@ from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.detection import HOLD_DOWN, within
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import (
+    WISHED,
     Act,
     End,
     Next,
@@ -50,7 +51,6 @@ from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.stored import validate
 
 # Ends that somebody wished; a leader that is losing the leadership says FAILED.
-_WISHED = ("CANCELED", "FINISHED")
 # While a store of jobs is waited for that may lie behind a wall.
 LOOK_AGAIN = timedelta(seconds=5)
 # Right before the job is cancelled; what storage does not tell by then was checked before the savepoint.
@@ -103,7 +103,7 @@ class StopJob:
                 return found
             if store is not None:
                 return replace(found, may_come_back=await asyncio.to_thread(why_it_may_come_back, store, known))
-            wished = any(job.id == known and job.state in _WISHED for job in jobs)
+            wished = any(job.id == known and job.state in WISHED for job in jobs)
             return found if wished or is_ours else await _may_be_taken_up(client, known, found)
 
         return Act(act)

@@ -289,6 +289,31 @@ def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job,
     assert job_manager.count("run") == 0
 
 
+@pytest.mark.parametrize("state", ["CANCELED", "FINISHED"])
+def test_a_job_that_somebody_started_and_ended_meanwhile_is_not_started_again(
+    job, job_manager, now, monkeypatch, state
+):
+    """No poll has seen it: the engine could not be reached in that time."""
+    from monitoring.recovery.stages.stop_job import StopJob
+
+    real = StopJob.conclude
+
+    def start_and_end(*args):
+        job_manager.add("a" * 32, "flights", state)
+        job_manager.end_times["a" * 32] = int(now.timestamp() * 1000)
+        return real(*args)
+
+    monkeypatch.setattr(StopJob, "conclude", start_and_end)
+    advance(now)
+
+    attempt = RestartAttempt.objects.get()
+    assert attempt.state == "canceled"
+    assert attempt.error == (
+        f"Another life of this job, {'a' * 32}, was started meanwhile and is {state}. Nothing was started."
+    )
+    assert job_manager.count("run") == 0
+
+
 def test_a_new_run_that_fails_is_told_with_the_engines_reason_and_tried_again(job, job_manager, go_on, now):
     job_manager.starts_as = "FAILED"
     attempt = go_on(job, now)

@@ -239,10 +239,15 @@ class JobCheckpoints:
         def begin(below: int) -> None:
             self._sweep_is_due = False
             self._sweep = asyncio.ensure_future(self._sweep_beside_driver(self._term(session_id), below))
+            self._sweep.add_done_callback(self._log_failed_sweep)
 
         if not self._sweep_is_due:
             self._sweep_is_due = True
             self.coordinator.when_next_completed(begin)
+
+    def _log_failed_sweep(self, sweep: asyncio.Task[None]) -> None:
+        if not sweep.cancelled() and (error := sweep.exception()) is not None:
+            logger.error("job %s: the sweep of orphaned files failed", self._job_id, exc_info=error)
 
     async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
         # The checkpoint that the sweep waited for has subsumed another: what is being removed is no orphan.

@@ -35,8 +35,8 @@ async def test_what_could_not_be_removed_is_among_the_jobs_exceptions(
     assert all("Read-only file system" in message for message in messages)
 
 
-async def test_a_sweep_that_fails_keeps_no_job_from_its_end(
-    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+async def test_a_sweep_that_fails_is_logged_and_keeps_no_job_from_its_end(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     swept: list[str] = []
 
@@ -47,7 +47,8 @@ async def test_a_sweep_that_fails_keeps_no_job_from_its_end(
     job_id = await manager.submit_running()
     monkeypatch.setattr(FileCheckpointStorage, "sweep_savepoints", fail)  # the sweep beside the driver
     assert await manager.checkpoint(job_id) == 1
-    await eventually(lambda: swept)
+    await eventually(lambda: f"job {job_id}: the sweep of orphaned files failed" in caplog.messages)
+    assert swept
     await manager.cancel(job_id)
     results = manager.settings.state_directory / "ha" / "job-result-store"
     await eventually(lambda: (results / f"{job_id}.json").exists())

@@ -164,8 +164,8 @@ def follow(
 ) -> None:
     """Say each status as it comes, until the job runs, or is FINISHED. JobFailed otherwise, with the cause.
 
-    `timeout_s` limits the time until the job runs for the first time. A job manager that goes away meanwhile is waited
-    for: the job is in its store, and it or the next one goes on.
+    `timeout_s` limits the time until the job runs for the first time. While no job manager answers, the request is
+    repeated: the job is stored, and this job manager or the next one continues it.
     """
     deadline = monotonic() + timeout_s
     shown: tuple[str, str | None, str | None] = ("", None, None)

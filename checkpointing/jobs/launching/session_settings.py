@@ -1,7 +1,7 @@
-"""The settings of a driver's SparkSession: quiet, everything that it writes is in the attempt's work directory.
+"""The settings of a driver's SparkSession. Everything that it writes is in the attempt's work directory.
 
-On loopback while all of it is on this machine. A `spark.*` key of the job's configuration always wins over what is set
-here, except for what its snapshots and figures rest on.
+Spark binds to loopback if all of it runs on this machine. A `spark.*` key of the job's configuration overrides what is
+set here, except for settings that snapshots and figures depend on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 LEAST_BATCHES_TO_RETAIN = 20
 _STATE = "spark.sql.streaming.stateStore."
 
-# Two fifths of the event log's bytes, and the configuration with whatever secrets it holds.
+# These are two fifths of the event log's bytes. The first one repeats the configuration, which may hold secrets.
 _EVENTS_NOT_READ = (
     "SparkListenerEnvironmentUpdate",
     "SparkListenerStageSubmitted",

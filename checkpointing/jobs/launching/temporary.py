@@ -126,7 +126,7 @@ class TemporaryDirectories:
 def _abandoned(path: Path) -> Iterator[None]:
     """Nobody can take the directory meanwhile.
 
-    OSError when it is in use by a driver or by what a driver started, when nobody can say, or when it is not ours.
+    OSError if a driver or a process of one still uses it, if that cannot be found out, or if it is not ours.
 
     A directory without a lock was never given to a process, and is empty.
     """

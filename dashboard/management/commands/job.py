@@ -225,7 +225,7 @@ class Command(BaseCommand):
         restart = JobRestart(operations, job, savepoint, lenient, self._say, warn, only_ended)
         with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
             job_id, location = restart.run()
-        with self._interruptible(f"The job goes on; see: manage.py job show {job_id}"):
+        with self._interruptible(f"The job continues; see: manage.py job show {job_id}"):
             clock = (operations.monotonic, operations.wait)
             follow(operations.client, job_id, self._say, *clock, operations.timeout_s, until_finished=options["wait"])
         return {"job": job_id, "restarted": job["jid"], "from": location}

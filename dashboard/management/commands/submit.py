@@ -139,7 +139,7 @@ class Command(BaseCommand):
         try:
             follow(client, job_id, self.stdout.write, *clock, timeout_s, until_finished=until_finished)
         except KeyboardInterrupt:
-            self.stderr.write(f"Interrupted. The job goes on; see: manage.py job show {job_id}")
+            self.stderr.write(f"Interrupted. The job continues; see: manage.py job show {job_id}")
             raise
 
     def _say_what_was_copied(self, client: JobManagerClient, submission: Submission) -> None:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from dashboard.stack.environment import EXTERNAL_VARIABLES, OWN_TOKEN
 from dashboard.stack.record import PartRecord
 from dashboard.stack.status import parts_now
+from tests.urls import read
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,9 +62,7 @@ class Stack:
 
     def get(self, path: str) -> Any:
         token = (self.var / OWN_TOKEN).read_text()
-        request = urllib.request.Request(self.job_manager + path, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+        return json.loads(read(self.job_manager + path, {"Authorization": f"Bearer {token}"}, timeout_s=10))
 
     @property
     def job_manager(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from checkpointing.main import run
 from checkpointing.rest.client import JobManagerClient
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.loop_guard import watched_loop
+from tests.urls import read
 
 LIMIT_S = 60.0
 PROGRAM = "def wordcount(spark, args):\n    return spark\n"
@@ -103,12 +103,7 @@ class RunningJobManager:
 
     async def get_any(self, path: str) -> Any:
         """Get an answer that is no object."""
-
-        def read() -> Any:
-            with urllib.request.urlopen(f"{self.address}{path}", timeout=30) as response:
-                return json.load(response)
-
-        return await asyncio.to_thread(read)
+        return json.loads(await asyncio.to_thread(read, f"{self.address}{path}"))
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return await asyncio.to_thread(self.client.post, path, body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
 from tests.checkpointing.rest.raw_http import call
+from tests.urls import read
 
 ENTRY = {"entryClass": "wordcount.py:wordcount"}
 
@@ -38,8 +38,7 @@ async def test_an_upload_is_handed_out_as_it_came(manager: RunningJobManager) ->
 
 
 def downloaded(manager: RunningJobManager, jar_id: str) -> bytes:
-    with urllib.request.urlopen(f"{manager.address}/jars/{jar_id}/content", timeout=10) as answer:
-        return bytes(answer.read())
+    return read(f"{manager.address}/jars/{jar_id}/content")
 
 
 async def test_a_job_outlives_the_deletion_of_its_upload(manager: RunningJobManager) -> None:

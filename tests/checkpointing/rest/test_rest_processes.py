@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.fake_driver import COUNT
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+from tests.urls import read
 
 TASK_MANAGER = {"id", "path", "dataPort", "jmxPort", "timeSinceLastHeartbeat", "slotsNumber", "freeSlots",
                 "totalResource", "freeResource", "hardware", "memoryConfiguration", "blocked"}  # fmt: skip
@@ -114,6 +114,4 @@ async def test_the_log_can_be_read_from_afar(manager: RunningJobManager) -> None
 
 
 def _read(url: str, token: str = "") -> str:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return answer.read().decode()
+    return read(url, {"Authorization": f"Bearer {token}"} if token else {}).decode()

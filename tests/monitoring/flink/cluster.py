@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,11 @@ from typing import Any
 from dashboard.stack.ports import LOOPBACK, any_free
 from dashboard.stack.process import Command, spawn, stop
 from tests.flink_distribution import java_options
+from tests.urls import read
 from tests.waiting import eventually
 
 SLOTS = 8
+_NOT_READY = "UnavailableDispatcherOperationException"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 # Each one given, so that nothing has to be computed by a JVM of its own before the TaskManager's.
@@ -143,15 +144,14 @@ class FlinkCluster:
 
     def get(self, path: str, *, url: str = "") -> Any:
         """The answer of an independent reader: no part of Waymark's client."""
-        with urllib.request.urlopen((url or self.url) + path, timeout=10) as response:
-            return json.load(response)
+        return json.loads(read((url or self.url) + path, timeout_s=10))
 
     def found(self, path: str) -> Any:
-        """As `get`; None where the engine has nothing (404)."""
+        """As `get`; None where the engine has nothing (404), or nothing yet (500): the job is still being made."""
         try:
             return self.get(path)
         except urllib.error.HTTPError as error:
-            if error.code == 404:
+            if error.code == 404 or any(_NOT_READY in note for note in error.__notes__):
                 return None
             raise
 

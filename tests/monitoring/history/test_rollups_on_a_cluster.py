@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.models import Checkpoint, CheckpointDeletion, RollupProgress
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.monitoring.history.test_changes import exact, figures
+from tests.urls import read
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -67,8 +67,7 @@ def job_manager(directory: Path, master: str) -> Iterator[str]:
 
 def get(url: str) -> Any:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return json.load(answer)
+        return json.loads(read(url, timeout_s=5))
     except OSError:
         return None
 

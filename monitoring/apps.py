@@ -1,7 +1,7 @@
 from typing import Any
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class MonitoringConfig(AppConfig):
@@ -9,7 +9,25 @@ class MonitoringConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        pre_migrate.connect(_refuse_databases_in_between, sender=self)
         post_migrate.connect(_make_partitions, sender=self)
+
+
+def _refuse_databases_in_between(using: str, **_: Any) -> None:
+    """Raise CommandError for a database with some of the replaced migrations: Django would take it for up to date."""
+    from django.core.management import CommandError
+    from django.db import connections
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connections[using])
+    replaced = loader.disk_migrations["monitoring", "0001_initial_0_2"].replaces
+    applied = [key for key in replaced if key in loader.applied_migrations]
+    if 0 < len(applied) < len(replaced):
+        raise CommandError(
+            f"This database was made by a development version before Waymark 0.2. Its newest migration is "
+            f"{applied[-1][1]}. Migrate it to {replaced[-1][1]} with the last commit that has that migration, then "
+            "start this version. Nothing was changed."
+        )
 
 
 def _make_partitions(**_: Any) -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from tests import database
+
+INITIAL = ("monitoring", "0001_initial_0_2")
 
 
 @pytest.mark.django_db
@@ -19,6 +23,32 @@ def test_the_database_has_every_migration_and_every_model_has_its_migration() ->
     executor = MigrationExecutor(connection)
     assert executor.migration_plan(executor.loader.graph.leaf_nodes()) == []
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+@pytest.fixture
+def replaced(db: None) -> list[tuple[str, str]]:
+    """The migrations that the initial one replaces. In the database it stands as not applied."""
+    recorder = MigrationRecorder(connection)
+    recorder.record_unapplied(*INITIAL)
+    return list(MigrationLoader(connection).disk_migrations[INITIAL].replaces)
+
+
+def test_a_database_with_all_replaced_migrations_is_up_to_date(replaced: list[tuple[str, str]]) -> None:
+    for key in replaced:
+        MigrationRecorder(connection).record_applied(*key)
+    tables = set(connection.introspection.table_names())
+    call_command("migrate", verbosity=0)
+    assert INITIAL in MigrationRecorder(connection).applied_migrations()
+    assert set(connection.introspection.table_names()) == tables
+
+
+def test_a_database_in_between_is_refused_and_not_changed(replaced: list[tuple[str, str]]) -> None:
+    for key in replaced[:-1]:
+        MigrationRecorder(connection).record_applied(*key)
+    before = set(MigrationRecorder(connection).applied_migrations())
+    with pytest.raises(CommandError, match="newest migration is 0044_runs_that_wait_to_start"):
+        call_command("migrate", verbosity=0)
+    assert set(MigrationRecorder(connection).applied_migrations()) == before
 
 
 @pytest.mark.django_db

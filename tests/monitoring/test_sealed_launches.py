@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from io import StringIO
 from typing import Any
 
@@ -11,7 +10,6 @@ from cryptography.fernet import Fernet
 from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -119,37 +117,3 @@ def test_rekeying_covers_them(job: Job, settings: Settings) -> None:
 def test_without_a_key_a_launch_is_remembered_all_the_same(db: None, settings: Settings) -> None:
     settings.SECRET_KEY_IS_SECRET = False
     assert sealed(LAUNCH) == LAUNCH
-
-
-BEFORE = [("monitoring", "0038_log_in_failures_without_names")]
-AFTER = [("monitoring", "0039_seal_launch_secrets")]
-
-
-@pytest.fixture
-def migrate(transactional_db: None) -> Iterator[Callable[[list[tuple[str, str]]], Any]]:
-    def to(target: list[tuple[str, str]]) -> Any:
-        MigrationExecutor(connection).migrate(target)
-        return MigrationExecutor(connection).loader.project_state(target).apps
-
-    yield to
-    executor = MigrationExecutor(connection)
-    executor.migrate(executor.loader.graph.leaf_nodes())
-
-
-def test_rows_of_before_are_sealed_and_masked_and_come_back(migrate: Callable[..., Any]) -> None:
-    apps = migrate(BEFORE)
-    cluster = apps.get_model("monitoring", "Cluster").objects.create(name="c", rest_url="http://127.0.0.1:1/")
-    job = apps.get_model("monitoring", "Job").objects.create(cluster=cluster, name="j", launch=LAUNCH)
-    now = timezone.now()
-    apps.get_model("monitoring", "LaunchVersion").objects.create(job=job, number=1, spec=LAUNCH, created_at=now)
-    parts = {"execution": {"url": f"jdbc:x://db?password={PLAIN}", "parallelism": 4}}
-    apps.get_model("monitoring", "JobConfiguration").objects.create(job=job, since=now, parts=parts)
-    assert PLAIN in str(in_the_tables())
-    apps = migrate(AFTER)
-    assert PLAIN not in str(in_the_tables())
-    assert len(in_the_tables()) == 2
-    assert apps.get_model("monitoring", "LaunchVersion").objects.get().spec == LAUNCH
-    masked = apps.get_model("monitoring", "JobConfiguration").objects.get().parts["execution"]
-    assert (PLAIN in masked["url"], "hidden (" in masked["url"], masked["parallelism"]) == (False, True, 4)
-    migrate(BEFORE)
-    assert str(in_the_tables()).count(PLAIN) == 2 * SECRETS

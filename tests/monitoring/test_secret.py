@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import logging
 from io import StringIO
 
 import pytest
 from cryptography.fernet import Fernet
-from django.apps import apps
 from django.core import serializers
 from django.core.exceptions import FieldError, ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -18,7 +16,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from dashboard.settings import _sealing_keys
-from monitoring.models import AuditEntry, Channel, Cluster
+from monitoring.models import AuditEntry, Cluster
 from monitoring.secret import PREFIX, Secret, SecretUnreadable, seal, unseal
 from tests.monitoring.conftest import Rows
 
@@ -142,17 +140,3 @@ def test_a_new_key_is_one_and_a_wrong_one_is_refused_without_being_shown() -> No
     with pytest.raises(ImproperlyConfigured, match="WAYMARK_SECRET_KEYS: key 2 of 2 is not allowed") as raised:
         _sealing_keys("WAYMARK_SECRET_KEYS", f"{key}, hunter2")
     assert "hunter2" not in str(raised.value)
-
-
-def test_an_upgrade_keeps_the_values_and_can_be_taken_back(rows: Rows) -> None:
-    migration = importlib.import_module("monitoring.migrations.0003_secrets_at_rest")
-    rows.cluster()
-    Channel.objects.create(name="w", kind="webhook")
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE monitoring_cluster SET token = %s", [PLAIN])
-        cursor.execute("UPDATE monitoring_channel SET secret = 'signs'")
-    migration.seal_all(apps, None)
-    assert in_the_table().startswith(PREFIX)
-    assert (Cluster.objects.get().token.reveal(), Channel.objects.get().secret.reveal()) == (PLAIN, "signs")
-    migration.open_all(apps, None)
-    assert (in_the_table(), in_the_table("monitoring_channel", "secret")) == (PLAIN, "signs")

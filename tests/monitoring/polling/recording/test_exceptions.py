@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
-from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from monitoring.models import RunException
 from monitoring.polling.recording import exceptions
 from tests.monitoring.polling.recording.conftest import failure
-
-migration = importlib.import_module("monitoring.migrations.0005_what_engines_say")
 
 
 def test_an_exception_is_stored_with_its_cause_task_and_host(rows, told):
@@ -46,11 +41,3 @@ def test_any_number_of_them_is_two_statements(rows, told):
     with CaptureQueriesContext(connection) as asked:
         exceptions.record([told(run, exceptions=tuple(failure(n) for n in range(20))) for run in runs])
     assert [query["sql"].split()[0] for query in asked] == ["SELECT", "INSERT"]
-
-
-def test_those_of_an_older_installation_are_kept_and_known_again(rows, told):
-    run = rows.run(rows.job(), exceptions=[failure(5).as_row(), failure(9).as_row()])
-    migration.keep_exceptions(apps, None)
-    assert RunException.objects.count() == 2
-    exceptions.record([told(run, exceptions=(failure(5), failure(9), failure(11)))])
-    assert RunException.objects.count() == 3

@@ -1,4 +1,5 @@
-"""The one door to ZooKeeper: nothing else in this package imports kazoo, but what says who asks (`zookeeper_access`).
+"""The one door to ZooKeeper: nothing else in this package imports kazoo, but what says who asks (`zookeeper_access`)
+and the module for kazoo's private API (`kazoo_internals`).
 
 Paths are relative to the root that the connection was made with. Every operation is tried once, waits at most the
 operation time-out, and fails as `errors` says; `retrying` repeats one that may safely be repeated.
@@ -34,6 +35,7 @@ from checkpointing.ha.errors import (
     NodeNotEmpty,
     ZooKeeperRefusal,
 )
+from checkpointing.ha.kazoo_internals import LogIn, around_log_in
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 
 T = TypeVar("T")
@@ -357,12 +359,9 @@ class ZooKeeperConnection:
 
     def _remember_negotiated_timeout(self) -> None:
         # kazoo keeps what the server granted to itself, but leases that are longer than the session are no leases.
-        handler = self._client._connection  # noqa: SLF001
-        connect = handler._connect  # noqa: SLF001
-
-        def connect_and_remember(*arguments: Any) -> Any:
-            read_timeout_ms, connect_timeout_ms = connect(*arguments)
+        def log_in_and_remember(log_in: LogIn) -> tuple[float, float]:
+            read_timeout_ms, connect_timeout_ms = log_in()
             self._session_timeout_s = connect_timeout_ms * len(self._client.hosts) / 1000
             return read_timeout_ms, connect_timeout_ms
 
-        handler._connect = connect_and_remember  # noqa: SLF001
+        around_log_in(self._client, log_in_and_remember)

@@ -14,6 +14,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, Id, Permissions, make_digest_acl_credential
 
+from checkpointing.ha.kazoo_internals import LogIn, around_log_in, check
 from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 
 
@@ -65,8 +66,12 @@ OPEN = ZooKeeperAccess()
 
 
 def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooClient:
-    """A client that is not started. `refused` on it: the last log-in was not accepted, or the server left meanwhile."""
+    """A client that is not started. `refused` on it: the last log-in was not accepted, or the server left meanwhile.
+
+    Raises UnsupportedKazoo.
+    """
     client = KazooClient(hosts, **options, **access.client_options())
+    check(client)
     client.refused = False
     if access.scheme is ZooKeeperScheme.SASL:
         _try_again_when_refused(client)
@@ -75,19 +80,17 @@ def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooCli
 
 def _try_again_when_refused(client: KazooClient) -> None:
     """kazoo gives up for good when a log-in fails, also when it was the server that died in the middle of it."""
-    connection = client._connection  # noqa: SLF001
-    connect = connection._connect  # noqa: SLF001
 
-    def connect_or_try_again(*arguments: Any) -> Any:
+    def log_in_or_try_again(log_in: LogIn) -> tuple[float, float]:
         try:
-            answer = connect(*arguments)
+            answer = log_in()
         except AuthFailedError as error:
             client.refused = True
             raise ConnectionDropped(f"the log-in failed: {error}") from error
         client.refused = False
         return answer
 
-    connection._connect = connect_or_try_again  # noqa: SLF001
+    around_log_in(client, log_in_or_try_again)
 
 
 class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

@@ -1,0 +1,47 @@
+"""A kazoo without the private API that fencing depends on is refused when the client is made."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import kazoo
+import pytest
+from kazoo.client import KazooClient
+
+from checkpointing.ha import kazoo_internals, zookeeper_access
+from checkpointing.ha.kazoo_internals import UnsupportedKazoo, check
+from checkpointing.ha.zookeeper_access import OPEN, make_client
+
+
+def test_the_installed_kazoo_has_all_of_it() -> None:
+    check(KazooClient("127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("client", "missing"),
+    [
+        (SimpleNamespace(), "KazooClient._connection"),
+        (SimpleNamespace(_connection=object()), "ConnectionHandler._connect"),
+    ],
+)
+def test_what_is_missing_is_named(client: Any, missing: str) -> None:
+    with pytest.raises(UnsupportedKazoo) as raised:
+        check(client)
+    assert str(raised.value) == (
+        f"kazoo {kazoo.__version__} lacks private API that Waymark uses: {missing}. "
+        "Install kazoo 2.11, which Waymark supports."
+    )
+
+
+def test_the_way_a_connection_over_tls_is_made_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kazoo_internals, "SequentialThreadingHandler", object)
+    with pytest.raises(UnsupportedKazoo, match=re.escape("uses: SequentialThreadingHandler.create_connection. ")):
+        check(KazooClient("127.0.0.1:1"))
+
+
+def test_no_client_is_made_with_such_a_kazoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_access, "KazooClient", lambda hosts, **options: SimpleNamespace())
+    with pytest.raises(UnsupportedKazoo):
+        make_client("127.0.0.1:1", OPEN)

@@ -67,6 +67,7 @@ from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.task_metrics import EventLog
+from checkpointing.spark_internals import UnsupportedPySpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
 # Trying again changes nothing about these.
-_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken)
+_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken, UnsupportedPySpark)
 
 
 class _Over(Exception):

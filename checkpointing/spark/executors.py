@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkpointing.clock import Clock
 from checkpointing.model.messages import Executor
+from checkpointing.spark_internals import scala_list, status_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ class Executors:
     """Asks Spark every ten seconds at most: each answer costs a few calls into the JVM."""
 
     def __init__(self, spark: SparkSession, clock: Clock) -> None:
-        self._store: Any = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001 - no public way without the UI
+        self._store = status_store(spark)
         self._clock = clock
         self._known: tuple[Executor, ...] = ()
         self._asked_s = float("-inf")
@@ -31,8 +32,6 @@ class Executors:
 
     def _ask(self) -> list[Executor]:
         """Live ones that can run tasks: on a cluster the driver itself runs none."""
-        summaries = self._store.executorList(True)
-        found = [summaries.apply(index) for index in range(summaries.size())]
         return [
             Executor(
                 id=str(each.id()),
@@ -42,6 +41,6 @@ class Executors:
                 used_memory=int(each.memoryUsed()),
                 active_tasks=int(each.activeTasks()),
             )
-            for each in found
+            for each in scala_list(self._store.executorList(True))
             if each.totalCores() > 0
         ]

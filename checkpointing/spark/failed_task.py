@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkpointing.clock import Clock
+from checkpointing.spark_internals import STAGE_STATUS, gateway, jvm_class, jvm_view, scala_list, status_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,20 +36,14 @@ def failed_task(spark: SparkSession, run_id: str, stacktrace: str, clock: Clock)
 
 def _failed_tasks(spark: SparkSession, run_id: str) -> Iterator[str]:
     """Of this run of the query, newest stage first."""
-    context: Any = spark.sparkContext
-    jvm, store = context._jvm, context._jsc.sc().statusStore()  # noqa: SLF001 - no public way without the UI
+    jvm, store = jvm_view(spark), status_store(spark)
     failed = jvm.java.util.ArrayList()
-    failed.add(jvm.org.apache.spark.status.api.v1.StageStatus.FAILED)
-    no_quantiles = context._gateway.new_array(jvm.double, 0)  # noqa: SLF001
-    stages = _items(store.stageList(failed, False, False, no_quantiles, jvm.java.util.ArrayList()))
+    failed.add(jvm_class(spark, STAGE_STATUS).FAILED)
+    no_quantiles = gateway().new_array(jvm.double, 0)
+    stages = scala_list(store.stageList(failed, False, False, no_quantiles, jvm.java.util.ArrayList()))
     ours = [stage for stage in stages if run_id in str(stage.description())]
     for stage in sorted(ours, key=lambda stage: -int(stage.stageId())):
-        for task in _items(store.taskList(stage.stageId(), stage.attemptId(), _MOST_TASKS)):
+        for task in scala_list(store.taskList(stage.stageId(), stage.attemptId(), _MOST_TASKS)):
             if str(task.status()) == "FAILED":
                 place = f"executor {task.executorId()} on {task.host()}"
                 yield f"task {task.index()} of stage {stage.stageId()} ({place})"
-
-
-def _items(sequence: Any) -> list[Any]:
-    """Of a Scala Seq."""
-    return [sequence.apply(index) for index in range(sequence.size())]

@@ -11,6 +11,7 @@ from typing import Any
 from checkpointing.masking import HIDDEN
 from checkpointing.model.messages import ExceptionInfo
 from checkpointing.spark.program import ScriptExited
+from checkpointing.spark_internals import java_stack_trace
 
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the exception's name, dotted or not, and its text.
@@ -48,7 +49,7 @@ def without_secrets(info: ExceptionInfo, secrets: Iterable[str]) -> ExceptionInf
 def _message_of(error: BaseException) -> str:
     """Return what the exception says; of Java's, without the stack, but with the innermost cause."""
     text = _PY4J_SAYS.sub("", str(error).strip())
-    causes = _CAUSED_BY.findall(text + str(getattr(error, "_stackTrace", None) or ""))
+    causes = _CAUSED_BY.findall(text + java_stack_trace(error))
     said = _without_sql_state(text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0])
     if causes and causes[-1].partition(": ")[2] not in said:
         said = f"{said}\nCaused by: {causes[-1]}"

@@ -62,6 +62,7 @@ from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
 from checkpointing.spark.working_directory import enter, refuse_relative
+from checkpointing.spark_internals import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,7 +169,7 @@ def run_program(
     from checkpointing.spark.taken_over import take_over
 
     def call() -> Any:
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - this thread's
+        activate(spark)
         returned = call_program(program, spark, arguments)
         for writer in returned_writers(returned):
             keep_pool(writer)

@@ -6,27 +6,32 @@ Not started here when the driver runs inside a cluster: there spark-submit's JVM
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import re
 import shlex
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaPackage
-
 from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
 from checkpointing.jobs.launching.session_settings import JVM_OPTIONS
 from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_arguments, properties_text
+from checkpointing.spark_internals import (
+    active_context,
+    gateway,
+    hadoop_configuration,
+    java_context,
+    jvm_process,
+    jvm_view,
+    start_jvm,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +43,6 @@ _LONGEST_COMPLAINT = 200_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
 _CRASHED = "A fatal error has been detected by the Java Runtime Environment"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
-_PACKAGES_SINCE_4_1 = re.compile(r"\.streaming\.(runtime|checkpointing|sinks)\.")
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
 
@@ -80,7 +84,6 @@ def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
 
 
 def _launch(name: str, settings: Mapping[str, str], directory: Path, archive: str) -> None:
-    from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -89,7 +92,7 @@ def _launch(name: str, settings: Mapping[str, str], directory: Path, archive: st
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     written = errors_size()
     try:
-        SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
+        start_jvm()
     except PySparkRuntimeError as error:
         said = _errors_since(written)
         crashed = _CRASHED in said
@@ -133,30 +136,20 @@ def _complaint(text: str) -> str:
     return " ".join(line.removeprefix('Exception in thread "main" ') for line in (telling or lines[-1:]))
 
 
-def jvm_class(jvm: Any, name: str) -> Any:
-    """Return one of Spark's own classes, by its full name in Spark 4.1 and later; `jvm` is py4j's view of the JVM.
-
-    Spark 4.0 has the classes of streaming's packages `runtime`, `checkpointing` and `sinks` in one.
-    """
-    found = functools.reduce(getattr, name.split("."), jvm)
-    before = _PACKAGES_SINCE_4_1.sub(".streaming.", name)
-    return functools.reduce(getattr, before.split("."), jvm) if isinstance(found, JavaPackage) else found
-
-
 def hadoop_path(spark: Any, location: str) -> tuple[Any, Any]:
     """Return the Hadoop path of `location` and its file system, whichever of Spark's it is. Py4JError."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(location)  # noqa: SLF001 - Hadoop has no Python side
-    return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    path = jvm_view(spark).org.apache.hadoop.fs.Path(location)
+    return path, path.getFileSystem(hadoop_configuration(spark))
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    context = spark.sparkContext._jsc  # noqa: SLF001 - gone once Python's side was stopped
-    return context is None or bool(context.sc().isStopped())
+    context = java_context(spark.sparkContext)
+    return context is None or bool(context.isStopped())
 
 
 def exit_code(wait_s: float) -> int | None:
     """None when the JVM still runs after `wait_s`, and when none was started; negative for a signal."""
-    process = _process()
+    process = jvm_process()
     try:
         return None if process is None else process.wait(wait_s)
     except subprocess.TimeoutExpired:
@@ -177,19 +170,19 @@ def lost(code: int, memory: str) -> JvmLost:
 
 def leave() -> None:
     """Have the JVM end by itself, as it does with its input, and wait for it. No session may be in use."""
-    gateway: Any = _gateway()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
+    process: Any = jvm_process()
+    gateway().shutdown()
+    process.stdin.close()
+    process.wait()
 
 
 def kill() -> None:
     """End whatever Spark does, now. Returns when the JVM is gone; may be called again."""
-    process = _process()
+    process = jvm_process()
     if process is not None:
         process.kill()
         process.wait()
-    elif _gateway() is not None:
+    elif gateway() is not None:
         _stop_spark()
 
 
@@ -201,19 +194,7 @@ def _stop_spark() -> None:
 
 
 def _stop_context() -> None:
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context  # noqa: SLF001
+    context = active_context()
     if context is not None:
         with contextlib.suppress(Exception):
             context.stop()
-
-
-def _gateway() -> object | None:
-    module = sys.modules.get("pyspark.core.context")
-    return module.SparkContext._gateway if module is not None else None  # noqa: SLF001 - no public way to it
-
-
-def _process() -> subprocess.Popen[bytes] | None:
-    process: subprocess.Popen[bytes] | None = getattr(_gateway(), "proc", None)
-    return process

@@ -10,6 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from checkpointing.spark.jvm import hadoop_path
+from checkpointing.spark_internals import java_stack_trace
 
 # Libraries for Kafka, databases and HTTP have exceptions of their own for a server that is away.
 _SERVER_IS_AWAY = re.compile(r"Timeout|Connection|Unavailable|OperationalError|NoBrokers|Network|Rpc|Transport|Throttl")
@@ -48,7 +49,7 @@ def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
             return False  # the first file may come
         case "PATH_NOT_FOUND":
             return spark is not None and _has_siblings(spark, str(origin.getMessageParameters()["path"]))
-    said = str(error) + str(getattr(error, "_stackTrace", None) or "")
+    said = str(error) + java_stack_trace(error)
     if _CONNECTOR_CLASS_MISSING.search(said):
         return True
     if _JVM_CANNOT_REACH.search(said):

@@ -15,6 +15,15 @@ from checkpointing.checkpoint_location.layout import Owner
 from checkpointing.ids import stable_id
 from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 from checkpointing.spark.program import ProgramError
+from checkpointing.spark_internals import (
+    PYTHON_SQL_UTILS,
+    frame_of,
+    jvm_class,
+    query_execution,
+    scala_map,
+    start_query,
+    writer_field,
+)
 
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
@@ -166,14 +175,13 @@ def _short(name: str) -> str:
 
 def explain(writer: Any) -> str:
     """The physical plan of the DataFrame behind a DataStreamWriter; AnalysisException when it cannot be planned."""
-    frame = _frame(writer)
-    jvm = frame.sparkSession._jvm  # noqa: SLF001
-    return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))  # noqa: SLF001
+    utilities = jvm_class(session_of(writer), PYTHON_SQL_UTILS)
+    return str(utilities.explainString(query_execution(frame_of(writer)), "simple"))
 
 
 def writer_options(writer: Any) -> dict[str, str]:
-    """The options set so far, keys in lower case; read by reflection, as the writer keeps them to itself."""
-    return _scala_map(_private_field(writer, "extraOptions").toMap())
+    """The options set so far, keys in lower case."""
+    return _options(writer_field(writer, "extraOptions").toMap())
 
 
 def query_name(options: Mapping[str, str], number: int) -> str:
@@ -181,14 +189,9 @@ def query_name(options: Mapping[str, str], number: int) -> str:
     return options.get("queryname") or f"query-{number}"
 
 
-def _scala_map(scala_map: Any) -> dict[str, str]:
+def _options(mapping: Any) -> dict[str, str]:
     """Keys in lower case: Spark's options do not care."""
-    pairs = scala_map.iterator()
-    found = {}
-    while pairs.hasNext():
-        pair = pairs.next()
-        found[str(pair._1()).lower()] = str(pair._2())  # noqa: SLF001 - Scala's tuple accessors
-    return found
+    return {key.lower(): value for key, value in scala_map(mapping).items()}
 
 
 def sources_of(writer: Any) -> tuple[Source, ...]:
@@ -200,7 +203,7 @@ def sources_of(writer: Any) -> tuple[Source, ...]:
         match leaf.getClass().getSimpleName():
             case "StreamingRelation":  # the file source, and others of Spark's first source API
                 relation = leaf.dataSource()
-                found.append(Source(str(relation.className()), _scala_map(relation.options())))
+                found.append(Source(str(relation.className()), _options(relation.options())))
             case "StreamingRelationV2":
                 options = leaf.extraOptions().asCaseSensitiveMap()
                 found.append(Source(str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}))
@@ -209,7 +212,7 @@ def sources_of(writer: Any) -> tuple[Source, ...]:
 
 def output_mode(writer: Any) -> Any:
     """Spark's own object."""
-    return _private_field(writer, "outputMode")
+    return writer_field(writer, "outputMode")
 
 
 _TABLE, _POOL = "_waymark_table", "_waymark_pool"
@@ -245,32 +248,27 @@ def function_of(writer: Any) -> Any:
 def start(writer: Any) -> Any:
     """Start the query. PySpark's own `start` and `toTable` are taken over while a program runs (taken_over.py)."""
     session_of(writer).sparkContext.setLocalProperty(_SCHEDULER_POOL, getattr(writer, _POOL, None))
-    table, java_writer = table_of(writer), writer._jwrite  # noqa: SLF001
-    return writer._sq(java_writer.start() if table is None else java_writer.toTable(table))  # noqa: SLF001
+    return start_query(writer, table_of(writer))
 
 
 def session_of(writer: Any) -> Any:
-    return _frame(writer).sparkSession
+    return frame_of(writer).sparkSession
 
 
 def logical_plan(writer: Any) -> Any:
     """Spark's own object: analyzed, not optimized."""
-    return _frame(writer)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    return query_execution(frame_of(writer)).analyzed()
 
 
 def has_continuous_trigger(writer: Any) -> bool:
-    return bool(_private_field(writer, "trigger").getClass().getSimpleName() == "ContinuousTrigger")
-
-
-def _frame(writer: Any) -> Any:
-    return writer._df  # noqa: SLF001 - the writer has no public way to its DataFrame
+    return bool(writer_field(writer, "trigger").getClass().getSimpleName() == "ContinuousTrigger")
 
 
 _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
-    name, table = str(_private_field(writer, "source")), table_of(writer)
+    name, table = str(writer_field(writer, "source")), table_of(writer)
     if table is not None and not options.get("path"):
         return _table_sink(session_of(writer), table)
     if table is not None:
@@ -313,10 +311,3 @@ def _is_temporary(spark: Any, table: str) -> bool:
 def _catalogs(conf: Any) -> set[str]:
     prefix = "spark.sql.catalog."
     return {name.removeprefix(prefix).partition(".")[0] for name in conf.getAll if name.startswith(prefix)}
-
-
-def _private_field(writer: Any, name: str) -> Any:
-    java_writer = writer._jwrite  # noqa: SLF001
-    field = java_writer.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(java_writer)

@@ -20,6 +20,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from checkpointing.spark.mistakes import may_pass
+from checkpointing.spark_internals import foreach_batch_class
 
 
 class ProgramError(Exception):
@@ -214,9 +215,8 @@ def guard_batch_functions(
     py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone. `before_batch`
     is called with what the function is called with, on its thread, before it; `on_error` with what it raises.
     """
-    from pyspark.sql.utils import ForeachBatchFunction
-
-    plain = ForeachBatchFunction.__init__
+    batch_function = foreach_batch_class()
+    plain = batch_function.__init__
     if hasattr(plain, "observers"):
         plain.observers = (before_batch, on_error)
         return
@@ -225,7 +225,7 @@ def guard_batch_functions(
         plain(self, session, _without_exit(function, *guarded.observers))  # type: ignore[attr-defined]
 
     guarded.observers = (before_batch, on_error)  # type: ignore[attr-defined]
-    ForeachBatchFunction.__init__ = guarded
+    batch_function.__init__ = guarded
 
 
 def _without_exit(

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from checkpointing.checkpoint_location.checksums import sums_path, write_sums
 from checkpointing.model.batch_numbers import BatchNumbers
+from checkpointing.spark_internals import COMPRESSION_CODEC, java_context, jvm_class, jvm_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,16 +70,16 @@ class SparkStateFiles:
     """
 
     def __init__(self, spark: SparkSession, codec: str) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - the codecs have no Python side
-        configuration = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
-        self._codec = self._jvm.org.apache.spark.io.CompressionCodec.createCodec(configuration, codec)
+        self._java = jvm_view(spark).java
+        configuration = java_context(spark.sparkContext).conf()
+        self._codec = jvm_class(spark, COMPRESSION_CODEC).createCodec(configuration, codec)
 
     def write(self, path: Path, content: bytes) -> None:
         with closing(self._output(path)) as target:
             target.write(bytearray(content))
 
     def replace_header(self, path: Path, change: Callable[[str, str], str]) -> None:
-        java, fresh = self._jvm.java.io, path.with_name(f".{path.name}.tmp")
+        java, fresh = self._java.io, path.with_name(f".{path.name}.tmp")
         file = java.FileInputStream(str(path))
         with closing(file), closing(java.DataInputStream(self._codec.compressedInputStream(file))) as source:
             version, lineage = source.readUTF(), source.readUTF()
@@ -90,7 +91,7 @@ class SparkStateFiles:
         fresh.rename(path)  # which may have been a link
 
     def _output(self, path: Path) -> Any:
-        return self._codec.compressedOutputStream(self._jvm.java.io.FileOutputStream(str(path)))
+        return self._codec.compressedOutputStream(self._java.io.FileOutputStream(str(path)))
 
 
 def _state_files(spark: SparkSession, location: Path, batch: int) -> SparkStateFiles:

@@ -1,6 +1,6 @@
 """A restored query on another number of state partitions, before it starts: what Flink does with key group ranges.
 
-Spark rewrites the state as a batch of its own, N+1, that reads no input (`_streamingCheckpointManager`, Classic only).
+Spark rewrites the state as a batch of its own, N+1, that reads no input (StreamingCheckpointManager, Classic only).
 Around it is mended what Spark leaves undone: a file sink's log must not have a hole at N+1, or the query dies at the
 log's next compaction; and partitions that the state no longer has must go, or the next snapshot would look for their
 newest version in vain.
@@ -14,15 +14,23 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 from checkpointing.model.messages import VertexKind
-from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.staging import QueryFiles
+from checkpointing.spark_internals import (
+    FILE_SINK_LOG,
+    FILE_SINK_STATUS,
+    checkpoint_manager,
+    gateway,
+    java_session,
+    jvm_class,
+    jvm_view,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +39,7 @@ log = logging.getLogger(__name__)
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_SINK_LOG = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog"
 _REPARTITIONS_SINCE = (4, 3)
-_SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
 _SINK_LOG_VERSION = 1
 # What Spark says of a state that it cannot rewrite, whatever is tried again.
 _CANNOT = re.compile(r"\[(?:STATE_REPARTITION|STATE_REWRITER|STDS)_[\w.]*\] [^\n]*")
@@ -124,9 +130,8 @@ def _recorded(offsets: Path) -> dict[str, str]:
 def _repartition(spark: SparkSession, files: QueryFiles, partitions: int) -> None:
     from pyspark.errors import PySparkException
 
-    manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark's only way, not public yet
     try:
-        manager.repartition(str(files.location), partitions, True)
+        checkpoint_manager(spark).repartition(str(files.location), partitions, True)
     except (PySparkException, Py4JError) as error:
         cannot = _CANNOT.search(str(error))
         if cannot is None:
@@ -147,8 +152,7 @@ def log_batch_without_output(spark: SparkSession, output: str, batch: int) -> No
 
     For a query that was rescaled, once its log is as of the batch before.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001 - the sink's log has no Python side
-    path, no_retention = f"{output}/_spark_metadata", jvm.scala.Option.empty()
-    sink_log = jvm_class(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001
-    no_files = spark.sparkContext._gateway.new_array(jvm_class(jvm, _SINK_STATUS), 0)  # noqa: SLF001
+    path, no_retention = f"{output}/_spark_metadata", jvm_view(spark).scala.Option.empty()
+    sink_log = jvm_class(spark, FILE_SINK_LOG)(_SINK_LOG_VERSION, java_session(spark), path, no_retention)
+    no_files = gateway().new_array(jvm_class(spark, FILE_SINK_STATUS), 0)
     sink_log.add(batch, no_files)

@@ -11,7 +11,6 @@ from typing import Any
 from checkpointing.model.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
-from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
 from checkpointing.spark.program import ProgramError
@@ -19,10 +18,10 @@ from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
 from checkpointing.spark.task_progress import task_progress
+from checkpointing.spark_internals import java_query, stream_execution, terminated
 
 # A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
 _PERMANENT = (OutputTaken, ProgramError)
-_TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class RunningQuery:
 
     def failure(self, timestamp: int) -> ExceptionInfo | None:
         """Why the query ended; None when it is active or ended by itself or on request."""
-        found = self._query._jsq.exception()  # noqa: SLF001 - the Python side keeps the text only, not the causes
+        found = java_query(self._query).exception()
         if not found.isDefined():
             return None
         info = failure.of_query(self.name, found.get(), timestamp)
@@ -141,8 +140,7 @@ class RunningQuery:
         if self.files.is_continuous:
             self._last_epoch = self.files.next_boundary()
             return
-        stream = self._query._jsq.streamingQuery()  # noqa: SLF001
-        stream.state().set(_scala_object(self.planned.writer, _TERMINATED))
+        stream_execution(self._query).state().set(terminated(session_of(self.planned.writer)))
 
     def has_ended(self) -> bool:
         """After `end_after_batch`: True when no batch runs and none will. Wakes a loop that waits for its trigger."""
@@ -154,13 +152,9 @@ class RunningQuery:
     def _is_in_batch(self) -> bool:
         if self.files.is_continuous and self._last_epoch is not None:
             return self.is_active and not self.files.has_committed(self._last_epoch)
-        stream = self._query._jsq.streamingQuery()  # noqa: SLF001
-        return bool(stream.queryExecutionThread().isAlive() and self._query.status["isTriggerActive"])
+        thread = stream_execution(self._query).queryExecutionThread()
+        return bool(thread.isAlive() and self._query.status["isTriggerActive"])
 
     def stop(self) -> None:
         """Interrupt whatever runs."""
         self._query.stop()
-
-
-def _scala_object(writer: Any, name: str) -> Any:
-    return getattr(jvm_class(writer._spark._jvm, name), "MODULE$")  # noqa: SLF001

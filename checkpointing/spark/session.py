@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from checkpointing import spark_internals
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of
+from checkpointing.jobs.launching.python import supported_pyspark
 from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -> SparkSession:
+    """Start Spark. Raises UnsupportedPySpark, and what `jvm.launch` and Spark raise."""
     for directory in (work.queries, work.staging, work.event_log, work.spark):
         directory.mkdir(parents=True, exist_ok=True)
     work.event_log.chmod(0o700)  # the events repeat the configuration
@@ -33,12 +36,14 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
         builder = builder.config(key, value)
     written = jvm.errors_size()
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
         given_up = jvm.given_up(settings[MASTER], written)
         if given_up is not None:
             raise given_up from error
         raise
+    spark_internals.check(session, supported_pyspark())
+    return session
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:

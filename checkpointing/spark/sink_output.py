@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from checkpointing.checkpoint_location.layout import entries_up_to
+from checkpointing.spark_internals import hadoop_configuration, jvm_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,12 +61,11 @@ class SinkOutput:
     """
 
     def __init__(self, spark: SparkSession, path: str, copies: Path) -> None:
-        self._spark: Any = spark
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop has no Python side
+        self._jvm = jvm_view(spark)
         self._copies = copies
         with _as_os_error(path):
             plain = self._path(path)
-            self._files = plain.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+            self._files = plain.getFileSystem(hadoop_configuration(spark))
             self._output = self._files.makeQualified(plain)
             self._log = self._path(self._output, LOG_NAME)
 

@@ -39,6 +39,7 @@ from checkpointing.spark.driver import (
     run_until_ended,
 )
 from checkpointing.spark.session import start_session
+from checkpointing.spark_internals import java_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,9 +171,8 @@ def adapt(spark: SparkSession, name: str, before: Mapping[str, str], after: Mapp
     for key in filter(is_taken_in_later, after):
         if before.get(key) != after[key]:
             spark.conf.set(key, after[key])
-    context: Any = spark.sparkContext
-    context.appName = name
-    context._jsc.sc().conf().set("spark.app.name", name)  # noqa: SLF001 - an application's name cannot be changed
+    spark.sparkContext.appName = name
+    java_context(spark.sparkContext).conf().set("spark.app.name", name)  # getConf() is a copy
 
 
 def warm_up(spark: SparkSession, directory: Path) -> None:

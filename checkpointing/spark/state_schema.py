@@ -10,23 +10,25 @@ import logging
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError
 
 from checkpointing.checkpoint_location.schema_paths import hadoop_path, relocate_schemas
-from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import logical_plan, output_mode, session_of
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import PlannedQuery
 from checkpointing.spark.state_mismatch import mismatch_in_words
+from checkpointing.spark_internals import (
+    INCREMENTAL_EXECUTION,
+    OFFSETS_METADATA,
+    WATERMARK_PROPAGATOR,
+    java_session,
+    jvm_class,
+    jvm_view,
+)
 
 log = logging.getLogger(__name__)
 
-_STREAMING = "org.apache.spark.sql.execution.streaming"
-_EXECUTION = f"{_STREAMING}.runtime.IncrementalExecution"
-_METADATA = f"{_STREAMING}.checkpointing.OffsetSeqMetadata"
-_PROPAGATOR = f"{_STREAMING}.runtime.WatermarkPropagator"
 # What describes the state, and none of its data.
 _DESCRIPTIONS = ("state/*/_metadata", "state/*/_stateSchema", "state/*/0/_metadata", "state/*/0/*/_metadata")
 
@@ -65,13 +67,13 @@ def _copy_descriptions(location: Path, copy: Path) -> None:
 
 def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
     spark = session_of(query.writer)
-    jvm: Any = spark._jvm  # noqa: SLF001 - Spark plans a batch for itself only
-    execution, random_id = jvm_class(jvm, _EXECUTION), jvm.java.util.UUID.randomUUID
+    execution, metadata = jvm_class(spark, INCREMENTAL_EXECUTION), jvm_class(spark, OFFSETS_METADATA)
+    jvm = jvm_view(spark)
+    random_id = jvm.java.util.UUID.randomUUID
     recorded = (query.location / "offsets" / str(batch)).read_text().splitlines()[1]
-    metadata = jvm_class(jvm, _METADATA)
     settings = metadata.apply(recorded)
     # A query goes on with the settings that its first batch recorded; what Spark's version then did not know is off.
-    session = spark._jsparkSession.cloneSession()  # noqa: SLF001
+    session = java_session(spark).cloneSession()
     metadata.setSessionConf(settings, session.sessionState().conf())
     defaults = [getattr(execution, f"$lessinit$greater$default${number}")() for number in range(12, 17)]
     execution(
@@ -84,7 +86,7 @@ def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
         batch + 1,
         jvm.scala.Option.apply(settings),
         settings,
-        jvm_class(jvm, _PROPAGATOR).noop(),
+        jvm_class(spark, WATERMARK_PROPAGATOR).noop(),
         True,  # the first batch since the start: the one whose schemas are compared
         *defaults,
     ).executedPlan()

@@ -20,6 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQue
 from checkpointing.spark.plan import keep_pool, query_name, set_function, set_table, writer_options
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.program_run import ProgramRun
+from checkpointing.spark_internals import builder_options, first_session, java_query
 
 if TYPE_CHECKING:
     from checkpointing.spark.running_query import RunningQuery
@@ -55,7 +56,7 @@ class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untype
         self._run.wait_until_begun()
         if self.running is None:
             raise RuntimeError(f"query {self._name} does not run")
-        return self.running.spark_query._jsq  # noqa: SLF001
+        return java_query(self.running.spark_query)
 
     @property
     def name(self) -> str:
@@ -208,13 +209,12 @@ def _reset_terminated(self: StreamingQueryManager) -> None:
 
 def _get_or_create(self: SparkSession.Builder) -> SparkSession:
     """Give the program the driver's session, with the settings that it asks for and that may still change."""
-    asked: dict[str, Any] = self._options
-    session = SparkSession._instantiatedSession  # noqa: SLF001
-    own = {name: value for name, value in asked.items() if name not in (*_KEPT, *_THE_JOBS)}
+    options, session = builder_options(self), first_session()
     if session is not None:
-        for name in asked:
+        for name in options:
             _warn_of(session, name)
-    self._options = own
+    for name in (*_KEPT, *_THE_JOBS):
+        options.pop(name, None)
     made: SparkSession = _ORIGINALS[SparkSession.Builder, "getOrCreate"](self)
     return made
 

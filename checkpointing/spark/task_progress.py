@@ -6,7 +6,9 @@ change only when the task ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from checkpointing.spark_internals import scala_list, sql_status_store, status_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,24 +28,19 @@ def task_progress(spark: SparkSession, run_id: str) -> tuple[tuple[int, str], ..
     return tuple((id_, figures) for id_, figures, of in found if not any(run in of for run in others))
 
 
-def _stages(spark: Any) -> list[tuple[int, str, str]]:
+def _stages(spark: SparkSession) -> list[tuple[int, str, str]]:
     """Return the id, the number of ended tasks and the description of each active stage."""
-    # The status tracker, which is public, has no description of a stage. The REST API needs Spark's UI.
-    stages = _listed(spark.sparkContext._jsc.sc().statusStore().activeStages())  # noqa: SLF001
+    stages = scala_list(status_store(spark).activeStages())
     return [(stage.stageId(), str(stage.numCompleteTasks()), str(stage.description())) for stage in stages]
 
 
-def _executions(spark: Any) -> list[tuple[int, str, str]]:
+def _executions(spark: SparkSession) -> list[tuple[int, str, str]]:
     """Return the id, the figures of the operators and the description of each SQL execution that runs."""
-    store = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001
-    last = _listed(store.executionsList(max(0, store.executionsCount() - _EXECUTIONS), _EXECUTIONS))
+    store = sql_status_store(spark)
+    last = scala_list(store.executionsList(max(0, store.executionsCount() - _EXECUTIONS), _EXECUTIONS))
     running = [each for each in last if each.completionTime().isEmpty()]
     ids = [each.executionId() for each in running]
     return [
         (id_, store.executionMetrics(id_).toString(), each.description())
         for id_, each in zip(ids, running, strict=True)
     ]
-
-
-def _listed(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]

@@ -28,6 +28,7 @@ from py4j.protocol import Py4JError
 from checkpointing.checkpoint_location.checksums import checksum_of
 from checkpointing.clock import Clock
 from checkpointing.spark import failure
+from checkpointing.spark_internals import java_context
 from checkpointing.storage.files import Files
 from checkpointing.storage.locations import name, parent
 from checkpointing.storage.opening import files_for
@@ -129,7 +130,7 @@ class ExecutorUploads:
     def _has_begun(self) -> bool:
         """Whether a task runs; True where that cannot be known, as with another scheduler than ours."""
         try:
-            pool = self._context._jsc.sc().getPoolForName(POOL)  # noqa: SLF001 - no Python side
+            pool = java_context(self._context).getPoolForName(POOL)
             return not pool.isDefined() or bool(pool.get().runningTasks() > 0)
         except Py4JError:
             return True

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkpointing.jobs.known_keys import DIRECTORY
 from checkpointing.spark.program import ProgramError
+from checkpointing.spark_internals import hadoop_configuration, jvm_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +32,9 @@ def enter(configuration: Mapping[str, str], spark: SparkSession) -> None:
             f"{DIRECTORY}: {directory} cannot be used where the driver runs ({error.strerror}). Create the directory "
             "there, or set the key to another one, or to nothing if all paths are absolute."
         ) from error
-    hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001 - Hadoop has no Python side
+    hadoop = jvm_view(spark).org.apache.hadoop.fs
     # A spare driver's JVM was started elsewhere, and a JVM cannot change its directory.
-    local = hadoop.FileSystem.getLocal(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    local = hadoop.FileSystem.getLocal(hadoop_configuration(spark))
     local.setWorkingDirectory(hadoop.Path(directory.as_uri()))
 
 
@@ -41,8 +42,7 @@ def refuse_relative(query: str, path: str, configuration: Mapping[str, str], spa
     """Raise ProgramError if the file sink's `path` would be another directory for each attempt."""
     if configuration.get(DIRECTORY) or ":" in path or path.startswith("/"):
         return
-    hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-    if str(hadoop.get("fs.defaultFS")).startswith("file:"):
+    if str(hadoop_configuration(spark).get("fs.defaultFS")).startswith("file:"):
         raise ProgramError(
             f"Query {query!r} writes to {path!r}, a relative path, and each attempt of the job has a directory of its "
             f"own. Use an absolute path, or set {DIRECTORY} to the directory that relative paths are below."

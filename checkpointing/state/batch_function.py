@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from checkpointing.spark_internals import active_stream
 from checkpointing.state.operator_state import (
     OperatorStateContext,
     OperatorStateStore,
@@ -180,13 +181,12 @@ def _claim(query: RunningBatch, name: str, function: BatchFunction) -> None:
 
 
 def running_batch(frame: Any) -> RunningBatch:
-    """The query that hands over `frame`; NotInAStreamingQuery. Of Spark's own: its public API does not say."""
+    """The query that hands over `frame`; NotInAStreamingQuery."""
     session = frame.sparkSession
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
         raise NotInAStreamingQuery("operator state exists only in a function that foreachBatch calls")
-    active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    stream = active.get(session._jvm.java.util.UUID.fromString(query_id))  # noqa: SLF001
+    stream = active_stream(session, query_id)
     if stream is None:
         raise NotInAStreamingQuery(f"the query {query_id} has ended")
     retain = int(session.conf.get("spark.sql.streaming.minBatchesToRetain"))

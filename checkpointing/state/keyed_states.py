@@ -14,7 +14,9 @@ from enum import Enum
 from functools import reduce
 from typing import Any
 
-from pyspark.sql.types import DataType, StructField, StructType, _make_type_verifier
+from pyspark.sql.types import DataType, StructField, StructType
+
+from checkpointing.spark_internals import type_verifier
 
 
 class UpdateType(Enum):
@@ -56,7 +58,7 @@ class StoredType:
             raise TypeError(f"{what}: a Spark type such as LongType() is expected, not {data_type!r}")
         self._is_struct = isinstance(data_type, StructType)
         self.schema = data_type if isinstance(data_type, StructType) else StructType([StructField("value", data_type)])
-        self._verify = _make_type_verifier(data_type, nullable=False, name=what)
+        self._verify = type_verifier(data_type, what=what)
 
     def stored(self, value: Any) -> tuple[Any, ...]:
         """A Spark error names the state when the value is None or of another type."""

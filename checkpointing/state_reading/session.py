@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from checkpointing.java import find_java
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.spark.session import start_session
+from checkpointing.spark_internals import active_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +22,9 @@ MEMORY = "spark.driver.memory"
 
 def given_or_started(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
     """The caller's session or the one that this process has, which stays; else a small one while it is needed."""
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if spark is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - there can be only one
+    if spark is None and active_context() is not None:  # there can be only one
         spark = SparkSession.builder.getOrCreate()
     return reading_session() if spark is None else nullcontext(spark)
 

@@ -33,6 +33,11 @@ print(json.dumps([list(sys.version_info[:2]), {{name: found(name) for name in {N
 """
 
 
+def supported_pyspark() -> str:
+    """Return the versions of PySpark that a driver may have, as text."""
+    return f"{_dotted(PYSPARK_FROM)} to {_dotted(PYSPARK_TO)}"
+
+
 def python_of(configuration: Mapping[str, str]) -> str:
     return configuration.get(KEY) or sys.executable
 
@@ -65,7 +70,7 @@ def problem_of(python: str) -> str:
         return f"an environment with {', '.join(NEEDED)}; it lacks {', '.join(missing)}"
     pyspark = str(packages["pyspark"])
     if not PYSPARK_FROM <= _numbers(pyspark) <= PYSPARK_TO:
-        return f"an environment with PySpark {_dotted(PYSPARK_FROM)} to {_dotted(PYSPARK_TO)}; it has {pyspark}"
+        return f"an environment with PySpark {supported_pyspark()}; it has {pyspark}"
     return ""
 
 

@@ -4,8 +4,6 @@
 - `spans` which stretch of time is next, what holds it back and how it is cut into files
 - `writing` one file from a table's rows; `archiving` a span from its first file to the drop of its partitions
 - `late` what comes for a day after that, and `counting` the day's roll-ups, made from the archive
-- `adopting` what another installation archived, or this one before its database was lost; `offered` whether it is fit,
-  `owners` whose rows it has
 - `needed` the few rows of a span that stay in PostgreSQL; `compaction` small files into one; `forgetting` what is old
 - `reading` what pages are given of it; `cycle` what the periodic task does
 """

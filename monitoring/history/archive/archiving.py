@@ -98,32 +98,13 @@ def _one(piece: Slice) -> Iterator[str]:
 
 
 def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> None:
-    """Not where there is nothing, nor where the one that is there names files that this database knows nothing of:
-    those of another installation, or of this one before its database was lost, which had the number for another
-    cluster. Nothing else says whose they are; once they were taken up (adopting), ours is written."""
+    """Write the manifest of each directory that exists."""
     there = ArchivedFile.objects.exclude(state=ArchivedState.GOING)
     for kind, day, cluster_id in sorted(directories):
         directory = location.directory_of(kind, day, cluster_id)
-        names = set(location.files().names(location.place(directory)))
-        if not names or _has_others(directory, names):
-            continue
-        rows = there.filter(kind=kind, day=day, cluster_id=cluster_id).order_by("since")
-        location.files().write_durably(location.place(f"{directory}/{location.MANIFEST}"), _manifest(list(rows)))
-
-
-def _has_others(directory: str, names: set[str]) -> bool:
-    if location.MANIFEST not in names:
-        return False
-    paths = {f"{directory}/{name}" for name in names & _named(f"{directory}/{location.MANIFEST}")}
-    return ArchivedFile.objects.filter(path__in=paths).count() < len(paths)
-
-
-def _named(manifest: str) -> set[str]:
-    """What is no manifest names nothing."""
-    try:
-        return {str(each["name"]) for each in json.loads(location.files().read(location.place(manifest)))["files"]}
-    except (ValueError, KeyError, TypeError):
-        return set()
+        if location.files().names(location.place(directory)):
+            rows = there.filter(kind=kind, day=day, cluster_id=cluster_id).order_by("since")
+            location.files().write_durably(location.place(f"{directory}/{location.MANIFEST}"), _manifest(list(rows)))
 
 
 def _manifest(rows: Sequence[ArchivedFile]) -> bytes:

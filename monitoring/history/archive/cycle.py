@@ -54,7 +54,7 @@ def _anything_to_do(now: datetime) -> bool:
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> str:
     """Some of what is due, in sentences. One process at a time; a second one has nothing to do."""
     until = monotonic() + budget_s
-    with alone() as is_alone:
+    with _alone() as is_alone:
         if not is_alone:
             return "No archiving: another process does it."
         said = [forgetting.forget(now)]
@@ -88,7 +88,7 @@ def _named(span: Span) -> str:
 
 
 @contextmanager
-def alone() -> Iterator[bool]:
+def _alone() -> Iterator[bool]:
     """Whether no other process works on the archive; as long as this one does none begins to."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ADVISORY])

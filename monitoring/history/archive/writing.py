@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,13 +89,12 @@ def place(draft: Draft, piece: Slice) -> ArchivedFile:
     return row
 
 
-def place_on_trial(draft: Draft, piece: Slice, there: Collection[str] = ()) -> ArchivedFile:
-    """As `place`, its row saved before the file is there, as of one that goes: unless its maker says otherwise, it
-    does, and whoever is killed leaves nothing that nobody knows of. Not so a file that is one of `there`, the paths of
-    files that stay whatever comes: a path tells the content, so it is in its place, and its row is not saved yet."""
+def place_on_trial(draft: Draft, piece: Slice) -> ArchivedFile:
+    """Put the file where it belongs, with a row saved before that whose state is GOING.
+
+    The caller sets the state to LIVE. If the process is killed before that, the next run removes the file.
+    """
     row = _row(draft, piece)
-    if row.path in there:
-        return row
     row.state = ArchivedState.GOING
     replace_row(row)
     location.put(draft.path, row.path)

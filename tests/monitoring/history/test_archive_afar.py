@@ -5,17 +5,15 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.opening import files_for
 from monitoring.history.archive import archiving, checking, cycle, late, reading, spans
 from monitoring.history.partitions import cover
-from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, Run
+from monitoring.models import ArchivedFile, ArchivedState, Run
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
 from tests.monitoring.history.conftest import Pipeline
@@ -61,7 +59,7 @@ def forget_copies(settings) -> None:
     shutil.rmtree(settings.VAR_DIR / "archive-cache", ignore_errors=True)
 
 
-def test_what_is_archived_afar_is_read_checked_merged_and_taken_up_from_there(
+def test_what_is_archived_afar_is_read_checked_and_merged_there(
     run: Run, afar: str, settings, monkeypatch, pipeline: Pipeline
 ) -> None:
     before = everything()
@@ -79,14 +77,6 @@ def test_what_is_archived_afar_is_read_checked_merged_and_taken_up_from_there(
     assert file.rows == 13
     cycle.advance(NOW)
     assert len([name for name in files_for(afar).names(directory) if name.endswith(".parquet")]) == 1
-    Checkpoint.objects.all().delete()
-    rows = everything()["checkpoints"]
-    run.job.cluster.jobs.update(current_run=None)
-    ArchivedFile.objects.all().delete()
-    out = StringIO()
-    call_command("archive", "adopt", stdout=out)
-    assert out.getvalue().endswith("taken up.\n")
-    assert [row[1:-1] for row in everything()["checkpoints"]] == [row[1:-1] for row in rows]
 
 
 @pytest.mark.nightly

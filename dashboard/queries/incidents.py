@@ -9,7 +9,7 @@ from typing import Self
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from dashboard.access.reach import EVERYTHING, Reach
-from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Notification, Severity
+from monitoring.models import Incident, IncidentEvent, IncidentState, Notification, Severity
 
 UNRESOLVED = "unresolved"
 TOLD_SHOWN = 12
@@ -78,11 +78,9 @@ def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the timeline: of changes in a row the newest, `before` are the others. `told` are the newest of its
-    notifications, `left_out` counts the rest."""
+    """One line of the timeline. `told` are the newest of its notifications, `left_out` counts the rest."""
 
     event: IncidentEvent
-    before: list[IncidentEvent]
     told: list[Notification]
     left_out: int
 
@@ -90,27 +88,10 @@ class Step:
 def steps_of(incident: Incident) -> list[Step]:
     """In their order, each with its notifications and their messages."""
     steps = []
-    for event, before in fold_changes(_events(incident)):
+    for event in _events(incident):
         told = list(event.notifications.all())
-        steps.append(Step(event, before, told[-TOLD_SHOWN:], max(0, len(told) - TOLD_SHOWN)))
+        steps.append(Step(event, told[-TOLD_SHOWN:], max(0, len(told) - TOLD_SHOWN)))
     return steps
-
-
-def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[IncidentEvent]]]:
-    """Changes are one row by now; what was written before that still is one row each."""
-    folded: list[tuple[IncidentEvent, list[IncidentEvent]]] = []
-    for event in events:
-        if folded and _is_change(event) and _is_change(folded[-1][0]):
-            newest, earlier = folded.pop()
-            newer, older = (event, newest) if event.at >= newest.at else (newest, event)
-            folded.append((newer, [*earlier, older]))
-        else:
-            folded.append((event, []))
-    return folded
-
-
-def _is_change(event: IncidentEvent) -> bool:
-    return event.kind == IncidentEventKind.CHANGED
 
 
 def _events(incident: Incident) -> list[IncidentEvent]:

@@ -51,14 +51,6 @@ def test_savepoints_never_push_a_change_by_hand_out(run: Run, now: datetime) -> 
     assert "olga set savepoints every 2 min" in [h.text for h in latest_happenings()]
 
 
-def test_changes_in_a_row_are_folded_into_the_newest(viewer: Client, run: Run, now: datetime) -> None:
-    incident = make.make_incident(make.make_rule(run.job), now)
-    changes(incident, now, 9)
-    page = viewer.get(reverse("incident", args=[incident.pk])).content.decode()
-    assert "12 checkpoints failed." in page
-    assert "8 earlier changes" in page
-
-
 def test_a_stopped_job_says_how_to_start_it_again(operator: Client, run: Run, now: datetime) -> None:
     savepoint = make.make_savepoint(run, now - timedelta(minutes=4))
     Savepoint.objects.filter(pk=savepoint.pk).update(stops_job=True, requested_by="olga")

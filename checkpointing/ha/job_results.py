@@ -53,9 +53,7 @@ class JobResult:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> JobResult:
-        """Read a result of an older version, too, which called `is_saved` `as_asked`."""
-        known = {"is_saved" if name == "as_asked" else name: value for name, value in fields.items()}
-        return cls(**{**known, "status": JobStatus(known["status"])})
+        return cls(**{**fields, "status": JobStatus(fields["status"])})
 
 
 class JobResultExists(RuntimeError):

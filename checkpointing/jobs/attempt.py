@@ -30,7 +30,7 @@ _LOG_SILENCE_S = 5.0
 class AttemptEnd:
     """How the attempt ended: FINISHED, CANCELED or FAILED.
 
-    `exception` belongs to FAILED, `finish_cause` to FINISHED; the latter is None when the driver does not say.
+    `exception` belongs to FAILED, `finish_cause` to FINISHED.
     """
 
     state: DriverState
@@ -93,8 +93,7 @@ class Attempt:
 
     @property
     def has_used_its_numbers(self) -> bool:
-        numbers = self.record.batch_numbers
-        return numbers is not None and is_used_up(numbers.end, self.greatest_batch)
+        return is_used_up(self.record.batch_numbers.end, self.greatest_batch)
 
     @property
     def stopped_with(self) -> CompletedCheckpoint | None:

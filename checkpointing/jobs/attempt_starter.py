@@ -301,9 +301,7 @@ class AttemptStarter:
         )
         return Attempt(record, None, self._services.clock, self._io, secret)
 
-    async def _reserve_numbers(
-        self, restore: Restore | LocalRestore | None, greatest_batch: int
-    ) -> BatchNumbers | None:
+    async def _reserve_numbers(self, restore: Restore | LocalRestore | None, greatest_batch: int) -> BatchNumbers:
         """Reserve the numbers of the attempt durably before it is recorded: none of them is ever given again."""
         try:
             return await self._io.run(partial(self._numbers_for, restore, greatest_batch))
@@ -314,18 +312,17 @@ class AttemptStarter:
             message = f"The batch numbers of the attempt could not be reserved: {error}"
             raise AttemptFailed(self._info("BatchNumbersNotReserved", message), keep_state=True) from error
 
-    def _numbers_for(self, restore: Restore | LocalRestore | None, greatest_batch: int) -> BatchNumbers | None:
+    def _numbers_for(self, restore: Restore | LocalRestore | None, greatest_batch: int) -> BatchNumbers:
         self._require_directory()
-        before = None if self._former is None else self._former.batch_numbers
         match restore:
-            case None if self._former is not None and before is None:
-                return None  # nobody knows which numbers the earlier attempts used
             case None:
                 return self._services.batch_number_counters.begin(self.graph.job_id, self._confirm_term)
-            case LocalRestore() if before is not None and not restore.keeps(before):
-                return self._reserve(before.family, [greatest_batch, *restore.batches.values()])
             case LocalRestore():
-                return before
+                assert self._former is not None  # noqa: S101 (whose state it is)
+                before = self._former.batch_numbers
+                if restore.keeps(before):
+                    return before
+                return self._reserve(before.family, [greatest_batch, *restore.batches.values()])
             case Restore():
                 return self._reserve(restore.checkpoint.family, [greatest_batch], restore.checkpoint)
 
@@ -349,11 +346,8 @@ class AttemptStarter:
 
         BatchCounterUnreadable, AttemptFailed, OSError: the attempt keeps the numbers that it has.
         """
-        numbers = attempt.record.batch_numbers
-        if numbers is None:
-            return None
         counters = self._services.batch_number_counters
-        longer = await self._io.run(partial(counters.extend, numbers, self._confirm_term))
+        longer = await self._io.run(partial(counters.extend, attempt.record.batch_numbers, self._confirm_term))
         if longer is None or attempt.record.ended or attempt.number != self._last_number:
             return None
         await self._change(attempt, batch_numbers=longer)

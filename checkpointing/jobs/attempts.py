@@ -47,7 +47,7 @@ class AttemptRecord:
     `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
     was when this attempt began.
     `pod`: the pod that its driver runs in, as namespace/name; None for a process of `host`.
-    `batch_numbers`: the range that its batches may use; None for a record of an older version.
+    `batch_numbers`: the range that its batches may use.
     `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
     complete.
     `python_environment` is the name of the cached environment that the driver runs in.
@@ -59,6 +59,8 @@ class AttemptRecord:
     timeline: str
     work_directory: str
     started_ms: int
+    batch_numbers: BatchNumbers
+    secret_hash: str
     host: str = ""
     pid: int | None = None
     restored_checkpoint_id: int | None = None
@@ -72,18 +74,15 @@ class AttemptRecord:
     parallelism_before: int | None = None
     first_checkpoint_id: int | None = None
     checkpoint_directory: str | None = None
-    secret_hash: str | None = None
     first_failure: int | None = None
     newest_checkpoint_id: int | None = None
-    batch_numbers: BatchNumbers | None = None
     final_savepoint: str | None = None
     python_environment: str | None = None
     sinks: tuple[Vertex, ...] = ()
     pod: str | None = None
 
     def is_proved_by(self, secret: str) -> bool:
-        """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""
-        return self.secret_hash is None or hmac.compare_digest(hash_of(secret), self.secret_hash)
+        return hmac.compare_digest(hash_of(secret), self.secret_hash)
 
 
 def hash_of(secret: str) -> str:

@@ -153,10 +153,9 @@ class DriverConversation:
             self._adoption = asyncio.ensure_future(self._starter.adopt(attempt, pid))
 
     def _keep_numbers_ahead(self, attempt: Attempt) -> None:
-        numbers = attempt.record.batch_numbers
-        if numbers is None or attempt.has_last_numbers or self._extension is not None:
+        if attempt.has_last_numbers or self._extension is not None:
             return
-        if must_extend(numbers, attempt.greatest_batch):
+        if must_extend(attempt.record.batch_numbers, attempt.greatest_batch):
             self._extension = asyncio.ensure_future(self._extend_numbers(attempt))
 
     async def _extend_numbers(self, attempt: Attempt) -> None:
@@ -185,13 +184,12 @@ class DriverConversation:
     def _registered(self, attempt: Attempt) -> Registered:
         """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""
         settings, final = self._services.settings, attempt.stopped_with
-        numbers = attempt.record.batch_numbers
         return Registered(
             session_id=self._session_id,
             pending_checkpoints=(*self._coordinator.pending_ids, *([final.checkpoint_id] if final else ())),
             heartbeat_interval_ms=round(settings.heartbeat_interval_s * 1000),
             heartbeat_timeout_ms=round(settings.heartbeat_timeout_s * 1000),
-            batch_numbers_end=None if numbers is None else numbers.end,
+            batch_numbers_end=attempt.record.batch_numbers.end,
         )
 
     def _repeated(self, attempt: Attempt) -> Sequence[JobManagerMessage]:

@@ -50,10 +50,10 @@ class LocalRestore:
     in_flight: bool = False
     of_any_boot: bool = False
 
-    def keeps(self, numbers: BatchNumbers | None) -> bool:
+    def keeps(self, numbers: BatchNumbers) -> bool:
         """Return whether the batches go on with their numbers, in the range `numbers`; else they need another range."""
         greatest = max(self.batches.values(), default=-1)
-        if numbers is None or greatest < 0 or self.in_flight:
+        if greatest < 0 or self.in_flight:
             return True
         return numbers.first <= greatest and not is_used_up(numbers.end, greatest)
 

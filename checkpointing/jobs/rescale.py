@@ -110,8 +110,6 @@ class JobRescale:
         """
         if attempt.stopped_with is not None or self._record.status is not JobStatus.RUNNING:
             return False
-        if end.finish_cause is None:
-            return self._is_due(attempt)
         return end.finish_cause is FinishCause.FOR_RESCALE
 
     async def undo(self, attempt: Attempt, info: ExceptionInfo) -> bool:

@@ -95,7 +95,7 @@ class SecretKeys:
         return SEALED + self._all.encrypt(plain.encode()).decode()
 
     def _open(self, key: str, text: str) -> str:
-        """A text that is not sealed was stored by a version of Waymark that sealed none."""
+        """Return a text that is not sealed as it is."""
         if not text.startswith(SEALED):
             return text
         try:

@@ -82,7 +82,7 @@ class SubtaskState:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """`after_restore` belongs to a sink; None in a snapshot of an older version. `repeats_numbers`: see Vertex."""
+    """`after_restore` belongs to a sink. `repeats_numbers`: see Vertex."""
 
     vertex_id: str
     name: str
@@ -101,7 +101,7 @@ class CompletedCheckpoint:
     `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer.
     `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names.
     `imported_queries`: Spark's ids of the queries there. The snapshots of each job that continues them have them, too.
-    `batch_numbers`: the range of the attempt that took it; None in a snapshot of an older version."""
+    `batch_numbers`: the range of the attempt that took it; None for an import."""
 
     job_id: str
     job_name: str

@@ -145,18 +145,12 @@ class CheckpointConfiguration:
                 PREFIX + "tolerable-failed-checkpoints", text("tolerable-failed-checkpoints", "0"), least=0
             ),
             retention=RetentionPolicy[retention],
-            num_retained=max(1, whole_number(PREFIX + "num-retained", text("num-retained", "1"), least=-(2**31))),
+            num_retained=whole_number(PREFIX + "num-retained", text("num-retained", "1"), least=1),
             checkpoint_directory=settings.get(PREFIX + "dir"),
             savepoint_directory=settings.get(PREFIX + "savepoint-dir"),
             storage=storage,
             executor_uploads_bytes=memory_bytes(EXECUTOR_UPLOADS, settings.get(EXECUTOR_UPLOADS, "256mb")),
         )
-
-
-def check_submitted(settings: Mapping[str, str]) -> None:
-    """Refuse what `parse` still reads in a job that an earlier version accepted; InvalidConfiguration."""
-    key = PREFIX + "num-retained"
-    whole_number(key, settings.get(key, "1"), least=1)
 
 
 _NOT_EXTERNALIZED = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS.value

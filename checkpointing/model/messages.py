@@ -29,9 +29,6 @@ T = TypeVar("T")
 
 _HALF_A_CHARACTER = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
-# Of a field: the name that it had before.
-_ONCE = "once"
-
 
 class MalformedMessage(ValueError):
     """Not a message of this protocol; the text names the field."""
@@ -82,7 +79,7 @@ class FinishCause(Enum):
     """Why a driver reports FINISHED: the cause that the job manager sent with `Stop`.
 
     AFTER_SAVEPOINT: the savepoint of a stop, or the final one of queries that ended by themselves, is complete.
-    BY_ITSELF: the queries ended by themselves, and nothing had to be saved. Older drivers report it without `Stop`.
+    BY_ITSELF: the queries ended by themselves, and nothing had to be saved.
     """
 
     BY_ITSELF = "BY_ITSELF"
@@ -94,8 +91,8 @@ class FinishCause(Enum):
 class Vertex:
     """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each.
 
-    `after_restore` and `repeats_numbers` belong to a sink; older drivers do not send them. `repeats_numbers`: a restore
-    keeps the batch numbers of its query.
+    `after_restore` and `repeats_numbers` belong to a sink. `repeats_numbers`: a restore keeps the batch numbers of its
+    query.
     """
 
     id: str
@@ -119,7 +116,7 @@ class StateFile:
     path: str
     location: str
     size: int
-    checksum: str = dataclasses.field(metadata={_ONCE: "sha256"})
+    checksum: str
     shared: bool = False
 
 
@@ -258,7 +255,7 @@ class VertexRows:
 class QueryProgress:
     """Figures of the newest batch; `rows` by vertex, of all batches. None: Spark does not report the figure.
 
-    `batches`: how many the attempt has committed; older drivers do not send it.
+    `batches`: how many the attempt has committed.
     """
 
     batch_id: int
@@ -470,16 +467,12 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
-    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some.
-
-    A field may have had another name, which an older peer, or an older file, still calls it by.
-    """
+    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some."""
     hints = _type_hints(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        name = field.name if field.name in fields else field.metadata.get(_ONCE)
-        if name in fields:
-            values[field.name] = _typed(hints[field.name], fields[name], f"{cls.__name__}.{name}")
+        if field.name in fields:
+            values[field.name] = _typed(hints[field.name], fields[field.name], f"{cls.__name__}.{field.name}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise MalformedMessage(f"{cls.__name__}.{field.name} is missing")
     return cls(**values)

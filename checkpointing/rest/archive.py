@@ -22,7 +22,6 @@ from checkpointing.rest.job_json import (
     job_launch,
     job_overview,
     job_plan,
-    masked_launch,
     opened_launch,
 )
 from checkpointing.rest.jobs import MAX_EXCEPTIONS
@@ -65,20 +64,10 @@ def _with_archive(dispatcher: Dispatcher, route: BaseRoute) -> BaseRoute:
         job_id = path_id(request, "jobid")
         archived = dispatcher.archived(job_id)
         path = request.url.path.rstrip("/").partition(f"/jobs/{job_id}")[2]
-        if archived is not None and (kept := _kept(archived.answers, path)) is not None:
+        if archived is not None and (kept := archived.answers.get(path)) is not None:
             is_launch = path == "/launch"
             return JSONResponse(opened_launch(kept, dispatcher.services.secret_keys) if is_launch else kept)
         found: Response = await route.endpoint(request)
         return found
 
     return Route(route.path, answer, methods=["GET"])
-
-
-def _kept(answers: Answers, path: str) -> Any:
-    """Return the answer that was kept, None when there is none. Before there was `/launch`, `/config` hid nothing."""
-    config = answers.get("/config")
-    if path == "/launch" and path not in answers:
-        return config and config["launch"]
-    if path == "/config" and config is not None:
-        return {**config, "launch": masked_launch(config["launch"])}
-    return answers.get(path)

@@ -29,12 +29,7 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
 from checkpointing.masking import HIDDEN
 from checkpointing.model.checkpoint import CompletedCheckpoint
-from checkpointing.model.configuration import (
-    CheckpointConfiguration,
-    CheckpointStorageKind,
-    InvalidConfiguration,
-    check_submitted,
-)
+from checkpointing.model.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
 from checkpointing.model.job_environment import JobEnvironment
 from checkpointing.model.job_graph import JobGraph
 from checkpointing.rest.errors import RestError, bad_request
@@ -207,7 +202,6 @@ class JarHandlers:
             self._check_storage(configuration)
             JobEnvironment.parse(configuration)
             EnvironmentSource.parse(configuration)
-            check_submitted(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
         return JobGraph(

@@ -106,7 +106,7 @@ def abandoned(lineage: Lineage) -> tuple[tuple[int, int], ...]:
     """Return the numbers that timelines outside of the lineage used, as (first, last) pairs.
 
     Each timeline's batches count up to where the next one began, and the next one's numbers are all greater than those
-    used before. The pairs lack what an older Waymark abandoned, which used numbers again.
+    used before.
     """
     return tuple((each.after + 1, each.numbered_after) for each in lineage if each.numbered_after > each.after)
 
@@ -116,8 +116,8 @@ def to_json(lineage: Lineage) -> str:
 
 
 def from_json(text: str) -> Lineage:
-    """ValueError when the text is none. Lineages from before numbers were moved have no third figure."""
+    """ValueError when the text is none."""
     try:
-        return tuple(Segment(str(timeline), *map(int, numbers)) for timeline, *numbers in json.loads(text))
+        return tuple(Segment(str(timeline), int(after), int(number)) for timeline, after, number in json.loads(text))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{text[:80]!r} is no lineage of timelines") from error

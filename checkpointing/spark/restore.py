@@ -243,8 +243,7 @@ def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
     location = _sink_files(snapshot, query).get(SINK_LOCATION)
     if location is not None:
         return not output.is_at(snapshot.path_of(location).read_text())
-    # An imported location has no log. Snapshots of an older Waymark have that of local directories only.
-    return output.local is not None and not snapshot.checkpoint.imported_from
+    return not snapshot.checkpoint.imported_from  # an imported location has no log
 
 
 def _entries_of(snapshot: Snapshot, query: str, output: SinkOutput) -> list[str]:

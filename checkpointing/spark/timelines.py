@@ -32,5 +32,5 @@ def begin_timeline(
 def _read(path: Path) -> Lineage:
     try:
         return from_json(path.read_text())
-    except FileNotFoundError:  # no state, or a snapshot from before there were lineages
+    except FileNotFoundError:  # no state
         return ()

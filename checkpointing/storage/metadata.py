@@ -3,7 +3,6 @@
     {"magic": "waymark-checkpoint", "version": 2, "sha256": "…", "checkpoint": {all fields of CompletedCheckpoint}}
 
 The checksum guards against damage and careless editing, not against an attacker, who could compute it anew.
-Version 1, which is read as well, calls a file's checksum `sha256`: there is no other kind in it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from checkpointing.storage.layout import SHARED, is_safe_location
 
 MAGIC = "waymark-checkpoint"
 VERSION = 2
-_READ = (1, VERSION)
 
 _BEGINNING = b'{"magic":"' + MAGIC.encode() + b'"'
 
@@ -64,7 +62,7 @@ def _checked_body(content: bytes, directory: str) -> dict[str, Any]:
     if isinstance(version, int) and version > VERSION:
         raise MetadataFromNewerVersion(directory, version, VERSION)
     body = envelope.get("checkpoint")
-    if version not in _READ or not isinstance(body, dict) or envelope.get("sha256") != _checksum(body):
+    if version != VERSION or not isinstance(body, dict) or envelope.get("sha256") != _checksum(body):
         raise MetadataTampered(directory, "the checksum of _metadata does not fit: it was changed or damaged")
     return body
 

@@ -15,6 +15,7 @@ from checkpointing.ha.job_results import FileJobResultStore, JobResult
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
@@ -219,7 +220,7 @@ def test_the_number_of_an_attempt_is_known_before_anything_of_it_runs(tmp_path: 
 
 
 def record(attempt: int) -> AttemptRecord:
-    return AttemptRecord(attempt=attempt, timeline="t", work_directory=f"/jobs/attempt-{attempt}", started_ms=1)
+    return AttemptRecord(attempt, "t", f"/jobs/attempt-{attempt}", 1, BatchNumbers(JOB_ID, 0, 10_000), secret_hash="")
 
 
 def test_an_uploaded_program_is_there_whole(tmp_path: Path) -> None:

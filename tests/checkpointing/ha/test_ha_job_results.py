@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -50,22 +49,6 @@ def test_conformance_O02_cleaning_may_be_repeated_and_cleaning_an_unknown_one_is
     store.mark_as_clean(finished.job_id)
     with pytest.raises(JobResultMissing):
         store.mark_as_clean(new_id())
-
-
-@pytest.mark.parametrize(("older", "is_saved"), [({"as_asked": True}, True), ({}, False)])
-def test_a_result_of_an_older_version_is_read(store, tmp_path, older, is_saved):
-    """The oldest say nothing: then the checkpoints that the job retains stay."""
-    saved = replace(result(), is_saved=True)
-    store.create_dirty_result(saved)
-    [file] = (tmp_path / "job-result-store").iterdir()
-    fields = json.loads(file.read_text())
-    assert list(store.dirty_results()) == [saved]
-
-    del fields["result"]["is_saved"]
-    fields["result"].update(older)
-    file.write_text(json.dumps(fields))
-
-    assert list(store.dirty_results()) == [replace(saved, is_saved=is_saved)]
 
 
 def test_conformance_O02_only_dirty_results_are_listed(store):

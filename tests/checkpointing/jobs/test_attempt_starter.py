@@ -15,6 +15,7 @@ from checkpointing.clock import ManualClock
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.job_graph import JobGraph
 from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 
@@ -55,7 +56,8 @@ class Bench:
         self.starter = AttemptStarter(graph, "session", services, store, lambda info: None)
         self.directory = JobDirectory(directory, "job")
         self.directory.path.mkdir(parents=True)
-        self.attempt = Attempt(AttemptRecord(1, "timeline", "/work", 0, host="here"), None, ManualClock(), self.io)
+        record = AttemptRecord(1, "timeline", "/work", 0, BatchNumbers("job", 0, 10_000), "", host="here")
+        self.attempt = Attempt(record, None, ManualClock(), self.io)
         self.attempt.vertices = (SINK,)
 
     async def at_once(self, *changes: Any) -> AttemptRecord:

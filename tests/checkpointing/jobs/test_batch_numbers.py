@@ -62,7 +62,7 @@ def does_not_lead() -> None:
         "no-counter",
         "snapshot-of-another-cluster",
         "counter-from-a-backup",
-        "number-of-an-older-version",
+        "number-beyond-the-counter",
     ],
 )
 def test_a_range_begins_behind_everything_that_is_known(known: KnownNumbers, first: int) -> None:
@@ -102,12 +102,11 @@ def test_a_range_is_extended_when_half_of_it_is_used_and_nobody_has_the_next_num
         (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 29_900}, True, True),
         (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 9_950}, False, False),
         (BatchNumbers(FAMILY, 0, 10_000), {}, False, True),
-        (None, {"a": 70_000}, False, True),
     ],
-    ids=["within", "last", "used-up", "begun", "died-before-it-renumbered", "no-batch", "older-version"],
+    ids=["within", "last", "used-up", "begun", "died-before-it-renumbered", "no-batch"],
 )
 def test_local_state_keeps_its_numbers_unless_they_are_used_up(
-    numbers: BatchNumbers | None, batches: dict[str, int], in_flight: bool, kept: bool
+    numbers: BatchNumbers, batches: dict[str, int], in_flight: bool, kept: bool
 ) -> None:
     assert LocalRestore(1, "/w", "t", batches, None, in_flight).keeps(numbers) is kept
 
@@ -193,7 +192,7 @@ def test_a_snapshot_is_told_how_far_back_its_family_went_since(tmp_path: Path) -
     assert counters.restored_since(FAMILY, first, {"words": 4}) == {}, "batches up to 4 were not written again"
     assert counters.restored_since(FAMILY, second, {"words": 9}) == {"words": 4}
     assert counters.restored_since(FAMILY, third, {"words": 9}) == {}, "nothing was restored since"
-    assert counters.restored_since(FAMILY, None, {"words": 7}) == {"words": 4}, "of an older version"
+    assert counters.restored_since(FAMILY, None, {"words": 7}) == {"words": 4}, "of an import"
     assert counters.restored_since(FAMILY, first, {"more": 0}) == {"more": -1}, "it was started without state"
     assert counters.restored_since("cd" * 16, first, {"words": 7}) == {}
 
@@ -277,7 +276,7 @@ class Snapshot:
 
 @dataclass
 class World:
-    """Jobs of one family, some of an older version, over a real counter."""
+    """Jobs of one family, some of an import, over a real counter."""
 
     counters: BatchNumberCounters
     used: set[int] = field(default_factory=set)
@@ -316,18 +315,17 @@ STEPS = st.tuples(
 )
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["this-version", "older-version"])
+@pytest.mark.parametrize("imported", [False, True], ids=["job", "import"])
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(steps=st.lists(STEPS, max_size=30))
-def test_no_number_is_used_twice(older: bool, steps: list[tuple[str, int, int, int]]) -> None:
+def test_no_number_is_used_twice(imported: bool, steps: list[tuple[str, int, int, int]]) -> None:
     """Over random histories of runs, restores, clones, crashes after a reservation, and leaders that are replaced.
 
-    A job restores any snapshot that a job of the family ever took. `older`: the first job began before there were
-    counters.
+    A job restores any snapshot that a job of the family ever took. `imported`: the first snapshots have no numbers.
     """
     with TemporaryDirectory() as directory:
         world = World(BatchNumberCounters(Path(directory)))
-        if older:
+        if imported:
             world.used.update(range(40))
             world.snapshots += [Snapshot(None, 20), Snapshot(None, 39)]
         else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
@@ -168,23 +167,3 @@ async def test_the_next_job_manager_asks_for_the_same_secret(cluster: Cluster) -
         cluster.drivers_find(second)
         await second.until(job_id, "RUNNING")
     assert driver.refusals == []
-
-
-@pytest.mark.zookeeper
-async def test_a_driver_of_a_version_without_secrets_is_adopted_after_an_upgrade(cluster: Cluster) -> None:
-    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
-        await leads(first)
-        job_id = await first.submit_running(FAST_RESTART)
-    driver = cluster.launcher.drivers[0]
-    driver.spec = replace(driver.spec, secret="")
-    record = cluster.directory / "state" / "jobs" / job_id / "attempt.json"
-    record.write_text(json.dumps({k: v for k, v in json.loads(record.read_text()).items() if k != "secret_hash"}))
-
-    async with cluster.job_manager() as second:
-        cluster.drivers_find(second)
-        await leads(second)
-        await second.until(job_id, "RUNNING")
-        assert driver.refusals == []
-
-        await driver.report_failure("crash")
-        assert (await launched(second, 2)).secret, "the next attempt has one"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from pathlib import Path
-
 import pytest
 
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -25,13 +21,8 @@ async def ended_job(cluster: Cluster) -> str:
     return job_id
 
 
-@pytest.mark.parametrize("of_an_older_version", [False, True])
-async def test_the_next_job_manager_hides_the_secrets_of_an_ended_job(
-    cluster: Cluster, of_an_older_version: bool
-) -> None:
+async def test_the_next_job_manager_hides_the_secrets_of_an_ended_job(cluster: Cluster) -> None:
     job_id = await ended_job(cluster)
-    if of_an_older_version:
-        await asyncio.to_thread(_write_as_an_older_version_did, cluster.directory / "state" / "jobs" / job_id)
 
     async with cluster.job_manager() as second:
         await leads(second)
@@ -40,11 +31,3 @@ async def test_the_next_job_manager_hides_the_secrets_of_an_ended_job(
 
     assert "abc123" not in str(shown)
     assert (launch["flinkConfiguration"], launch["programArgsList"]) == (SECRETS, ARGUMENTS)
-
-
-def _write_as_an_older_version_did(directory: Path) -> None:
-    """It had the whole record in `/config`, and no `/launch`."""
-    file = directory / "archive.json"
-    content = json.loads(file.read_text())
-    content["answers"]["/config"]["launch"] = content["answers"].pop("/launch")
-    file.write_text(json.dumps(content))

@@ -24,6 +24,7 @@ from checkpointing.jobs.local_recovery import (
     went_on_in_vain,
 )
 from checkpointing.jobs.shared_storage import FROM_SHARED, declared_shared, is_shared
+from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.fake_driver import FakeDriver
@@ -242,13 +243,14 @@ def test_shared_storage_is_declared_or_told_by_its_file_system(tmp_path: Path, m
 # --- the decision itself ---------------------------------------------------------------------------------------------
 
 HERE = LocalRecoveryFacts(host="here", has_snapshot=True, rescales=False)
+NUMBERS = BatchNumbers("job", 0, 10_000)
 
 
 @pytest.fixture
 def former(tmp_path: Path) -> AttemptRecord:
     work = tmp_path / "attempt-1"
     leave(work, 9, started_after=4, in_flight=True)
-    return AttemptRecord(1, "timeline", str(work), 0, host="here", pid=NOBODY)
+    return AttemptRecord(1, "timeline", str(work), 0, NUMBERS, "", host="here", pid=NOBODY)
 
 
 def test_what_lies_on_another_machine_is_not_looked_for(former: AttemptRecord) -> None:
@@ -347,7 +349,9 @@ def test_after_a_local_recovery_every_query_must_have_gone_on(tmp_path: Path, se
     write_record(
         work, [LiveQuery("wordcount", "queries/0-words", 8), LiveQuery("other", "queries/1-other", started_after=4)]
     )
-    record = AttemptRecord(2, "timeline", str(work), 0, host="here", pid=NOBODY, local_directory="/of/attempt-1")
+    record = AttemptRecord(
+        2, "timeline", str(work), 0, NUMBERS, "", host="here", pid=NOBODY, local_directory="/of/attempt-1"
+    )
     assert (local_restore(record, HERE) is not None) is goes_on
     assert not went_on_in_vain(record)
 

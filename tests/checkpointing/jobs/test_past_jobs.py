@@ -15,6 +15,7 @@ import pytest
 from checkpointing.jobs import retries
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.past_jobs import PastJobs
+from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path, read_metadata, verify
@@ -56,9 +57,9 @@ def driver() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def left_by_a_dead_job_manager(tmp_path: Path, **record: object) -> Path:
-    state = tmp_path / "state"
+    state, numbers = tmp_path / "state", BatchNumbers(JOB_ID, 0, 10_000)
     JobDirectory(state / "jobs", JOB_ID).write_record(
-        AttemptRecord(1, "t", str(state / "work"), 1, host=socket.gethostname(), **record)  # type: ignore[arg-type]
+        AttemptRecord(1, "t", str(state / "work"), 1, numbers, "", host=socket.gethostname(), **record)  # type: ignore[arg-type]
     )
     intents = SavepointIntents(state / "savepoint-intents", JOB_ID)
     root = str(state / "savepoints")

@@ -186,11 +186,11 @@ async def test_a_counter_that_is_behind_the_snapshot_is_not_believed(manager: Ru
     assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(first, 20_000 + GAP, 30_000 + GAP)
 
 
-async def test_a_snapshot_of_an_older_version_is_of_its_own_jobs_family(manager: RunningJobManager) -> None:
+async def test_a_snapshot_without_numbers_is_of_its_own_jobs_family(manager: RunningJobManager) -> None:
     first = await manager.submit_running(FAST_RESTART)
     savepoint = Path((await manager.savepoint(first))["location"].removeprefix("file:"))
-    older = replace(read_metadata(str(savepoint)), batch_numbers=None)
-    (savepoint / "_metadata").write_bytes(encode_metadata(older))
+    without = replace(read_metadata(str(savepoint)), batch_numbers=None)
+    (savepoint / "_metadata").write_bytes(encode_metadata(without))
     counter(manager, first).unlink()
     job_id = await manager.submit_running(FAST_RESTART, savepointPath=str(savepoint))
     numbers = BatchNumbers(first, SNAPSHOT_BATCH + 1 + GAP, SNAPSHOT_BATCH + 1 + GAP + 10_000)
@@ -278,29 +278,6 @@ async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_a
         await leads(second)
         await second.until(job_id, "RUNNING")
         assert cluster.launcher.specs[-1].batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
-
-
-@pytest.mark.zookeeper
-async def test_after_attempts_of_an_older_version_numbers_begin_far_behind_what_is_known(cluster: Cluster) -> None:
-    """Nobody knows which numbers those attempts used. One that starts empty now tells nothing of them."""
-    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
-        await leads(first)
-        job_id = await first.submit_running(FAST_RESTART)
-    cluster.launcher.drivers[0].kill(-9)
-    counter(first, job_id).unlink()
-    directory = JobDirectory(first.settings.state_directory / "jobs", job_id)
-    directory.write_record(replace(record(first, job_id), batch_numbers=None))
-
-    async with cluster.job_manager() as second:
-        await leads(second)
-        await second.until(job_id, "RUNNING")
-        assert record(second, job_id).attempt == 2
-        assert record(second, job_id).batch_numbers is None
-        assert not counter(second, job_id).exists()
-        await second.checkpoint(job_id)
-        third = await failed(second, 3)
-        first_number = SNAPSHOT_BATCH + 1 + GAP
-        assert third.spec.batch_numbers == BatchNumbers(job_id, first_number, first_number + 10_000)
 
 
 async def test_a_range_is_extended_durably_before_its_driver_learns_it(manager: RunningJobManager) -> None:

@@ -144,15 +144,6 @@ async def test_the_drivers_word_decides_between_its_own_end_and_a_rescale(manage
     assert checkpoint_of(manager, job_id, 1).is_file()
 
 
-async def test_an_older_driver_that_gives_no_cause_is_restarted_for_a_rescale(manager: RunningJobManager) -> None:
-    job_id = await manager.submit_running(RETAIN)
-    driver = await told_to_stop_for_a_rescale(manager, job_id)
-
-    await driver.finish(None)
-
-    assert (await manager.driver(2)).spec.parallelism == 4
-
-
 @pytest.mark.zookeeper
 async def test_a_stop_whose_leader_died_ends_the_job_though_a_change_waits(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from checkpointing.masking import HIDDEN
-from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
@@ -133,10 +132,6 @@ async def test_a_job_that_would_retain_no_checkpoint_is_refused(manager: Running
     assert refusal.value.status == 400
     allowed = "write a whole number" if number == "many" else "at least 1"
     assert str(refusal.value) == f"execution.checkpointing.num-retained: '{number}' is not allowed; {allowed}"
-
-
-def test_a_stored_job_of_an_earlier_version_that_retains_none_retains_one() -> None:
-    assert CheckpointConfiguration.parse({"execution.checkpointing.num-retained": "0"}).num_retained == 1
 
 
 async def test_a_program_that_does_not_parse_is_refused_with_its_line(manager: RunningJobManager) -> None:

@@ -203,13 +203,13 @@ def test_a_query_that_starts_without_state_again_begins_a_log_of_its_own(viewfs:
     ],
 )
 def test_a_snapshot_without_the_sinks_log_continues_in_the_log_that_is_there(bench: FileSink, batches: int) -> None:
-    """An imported location has none. Older versions took the log of local directories only."""
+    """An imported location has none."""
     first = bench.run(bench.writing("first"), 1)
     feed(bench, first, 1)
     taken = without_log(bench.snapshot(first, 1))
     feed(bench, first, batches)
     first.stop()
-    bench.restored(taken if bench.at else replace(taken, imported_from=("file:/location",)), "again").stop()
+    bench.restored(replace(taken, imported_from=("file:/location",)), "again").stop()
     rows = bench.rows()
     assert all(rows[word] >= count for word, count in bench.expected.items())
     if batches == 1:

@@ -238,15 +238,6 @@ def test_metadata_of_a_newer_release_says_which_version(savepoint: CompletedChec
         read_metadata(edited(savepoint, lambda envelope: envelope.update(version=3)))
 
 
-def test_metadata_of_version_1_is_read(savepoint: CompletedCheckpoint) -> None:
-    def as_it_was(envelope: dict[str, Any]) -> None:
-        envelope["version"] = 1
-        for file in envelope["checkpoint"]["operators"][0]["subtasks"][0]["files"]:
-            file["sha256"] = file.pop("checksum")
-
-    assert read_metadata(edited(savepoint, as_it_was, sign=True)) == savepoint
-
-
 @pytest.mark.parametrize("location", ["../../etc/passwd", "/etc/passwd", "q/../../x", ""])
 def test_metadata_that_leads_out_of_the_snapshot_is_refused(savepoint: CompletedCheckpoint, location: str) -> None:
     def point_elsewhere(envelope: dict[str, Any]) -> None:

@@ -369,7 +369,6 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
     "loggers": {
-        "httpx2": {"level": "WARNING"},
         "kazoo": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

@@ -105,19 +105,17 @@ def check(url: str, policy: Policy, resolve: Resolve) -> Allowed | Denied:
     try:
         found = resolve(target.host, target.port)
     except OSError as error:
-        return _unresolved(target, error)
+        return unresolved(target, error)
     return judge(target, found, policy)
 
 
-async def check_async(url: str, policy: Policy, resolve: ResolveAsync) -> Allowed | Denied:
+def target_of(url: str, policy: Policy) -> Target | Denied:
+    """Return where the URL leads. Judge an address that is written out, and leave a name to the resolver."""
     target = parse(url)
-    if isinstance(target, Denied):
+    if isinstance(target, Denied) or not is_address(target.host):
         return target
-    try:
-        found = await resolve(target.host, target.port)
-    except OSError as error:
-        return _unresolved(target, error)
-    return judge(target, found, policy)
+    judged = judge(target, [target.host], policy)
+    return judged if isinstance(judged, Denied) else target
 
 
 def parse(url: str) -> Target | Denied:
@@ -199,7 +197,7 @@ def _no_url(sentence: str) -> Denied:
     return Denied(Why.NOT_A_URL, sentence)
 
 
-def _unresolved(target: Target, error: OSError) -> Denied:
+def unresolved(target: Target, error: OSError) -> Denied:
     return Denied(Why.UNRESOLVED, f"The name {target.host} does not resolve: {error.strerror or error}.")
 
 

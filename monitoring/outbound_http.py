@@ -1,28 +1,51 @@
-"""An httpx2 client that connects only to addresses which were checked, for messages to addresses that people typed.
-
-with httpx2.Client(transport=CheckedTransport(webhook_policy()), follow_redirects=False, trust_env=False) as client:
-"""
+"""HTTP requests to addresses that people typed. aiohttp connects only to addresses that were checked."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
 import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from types import TracebackType
-from typing import Self
+from typing import Any
+from urllib.parse import quote, urlsplit
 
-import httpx2
+import aiohttp
+import aiohttp.abc
 from django.conf import settings
+from yarl import URL
 
 from monitoring import outbound
-from monitoring.outbound import Denied, Policy, Resolve
+from monitoring.outbound import Denied, Policy, ResolveAsync, Target
+
+TIMEOUT = aiohttp.ClientTimeout(total=30.0, sock_connect=5.0, sock_read=10.0)
+ANSWER_BYTES = 300  # as much of the answer as the delivery's log shows; the rest is not read
+ANSWER_S = 10.0  # for all of them: a receiver that trickles does not hold the worker
+_KEPT_IN_URLS = "%/:?[]@!$&'()*+,;="
 
 
-class AddressDenied(httpx2.ConnectError):
+class AddressDenied(OSError):
     """Nothing was connected to; `denied` says why."""
 
     def __init__(self, denied: Denied) -> None:
         super().__init__(denied.sentence)
         self.denied = denied
+
+
+class NotReached(Exception):
+    """No answer came. The text says why, without the URL, which may be a secret."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`text` is the start of the content, on one line."""
+
+    status: int
+    phrase: str
+    headers: Mapping[str, str]
+    text: str
 
 
 def webhook_policy() -> Policy:
@@ -35,7 +58,8 @@ def cluster_policy() -> Policy:
 
 @cache
 def _trusting(pem: str) -> ssl.SSLContext:
-    context = httpx2.create_ssl_context(trust_env=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
     if pem:
         context.load_verify_locations(cadata=pem)
     return context
@@ -46,54 +70,97 @@ def trusted() -> ssl.SSLContext:
     return _trusting(settings.CA_BUNDLE)
 
 
-class CheckedTransport(httpx2.BaseTransport):
-    """Resolves, judges, and connects to the very addresses that were judged, one after the other until one answers.
+class CheckedResolver(aiohttp.abc.AbstractResolver):
+    """Names become addresses that were judged, or AddressDenied, or OSError.
 
-    TLS still checks the name that was asked for. Connections are kept by address, so one transport serves one host.
+    aiohttp does not resolve an address that is written out: `outbound.target_of` judges it before the request.
     """
 
-    def __init__(
-        self, policy: Policy, resolve: Resolve = outbound.resolve, verify: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, policy: Policy, resolve: ResolveAsync | None = None) -> None:
         self._policy = policy
-        self._resolve = resolve
-        self._inner = httpx2.HTTPTransport(verify=verify or trusted(), trust_env=False)
+        self._resolve = resolve or outbound.resolve_async
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises AddressDenied."""
-        judged = outbound.check(str(request.url), self._policy, self._resolve)
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[aiohttp.abc.ResolveResult]:
+        found = await self._resolve(host, port)
+        judged = outbound.judge(Target("http", host.lower().removesuffix("."), port), found, self._policy)
         if isinstance(judged, Denied):
             raise AddressDenied(judged)
-        *others, last = judged.addresses
-        for address in others:
-            try:
-                return self._inner.handle_request(_to(request, address, judged.target.host))
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue
-        return self._inner.handle_request(_to(request, last, judged.target.host))
+        return [_result(host, address, port) for address in judged.addresses]
 
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        self._inner.__exit__(exc_type, exc_value, traceback)
+    async def close(self) -> None: ...
 
 
-def _to(request: httpx2.Request, address: str, host: str) -> httpx2.Request:
-    """The request, to `address`; its Host header is the URL's still, and TLS asks for `host`."""
-    return httpx2.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": host},
-    )
+def _result(host: str, address: str, port: int) -> aiohttp.abc.ResolveResult:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return {"hostname": host, "host": address, "port": port, "family": family, "proto": 0, "flags": flags}
+
+
+def send(
+    method: str,
+    url: str,
+    policy: Policy,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    resolve: ResolveAsync | None = None,
+) -> Answer:
+    """Send one request and return the answer. Redirects are not followed.
+
+    Raises:
+        AddressDenied: the address is not allowed, or its name does not resolve.
+        TimeoutError, NotReached: no answer came.
+    """
+    target = outbound.target_of(url, policy)
+    if isinstance(target, Denied):
+        raise AddressDenied(target)
+    try:
+        return asyncio.run(_send(method, _url(url, target), headers or {}, body, CheckedResolver(policy, resolve)))
+    except aiohttp.ClientConnectorDNSError as error:
+        cause = error.os_error
+        denied = cause if isinstance(cause, AddressDenied) else AddressDenied(outbound.unresolved(target, cause))
+        raise denied from None
+    except TimeoutError:
+        raise TimeoutError("no answer came in time") from None
+    except aiohttp.ClientResponseError:
+        raise NotReached("it does not answer in HTTP") from None
+    except aiohttp.InvalidURL:
+        raise NotReached("its address is not valid") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise NotReached(str(error) or type(error).__name__) from None
+
+
+def _url(typed: str, target: Target) -> URL:
+    """Return the URL with its host as it was judged, and its path as it was typed: it may be signed."""
+    parts = urlsplit(typed)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    path = quote(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}", safe=_KEPT_IN_URLS)
+    return URL(f"{target.scheme}://{host}:{target.port}{path}", encoded=True)
+
+
+async def _send(
+    method: str, url: URL, headers: Mapping[str, str], body: bytes | None, resolver: CheckedResolver
+) -> Answer:
+    async with (
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trusted(), resolver=resolver),
+            headers={"User-Agent": "waymark", "Accept-Encoding": "identity"},
+            timeout=TIMEOUT,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+        ) as session,
+        session.request(method, url, data=body, headers=headers, allow_redirects=False) as response,
+    ):
+        return Answer(response.status, response.reason or "", response.headers, await _first_bytes(response))
+
+
+async def _first_bytes(response: aiohttp.ClientResponse) -> str:
+    """Return the start of the content. An answer that breaks off after its status line still is that answer."""
+    read = b""
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+        async with asyncio.timeout(ANSWER_S):
+            async for chunk in response.content.iter_any():
+                read += chunk
+                if len(read) >= ANSWER_BYTES:
+                    break
+    return " ".join(read[:ANSWER_BYTES].decode("utf-8", "replace").split())

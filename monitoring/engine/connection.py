@@ -2,8 +2,8 @@
 
     async with FlinkClient(connection_of(cluster)) as engine: …
 
-The address is judged here and again where the name is resolved: `CheckedResolver` hands the client no address that was
-not judged, so what is connected to is what is allowed.
+The address is judged here and again where the name is resolved (`outbound_http.CheckedResolver`), so what is connected
+to is what is allowed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-import socket
 import ssl
 import tempfile
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import aiohttp.abc
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -33,7 +31,7 @@ from checkpointing.model.zookeeper_access import ZooKeeperScheme
 from monitoring import outbound
 from monitoring.engine.errors import NotAsked
 from monitoring.models import Authentication, Cluster, Discovery
-from monitoring.outbound import Denied, ResolveAsync, Target
+from monitoring.outbound import Denied, Target
 from monitoring.outbound_http import cluster_policy
 from monitoring.secret import SecretUnreadable
 
@@ -68,10 +66,7 @@ class Connection:
 
     def require_allowed(self) -> Target:
         """Raises AddressNotAllowed for what is no URL, and for an address that is written out and not allowed."""
-        target = outbound.parse(self.url)
-        if not isinstance(target, Denied) and outbound.is_address(target.host):
-            judged = outbound.judge(target, [target.host], cluster_policy())
-            target = judged if isinstance(judged, Denied) else target
+        target = outbound.target_of(self.url, cluster_policy())
         if isinstance(target, Denied):
             raise AddressNotAllowed(target)
         return target
@@ -186,31 +181,3 @@ def _present(context: ssl.SSLContext, tls: Tls) -> None:
         raise BadTls("client_key", f"Certificate and key do not belong together: {error.reason or error}.") from error
     finally:
         Path(name).unlink()
-
-
-class CheckedResolver(aiohttp.abc.AbstractResolver):
-    """Names become addresses that were judged, or OSError."""
-
-    def __init__(self, resolve: ResolveAsync | None = None) -> None:
-        self._resolve = resolve or outbound.resolve_async
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[aiohttp.abc.ResolveResult]:
-        found = await self._resolve(host, port)
-        judged = outbound.judge(Target("http", host.lower().removesuffix("."), port), found, cluster_policy())
-        if isinstance(judged, Denied):
-            raise OutboundDenied(judged)
-        return [_result(host, address, port) for address in judged.addresses]
-
-    async def close(self) -> None: ...
-
-
-class OutboundDenied(OSError):
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.sentence)
-        self.denied = denied
-
-
-def _result(host: str, address: str, port: int) -> aiohttp.abc.ResolveResult:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    return {"hostname": host, "host": address, "port": port, "family": family, "proto": 0, "flags": flags}

@@ -8,8 +8,9 @@ import ssl
 
 import aiohttp
 
-from monitoring.engine.connection import CheckedResolver, Connection, OutboundDenied, trust
+from monitoring.engine.connection import Connection, trust
 from monitoring.engine.errors import Trouble, Unreachable
+from monitoring.outbound_http import AddressDenied, CheckedResolver, cluster_policy
 
 # OpenSSL's X509_V_ERR_…: what a person can do something about.
 _CERTIFICATE = {
@@ -43,7 +44,7 @@ async def heard_in_silence(connection: Connection) -> Unreachable | None:
     target = connection.require_allowed()
     try:
         async with asyncio.timeout(_CONNECT_S):
-            (found, *_) = await CheckedResolver().resolve(target.host, target.port)
+            (found, *_) = await CheckedResolver(cluster_policy()).resolve(target.host, target.port)
             reader, writer = await asyncio.open_connection(
                 found["host"], target.port, ssl=trust(connection.tls), server_hostname=target.host
             )
@@ -69,7 +70,7 @@ def _explained(url: str, error: Exception) -> tuple[Trouble, str]:
     if tls is not None and any(mark in (tls.reason or "") for mark in _SPEAKS_NO_TLS):
         return Trouble.NO_TLS, f"{url} does not speak TLS; is it meant to be http://?"
     match error:
-        case aiohttp.ClientConnectorDNSError(os_error=OutboundDenied() as denied):
+        case aiohttp.ClientConnectorDNSError(os_error=AddressDenied() as denied):
             return Trouble.NOT_ALLOWED, denied.denied.sentence
         case aiohttp.ClientConnectorDNSError(os_error=cause, host=host):
             return Trouble.UNRESOLVED, f"The name {host} does not resolve: {cause.strerror or cause}."

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from monitoring.engine.connection import BadTls, CheckedResolver, Connection, trust
+from monitoring.engine.connection import BadTls, Connection, trust
 from monitoring.engine.errors import Malformed, NotAsked, Redirected
+from monitoring.outbound_http import CheckedResolver, cluster_policy
 
 CONNECT_LIMIT_S = 3.0
 BODY_LIMIT = 16 * 1024 * 1024
@@ -85,7 +86,8 @@ class Transport:
         except BadTls as error:
             raise NotAsked(str(error)) from error
         # As many connections as requests at once: how many those are is the caller's choice.
-        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=CheckedResolver())
+        resolver = CheckedResolver(cluster_policy())
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=resolver)
         headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
         if self._connection.authorization:
             headers["Authorization"] = self._connection.authorization

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitoring.outbound import Allowed, Denied, Policy, Why, check, check_async, parse_exemptions, resolve_async
+from monitoring.outbound import Allowed, Denied, Policy, Why, check, parse_exemptions, resolve
 
 WEBHOOKS = Policy("A channel", private=False)
 CLUSTERS = Policy("A cluster", private=True)
@@ -151,9 +151,9 @@ def test_an_entry_that_is_none_is_named(entry: str) -> None:
         parse_exemptions(["10.0.0.0/8", "", entry])
 
 
-async def test_numbers_that_are_addresses_in_disguise_are_seen_through() -> None:
+def test_numbers_that_are_addresses_in_disguise_are_seen_through() -> None:
     """As the system's resolver reads them: 0x7f.1 and 2130706433 are 127.0.0.1."""
     for host in ("0x7f.1", "2130706433", "127.1", "017700000001"):
-        found = await check_async(f"http://{host}/", WEBHOOKS, resolve_async)
+        found = check(f"http://{host}/", WEBHOOKS, resolve)
         assert isinstance(found, Denied), host
         assert found.why in (Why.FORBIDDEN, Why.UNRESOLVED)

@@ -158,7 +158,7 @@ EXTERNAL_TIMEOUT = Family(
         r"\btimed[ -]?out\b|Timeout(?:Exception|Error)|(?:Read|Connect|Socket)Timeout|Connection(?:Refused|Reset|Error)"
         r"|time-?out (?:of|after|expired|exceeded|waiting|while)"
         r"|connection (?:refused|reset|timed out|attempt failed)|UnknownHost|Name or service not known"
-        r"|\b50[234]\b.*(?:Unavailable|Gateway)|ConnectException|HTTPStatusError",
+        r"|\b50[234]\b.*(?:Unavailable|Gateway)|ConnectException|HTTPStatusError|HTTP Error 5\d\d",
         re.IGNORECASE,
     ),
 )

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 
-import httpx2
+import aiohttp
 import pytest
 import websockets
 from starlette.applications import Starlette
@@ -150,10 +150,10 @@ async def test_every_request_is_refused_and_changes_nothing(
     async with deposed(cluster, dispatchers, proxy) as state:
         before = state.shared()
         answers = {}
-        async with httpx2.AsyncClient(base_url=state.old.address) as client:
+        async with aiohttp.ClientSession(state.old.address) as client:
             for method, path in requests_of(state):
-                answer = await client.request(method, path, json={"entryClass": "wordcount.py:wordcount"})
-                answers[f"{method} {path}"] = answer.status_code
+                async with client.request(method, path, json={"entryClass": "wordcount.py:wordcount"}) as answer:
+                    answers[f"{method} {path}"] = answer.status
         assert len(answers) > 20
         assert {request for request, status in answers.items() if status != 503} == set()
         assert state.shared() == before

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import psutil
 import psycopg
 import pytest
 
 from dashboard.demo.jobs import DEMO_JOBS
+from dashboard.stack.composition import get
 from dashboard.stack.process import descendants, wait_until
 from dashboard.stack.record import PartRecord, start_time
 from dashboard.stack.status import parts_now
@@ -102,7 +102,7 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     status = product.status()
     assert list(status)[: len(PARTS)] == PARTS
     assert all(part["pid"] and part["version"] for part in status.values())
-    assert httpx2.get(f"{status['web']['address']}/healthz", trust_env=False).status_code == 200
+    assert get(f"{status['web']['address']}/healthz", 5.0)[0] == 200
     expect_closed_to_other_accounts(product, status)
 
     refused = product.manage("up")
@@ -150,8 +150,7 @@ def expect_closed_to_other_accounts(product: Product, status: dict[str, Any]) ->
 
 
 def answers(job_manager: dict[str, Any], token: str) -> int:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return int(httpx2.get(f"{job_manager['address']}/overview", headers=headers, trust_env=False).status_code)
+    return get(f"{job_manager['address']}/overview", 5.0, token=token)[0]
 
 
 def embedded_cluster_is_polled(product: Product) -> bool:

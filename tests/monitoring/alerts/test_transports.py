@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import httpx2
+import aiohttp
 import pytest
 from werkzeug import Request, Response
 
+from monitoring import outbound_http
 from monitoring.alerts.notify.apprise import guard
 from monitoring.alerts.notify.mail import transport as mail_transport
 from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.alerts.notify.transports import TRANSPORTS, transport_of
-from monitoring.alerts.notify.webhook import transport as webhook_transport
 from monitoring.models import Channel, ChannelKind
 from monitoring.secret import Secret, seal
 from tests.monitoring.alerts.messages import AT, message
@@ -99,7 +99,7 @@ def receiver(request):
 @pytest.fixture
 def short_time_outs(monkeypatch):
     monkeypatch.setattr(mail_transport, "TIMEOUT_S", 0.3)
-    monkeypatch.setattr(webhook_transport, "TIMEOUT", httpx2.Timeout(0.3))
+    monkeypatch.setattr(outbound_http, "TIMEOUT", aiohttp.ClientTimeout(total=0.3))
     monkeypatch.setattr(guard, "TIME_OUT_S", (0.3, 0.3))
 
 

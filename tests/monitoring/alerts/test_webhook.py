@@ -11,8 +11,9 @@ from werkzeug import Response
 
 from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.alerts.notify.webhook.signature import sign, verify
-from monitoring.alerts.notify.webhook.transport import ANSWER_BYTES, WebhookTransport
+from monitoring.alerts.notify.webhook.transport import WebhookTransport
 from monitoring.models import Channel, ChannelKind
+from monitoring.outbound_http import ANSWER_BYTES
 from tests.monitoring.alerts.messages import AT, message
 
 MESSAGE = message()

@@ -89,7 +89,7 @@ def _by_upsert() -> float:
     from django.db import transaction
 
     from monitoring.models import Checkpoint, Run
-    from monitoring.polling import bulk
+    from monitoring import bulk
     from monitoring.polling.rows import CHECKPOINT_COLUMNS, SLOWEST
 
     runs = list(Run.objects.filter(state="RUNNING").values_list("pk", flat=True)[:BATCH])

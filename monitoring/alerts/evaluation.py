@@ -30,7 +30,7 @@ from monitoring.alerts.terms import terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
 from monitoring.alerts.walk import State, advance
 from monitoring.models import AlertRule, OutageKind
-from monitoring.polling.bulk import update
+from monitoring.bulk import update
 
 BATCH = 2000
 

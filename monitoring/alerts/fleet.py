@@ -14,7 +14,7 @@ from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.models import Cluster, Outage, OutageKind
-from monitoring.polling.outages import is_late
+from monitoring.outages import is_late
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from monitoring.models import (
     Job,
     Severity,
 )
-from monitoring.polling import bulk
+from monitoring import bulk
 
 BATCH = 1000
 

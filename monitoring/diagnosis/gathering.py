@@ -21,7 +21,7 @@ from monitoring.models import (
     RunException,
     RunState,
 )
-from monitoring.polling.outages import is_late
+from monitoring.outages import is_late
 
 LATELY = timedelta(days=7)
 EXCEPTIONS = 10

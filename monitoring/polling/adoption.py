@@ -15,7 +15,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
-from monitoring.polling import bulk
+from monitoring import bulk
 from monitoring.savepoints.history import plain_path, spellings
 
 

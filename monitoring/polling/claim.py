@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from monitoring.models import Cluster
-from monitoring.polling import bulk
+from monitoring import bulk
 
 # A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
 LEASE = timedelta(seconds=20)

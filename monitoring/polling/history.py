@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from monitoring.engine.answers import Checkpoints
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, OperatorCheckpoint, Run
-from monitoring.polling import bulk
+from monitoring import bulk
 from monitoring.polling.gaps import rolled_over, unseen
 from monitoring.polling.observation import CheckpointReading, RunObservation
 from monitoring.polling.rows import (

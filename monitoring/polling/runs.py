@@ -15,7 +15,7 @@ from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
-from monitoring.polling import bulk
+from monitoring import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
 EXCEPTIONS_KEPT = 20

@@ -13,7 +13,8 @@ from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
-from monitoring.polling import bulk, history, outages, plan, runs
+from monitoring import bulk, outages
+from monitoring.polling import history, plan, runs
 from monitoring.polling.adoption import adopt_savepoints, mark_final
 from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs

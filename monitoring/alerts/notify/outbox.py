@@ -20,7 +20,7 @@ from monitoring.models import (
     NotificationReason,
     NotificationState,
 )
-from monitoring.polling import bulk
+from monitoring import bulk
 
 # After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
 SETTLING = timedelta(minutes=6)

@@ -27,7 +27,7 @@ from monitoring.models import (
     Notification,
     Severity,
 )
-from monitoring.polling.outages import note_answer, note_silence
+from monitoring.outages import note_answer, note_silence
 
 MINUTE = timedelta(minutes=1)
 

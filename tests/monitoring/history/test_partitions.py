@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from monitoring.history.partitions import AHEAD, DAY, TABLES, WEEK, bounds, cover, make_ahead, partitions_of
 from monitoring.models import Checkpoint, OperatorCheckpoint, Savepoint
-from monitoring.polling import bulk
+from monitoring import bulk
 from monitoring.polling.rows import CHECKPOINT_COLUMNS
 
 CHECKPOINTS = TABLES[0]

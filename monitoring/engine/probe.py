@@ -16,7 +16,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
 from monitoring.engine.versions import EngineVersion
-from monitoring.savepoints.stored import names_a_root
+from monitoring.state_roots import names_a_root
 
 T = TypeVar("T")
 Now = Callable[[], datetime]

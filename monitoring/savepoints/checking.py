@@ -23,7 +23,8 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.models import CheckedState, Engine, Job, Savepoint, SavepointState
 from monitoring.savepoints.claims import claim, update
 from monitoring.savepoints.looking import StorageSilent
-from monitoring.savepoints.stored import names_a_root, validate
+from monitoring.savepoints.stored import validate
+from monitoring.state_roots import names_a_root
 
 BATCH = 20
 LOOK_AGAIN = timedelta(days=1)

@@ -33,6 +33,7 @@ from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
 from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from monitoring.state_roots import is_below
 
 T = TypeVar("T")
 
@@ -211,24 +212,12 @@ def _confined(path: str) -> str | None:
 
 def _nearest_first(path: str) -> list[str]:
     """Only one that `path` does not name is looked at after the others: a root that hangs holds up none but itself."""
-    return sorted(settings.STATE_ROOTS, key=lambda root: not _is_below(path, root))
-
-
-def names_a_root(path: str) -> bool:
-    """Whether `path` is written as a place below WAYMARK_STATE_ROOTS. Looks at no storage."""
-    return any(_is_below(path, root) for root in settings.STATE_ROOTS)
-
-
-def _is_below(path: str, root: str) -> bool:
-    try:
-        return f"{canonical(path)}/".startswith(f"{canonical(root).rstrip('/')}/")
-    except StorageError:
-        return False
+    return sorted(settings.STATE_ROOTS, key=lambda root: not is_below(path, root))
 
 
 def _looked(kind: str, path: str, read: Callable[[], T], patience: Patience) -> T:
     """`kind`: short looks have places of their own, which the long ones do not take."""
-    named = next((root for root in settings.STATE_ROOTS if _is_below(path, root)), "")
+    named = next((root for root in settings.STATE_ROOTS if is_below(path, root)), "")
     return LOOKS.look(f"{kind} {named}", path, read, patience)
 
 

@@ -88,8 +88,8 @@ def _by_upsert() -> float:
     """New rows, pending ones that complete, and rows that are read again, a third each."""
     from django.db import transaction
 
-    from monitoring.models import Checkpoint, Run
     from monitoring import bulk
+    from monitoring.models import Checkpoint, Run
     from monitoring.polling.rows import CHECKPOINT_COLUMNS, SLOWEST
 
     runs = list(Run.objects.filter(state="RUNNING").values_list("pk", flat=True)[:BATCH])

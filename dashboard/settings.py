@@ -326,7 +326,7 @@ ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=valida
 _hours_kept = env.int("WAYMARK_HOURS_KEPT", None, validate=validate.Range(min=35, max=36_500))
 HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: history/forgetting.py says
 
-# Whether the roll-ups are made by a job of the embedded job manager, and how often that looks: history/keeping.py.
+# Whether a job of the embedded job manager makes the roll-ups, and how often it looks: monitoring/history_job.py.
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
 HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
 

@@ -112,7 +112,7 @@ def archive_history() -> str:
 @shared_task
 @noted
 def keep_history_pipeline() -> str:
-    from monitoring.history.keeping import keep_running
+    from monitoring.history_job import keep_running
 
     return keep_running(clock.now())
 

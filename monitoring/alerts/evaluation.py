@@ -29,8 +29,8 @@ from monitoring.alerts.scope import assign, rules_of_kinds
 from monitoring.alerts.terms import terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
 from monitoring.alerts.walk import State, advance
-from monitoring.models import AlertRule, OutageKind
 from monitoring.bulk import update
+from monitoring.models import AlertRule, OutageKind
 
 BATCH = 2000
 

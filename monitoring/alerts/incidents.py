@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from monitoring import bulk
 from monitoring.alerts import inhibition
 from monitoring.alerts.notify import outbox
 from monitoring.durations import in_words
@@ -25,7 +26,6 @@ from monitoring.models import (
     Job,
     Severity,
 )
-from monitoring import bulk
 
 BATCH = 1000
 

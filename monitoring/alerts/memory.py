@@ -13,8 +13,8 @@ from typing import Any
 
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.walk import State
-from monitoring.models import AlertRule, Incident, RulePhase, RuleState
 from monitoring.bulk import upsert
+from monitoring.models import AlertRule, Incident, RulePhase, RuleState
 
 WAYMARK = 0
 _FIELDS = ["phase", "since", "opened_at", "flapping", "opens", "counts_since"]

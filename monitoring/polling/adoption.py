@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from django.db import connection
 
+from monitoring import bulk
 from monitoring.models import (
     Checkpoint,
     CheckpointType,
@@ -15,7 +16,6 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
-from monitoring import bulk
 from monitoring.savepoints.history import plain_path, spellings
 
 

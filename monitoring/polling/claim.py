@@ -15,8 +15,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from monitoring.models import Cluster
 from monitoring import bulk
+from monitoring.models import Cluster
 
 # A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
 LEASE = timedelta(seconds=20)

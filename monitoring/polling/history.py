@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from monitoring import bulk
 from monitoring.engine.answers import Checkpoints
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, OperatorCheckpoint, Run
-from monitoring import bulk
 from monitoring.polling.gaps import rolled_over, unseen
 from monitoring.polling.observation import CheckpointReading, RunObservation
 from monitoring.polling.rows import (

@@ -11,11 +11,11 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Max
 
+from monitoring import bulk
 from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
-from monitoring import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
 EXCEPTIONS_KEPT = 20

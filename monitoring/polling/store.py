@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from monitoring import bulk, outages
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
-from monitoring import bulk, outages
 from monitoring.polling import history, plan, runs
 from monitoring.polling.adoption import adopt_savepoints, mark_final
 from monitoring.polling.claim import Claim, ClaimLost, locked

@@ -14,7 +14,7 @@ from redis import RedisError
 
 from monitoring import broker
 from monitoring.broker import Sign
-from monitoring.history.keeping import why_not_running
+from monitoring.history_job import why_not_running
 from monitoring.models import Cluster, Tick
 
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"

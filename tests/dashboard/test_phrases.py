@@ -44,7 +44,7 @@ SPOKEN = (
     *("monitoring/alerts/inhibition.py", "monitoring/alerts/notify/verdict.py"),
     *("monitoring/alerts/notify/mail/transport.py", "monitoring/alerts/notify/webhook/transport.py"),
     *("monitoring/alerts/notify/apprise/transport.py", "monitoring/alerts/notify/delivery.py"),
-    *("monitoring/alerts/evaluation.py", "monitoring/savepoints/cycle.py", "monitoring/history/keeping.py"),
+    *("monitoring/alerts/evaluation.py", "monitoring/savepoints/cycle.py", "monitoring/history_job.py"),
     *("monitoring/history/archive/cycle.py", "monitoring/history/archive/spans.py", "monitoring/tasks.py"),
     "monitoring/selfwatch/verdict.py",
 )

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import prefetch_related_objects
 
+from monitoring import bulk
 from monitoring.models import (
     Channel,
     Incident,
@@ -20,7 +21,6 @@ from monitoring.models import (
     NotificationReason,
     NotificationState,
 )
-from monitoring import bulk
 
 # After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
 SETTLING = timedelta(minutes=6)

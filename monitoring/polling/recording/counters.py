@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from django.db import connection
 
-from monitoring.models import Run
 from monitoring import bulk
+from monitoring.models import Run
 from monitoring.polling.observation import RunObservation
 
 # Completed checkpoints are the normal course of things: every one is a row of its own anyway.

@@ -10,9 +10,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
+from monitoring import bulk
 from monitoring.history.partitions import AHEAD, DAY, TABLES, WEEK, bounds, cover, make_ahead, partitions_of
 from monitoring.models import Checkpoint, OperatorCheckpoint, Savepoint
-from monitoring import bulk
 from monitoring.polling.rows import CHECKPOINT_COLUMNS
 
 CHECKPOINTS = TABLES[0]

@@ -11,9 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from monitoring.history import keeping
+from monitoring import history_job
 from monitoring.history.database_file import place
-from monitoring.history.keeping import (
+from monitoring.history.packing import packed
+from monitoring.history_job import (
     NAME,
     BringBack,
     Cancel,
@@ -25,7 +26,6 @@ from monitoring.history.keeping import (
     keep_running,
     why_not_running,
 )
-from monitoring.history.packing import packed
 from monitoring.models import AttemptState, Cluster, Engine, Job, Program, RestartAttempt, RunState
 from monitoring.programs import keep
 from tests.monitoring.fake_job_manager import FakeJobManager
@@ -205,5 +205,5 @@ def test_settings_are_of_the_engine(now):
     """What is misspelt there would be ignored, or refused at each start."""
     from checkpointing.model.configuration import CheckpointConfiguration
 
-    parsed = CheckpointConfiguration.parse(keeping.CONFIGURATION)
+    parsed = CheckpointConfiguration.parse(history_job.CONFIGURATION)
     assert parsed.periodic

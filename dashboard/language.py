@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from dashboard.phrases import told
 from dashboard.units import is_chinese
 from monitoring.alerts.kinds.base import Kind, Terms
-from monitoring.alerts.notify.wording import chinese, chinese_rules
 from monitoring.models import Incident, IncidentEvent, IncidentEventKind
+from monitoring.notify.wording import chinese, chinese_rules
 from monitoring.savepoints.timetable import Cron, Timetable
 
 _FINDINGS = (IncidentEventKind.OPENED, IncidentEventKind.CHANGED)

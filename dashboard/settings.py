@@ -18,7 +18,7 @@ from environs import Env, validate
 
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical
-from monitoring.alerts.notify.mail.address import BadServerAddress, ServerAddress, parse_server
+from monitoring.notify.mail.address import BadServerAddress, ServerAddress, parse_server
 from monitoring.outbound import Exemption, parse_exemptions
 
 env = Env(eager=False)  # a wrong value reads as None until `seal` names them all

@@ -10,7 +10,7 @@ from datetime import timedelta
 from django.utils.translation import get_language
 
 NOTHING = "–"
-# As the messages say them, too: monitoring/alerts/notify/wording/chinese.py.
+# As the messages say them, too: monitoring/notify/wording/chinese.py.
 _CHINESE = {"d": "天", "h": "小时", "min": "分钟", "s": "秒"}
 _SIZES = ("KB", "MB", "GB", "TB", "PB", "EB")
 

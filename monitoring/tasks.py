@@ -49,7 +49,7 @@ def evaluate_rules() -> str:
 @noted
 def deliver_notifications() -> str:
     from monitoring.alerts.lifecycle import wake_due
-    from monitoring.alerts.notify.delivery import deliver_due
+    from monitoring.notify.delivery import deliver_due
 
     say(wake_due(clock.now()))
     return deliver_due(clock.now())
@@ -68,7 +68,7 @@ def advance_savepoints() -> str:
 def apply_retention() -> str:
     from django.conf import settings
 
-    from monitoring.alerts.notify.forgetting import forget_old
+    from monitoring.notify.forgetting import forget_old
     from monitoring.programs import discard_unused
     from monitoring.savepoints.keeping import apply_retention
 

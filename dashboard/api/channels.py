@@ -19,7 +19,9 @@ from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.queries.messages import require_to_retry, seen_messages
-from monitoring.alerts.channels import (
+from monitoring.models import Channel, ChannelKind, Delivery
+from monitoring.notify.addresses import without_path
+from monitoring.notify.channels import (
     ChannelStays,
     NotGivenUp,
     remove_channel,
@@ -28,9 +30,7 @@ from monitoring.alerts.channels import (
     snapshot,
     try_channel,
 )
-from monitoring.alerts.notify.addresses import without_path
-from monitoring.alerts.notify.message import Sent
-from monitoring.models import Channel, ChannelKind, Delivery
+from monitoring.notify.message import Sent
 
 routes = router("Channels")
 

@@ -12,11 +12,11 @@ from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
-from monitoring.alerts.notify.apprise.transport import service_name
-from monitoring.alerts.notify.message import BadChannel
-from monitoring.alerts.notify.transports import transport_of
-from monitoring.alerts.notify.wording.sandbox import BadTemplate, compile_template
 from monitoring.models import Channel, ChannelKind
+from monitoring.notify.apprise.transport import service_name
+from monitoring.notify.message import BadChannel
+from monitoring.notify.transports import transport_of
+from monitoring.notify.wording.sandbox import BadTemplate, compile_template
 from monitoring.secret import Secret, SecretUnreadable
 
 if TYPE_CHECKING:

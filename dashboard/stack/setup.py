@@ -29,7 +29,7 @@ def main() -> None:
 
         # Its port may have changed since the last start.
         register(settings.EMBEDDED_CLUSTER_URL, settings.JOBMANAGER_TOKEN)
-    from monitoring.alerts.notify.configured_channels import ensure_configured_channels
+    from monitoring.notify.configured_channels import ensure_configured_channels
 
     ensure_configured_channels(settings.ALERT_MAIL, settings.ALERT_WEBHOOK, settings.ALERT_WEBHOOK_SECRET)
 

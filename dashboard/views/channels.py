@@ -16,7 +16,9 @@ from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.views.access import action, operator_required
-from monitoring.alerts.channels import (
+from monitoring.models import Channel, ChannelKind, DeliveryState
+from monitoring.notify.addresses import without_path
+from monitoring.notify.channels import (
     ChannelStays,
     name_of,
     remove_channel,
@@ -25,10 +27,8 @@ from monitoring.alerts.channels import (
     snapshot,
     try_channel,
 )
-from monitoring.alerts.notify.addresses import without_path
-from monitoring.alerts.notify.configured_channels import is_configured
-from monitoring.alerts.notify.message import Sent
-from monitoring.models import Channel, ChannelKind, DeliveryState
+from monitoring.notify.configured_channels import is_configured
+from monitoring.notify.message import Sent
 
 LATEST = 10
 WEEK = timedelta(days=7)

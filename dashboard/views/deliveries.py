@@ -13,8 +13,8 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
 from dashboard.queries.messages import may_retry, require_to_retry, seen_channels, seen_messages
-from monitoring.alerts.channels import NotGivenUp, retry_delivery
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
+from monitoring.notify.channels import NotGivenUp, retry_delivery
 
 PAGE_SIZE = 50
 INCIDENTS_SHOWN = 100

@@ -1,1 +1,1 @@
-"""Rules, their evaluation on stored rows, and the life of an incident. `notify` carries what changed to people."""
+"""Rules, their evaluation on stored rows, and the life of an incident. `notify` delivers what `outbox` stores."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitoring import bulk
-from monitoring.alerts import inhibition
-from monitoring.alerts.notify import outbox
+from monitoring.alerts import inhibition, outbox
 from monitoring.durations import in_words
 from monitoring.models import (
     AlertRule,

@@ -17,7 +17,6 @@ from monitoring.alerts.incidents import (
     resolve_incidents,
 )
 from monitoring.alerts.maintenance import plan_window
-from monitoring.alerts.notify.gathering import gather_due
 from monitoring.models import (
     AttemptOutcome,
     Channel,
@@ -30,6 +29,7 @@ from monitoring.models import (
     MaintenanceWindow,
     Severity,
 )
+from monitoring.notify.gathering import gather_due
 from tests.dashboard import builders as make
 
 MINUTE = timedelta(minutes=1)

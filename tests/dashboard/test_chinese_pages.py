@@ -20,7 +20,7 @@ from django.utils.translation.template import templatize
 
 from monitoring import broker
 from monitoring.alerts.kinds import kinds
-from monitoring.alerts.notify.wording.chinese_rules import explanation_of
+from monitoring.notify.wording.chinese_rules import explanation_of
 from tests.dashboard.access.scene import rows_of_every_kind
 from tests.dashboard.access.table import PERMISSIONS
 from tests.dashboard.access.test_permission_table import address_of

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
 from monitoring.alerts.kinds.base import Unit
-from monitoring.alerts.notify.wording import chinese
 from monitoring.diagnosis.facts import CheckpointFacts, Scene
 from monitoring.diagnosis.finding import Evidence, Finding, Words
 from monitoring.durations import in_words
 from monitoring.history.expectations import OF_THE_WEEK
+from monitoring.notify.wording import chinese
 
 ENOUGH = 5  # completed checkpoints from which on there is a normal
 USUAL_WITHIN = 2  # spreads

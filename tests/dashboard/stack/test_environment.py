@@ -9,7 +9,7 @@ from checkpointing.java import JavaInstallation
 from dashboard.stack.composition import STOP_ORDER, compose
 from dashboard.stack.environment import InvalidEnvironment, build, without_password
 from dashboard.stack.ports import any_free
-from monitoring.alerts.notify.mail.address import parse_server
+from monitoring.notify.mail.address import parse_server
 
 JAVA = JavaInstallation(Path("/java"), 17, "a test")
 

@@ -16,7 +16,7 @@ from dashboard.stack import mailbox
 from dashboard.stack.mailbox import NoSuchMail, keep_mail, list_mails, read_mail
 from dashboard.stack.mailsink import LogIn, sink
 from dashboard.stack.ports import any_free
-from monitoring.alerts.notify.mail.address import parse_server
+from monitoring.notify.mail.address import parse_server
 
 NOW = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
-from monitoring.alerts.channels import save_channel
 from monitoring.models import AuditEntry, Channel, ChannelKind, Delivery, DeliveryState, MaintenanceWindow
+from monitoring.notify.channels import save_channel
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db

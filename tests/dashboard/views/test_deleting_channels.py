@@ -9,8 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from monitoring.alerts.notify.delivery import deliver_due
-from monitoring.alerts.notify.outbox import write
+from monitoring.alerts.outbox import write
 from monitoring.models import (
     AlertRule,
     AuditEntry,
@@ -22,6 +21,7 @@ from monitoring.models import (
     Notification,
     NotificationState,
 )
+from monitoring.notify.delivery import deliver_due
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db

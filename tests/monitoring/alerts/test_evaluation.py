@@ -9,7 +9,6 @@ from monitoring.alerts import lifecycle
 from monitoring.alerts.defaults import DEFAULTS, ensure_default_rules
 from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.incidents import Opening, open_incidents
-from monitoring.alerts.notify.wording.chinese import sentence_of
 from monitoring.engine import registration
 from monitoring.models import (
     AlertRule,
@@ -27,6 +26,7 @@ from monitoring.models import (
     RunState,
     Severity,
 )
+from monitoring.notify.wording.chinese import sentence_of
 from monitoring.recovery.telling import tell
 
 

@@ -15,9 +15,9 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import WAYMARK
-from monitoring.alerts.notify.wording import chinese
 from monitoring.alerts.terms import watch_of
 from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, SavepointState
+from monitoring.notify.wording import chinese
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
 
 CASES = [

@@ -7,9 +7,6 @@ from datetime import timedelta
 import pytest
 
 from monitoring.alerts.incidents import Opening, open_incidents, resolve_incident
-from monitoring.alerts.notify.delivery import deliver_due
-from monitoring.alerts.notify.message import message_of
-from monitoring.alerts.notify.wording.texts import text_of
 from monitoring.diagnosis.asking import of_checkpoint, of_incident, of_job
 from monitoring.models import (
     Channel,
@@ -23,6 +20,9 @@ from monitoring.models import (
     RunException,
     Severity,
 )
+from monitoring.notify.delivery import deliver_due
+from monitoring.notify.message import message_of
+from monitoring.notify.wording.texts import text_of
 from tests.monitoring.diagnosis.scenes import CONFIG, DECLINED
 
 pytestmark = pytest.mark.django_db

@@ -1,0 +1,113 @@
+"""The transactional outbox: a notification exists if, and only if, the step it tells of was committed.
+
+What is written here is only that a channel is to be told, and when at the earliest. Whether it still should be, and in
+which message, is decided when that time has come (`notify/gathering.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from django.db.models import prefetch_related_objects
+
+from monitoring import bulk
+from monitoring.models import (
+    Channel,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    Notification,
+    NotificationReason,
+    NotificationState,
+)
+
+# After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
+SETTLING = timedelta(minutes=6)
+REASONS = {
+    IncidentEventKind.OPENED: NotificationReason.OPENED,
+    IncidentEventKind.WOKEN: NotificationReason.WOKEN,
+    IncidentEventKind.RESOLVED: NotificationReason.RESOLVED,
+}
+
+
+def write(events: Sequence[IncidentEvent], now: datetime) -> int:
+    """One notification per step and enabled channel of its rule, in the caller's transaction; returns how many.
+
+    A rule that names no channel, and an incident without a rule, go to every enabled channel. An opening that another
+    incident hides is held. The end of an incident goes to those who were told of it; if nobody was because another
+    incident hid it, to nobody.
+    """
+    prefetch_related_objects([event.incident for event in events], "rule__channels")
+    channels = _Channels()
+    ended = [event for event in events if event.kind == IncidentEventKind.RESOLVED]
+    told = _told_channels(ended)
+    _drop_held(ended)
+    rows = [
+        _notification(event, channel, now)
+        for event in events
+        for channel in channels.of(event, told.get(event.incident_id, set()))
+    ]
+    bulk.insert(rows)
+    return len(rows)
+
+
+def release(incidents: Collection[Incident], now: datetime) -> int:
+    """What was held because of another incident waits its turn again; returns how many notifications."""
+    held = Notification.objects.filter(
+        event__incident__in=[each.pk for each in incidents], state=NotificationState.HELD
+    )
+    return held.update(state=NotificationState.WAITING, due_at=now + SETTLING, why="")
+
+
+class _Channels:
+    """Which channels a step goes to; the lists are read once."""
+
+    def __init__(self) -> None:
+        self._all = list(Channel.objects.all())
+        self._enabled = [each for each in self._all if each.enabled]
+
+    def of(self, event: IncidentEvent, told: set[int]) -> list[Channel]:
+        incident = event.incident
+        if event.kind == IncidentEventKind.RESOLVED:
+            if incident.inhibited_by_id is not None:
+                return [each for each in self._enabled if each.pk in told]
+            return list({each.pk: each for each in [*self._chosen(incident), *self._among(told)]}.values())
+        return self._chosen(incident)
+
+    def _chosen(self, incident: Incident) -> list[Channel]:
+        named = list(incident.rule.channels.all()) if incident.rule is not None else []
+        return [each for each in named if each.enabled] if named else self._enabled
+
+    def _among(self, pks: set[int]) -> list[Channel]:
+        return [each for each in self._enabled if each.pk in pks]
+
+
+def _notification(event: IncidentEvent, channel: Channel, now: datetime) -> Notification:
+    hidden = event.kind == IncidentEventKind.OPENED and event.incident.inhibited_by_id is not None
+    return Notification(
+        event=event,
+        channel=channel,
+        reason=REASONS[IncidentEventKind(event.kind)],
+        state=NotificationState.HELD if hidden else NotificationState.WAITING,
+        due_at=now + timedelta(seconds=channel.group_wait_s),
+        why=f"hidden by incident {event.incident.inhibited_by_id}" if hidden else "",
+    )
+
+
+def _told_channels(ended: Iterable[IncidentEvent]) -> dict[int, set[int]]:
+    """Per incident the channels that were told of it: those of its rule may have changed since."""
+    gathered = Notification.objects.filter(
+        event__incident__in=[event.incident_id for event in ended], state=NotificationState.GATHERED
+    )
+    told: dict[int, set[int]] = {}
+    for incident, channel in gathered.values_list("event__incident_id", "channel_id"):
+        told.setdefault(incident, set()).add(channel)
+    return told
+
+
+def _drop_held(ended: Iterable[IncidentEvent]) -> None:
+    held = Notification.objects.filter(
+        event__incident__in=[event.incident_id for event in ended], state=NotificationState.HELD
+    )
+    held.update(state=NotificationState.DROPPED, why="resolved while another incident hid it")

@@ -1,0 +1,119 @@
+"""What people do with channels and messages: save one, test it, have a message that was given up tried again."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.alerts.kinds import kind_of
+from monitoring.models import AlertRule, Channel, Delivery, DeliveryState
+from monitoring.notify.addresses import without_path
+from monitoring.notify.delivery import CLAIM, Claimed, mark, send
+from monitoring.notify.message import Failed, Sent, sample_message
+
+# In the audit log as they are; secrets only as set or not.
+FIELDS = (
+    *("name", "kind", "settings", "enabled", "allow_private", "language", "subject_template", "body_template"),
+    *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s", "escalate_to"),
+)
+
+
+class NotGivenUp(Exception):
+    """The message is not one that was given up (any more)."""
+
+
+def snapshot(channel: Channel) -> dict[str, Any]:
+    """What the audit log may know of a channel."""
+    values = {name: getattr(channel, name) for name in FIELDS} | {"settings": _told_settings(channel)}
+    values["escalate_to"] = str(channel.escalate_to) if channel.escalate_to else None
+    return values | {"secret": "set" if channel.secret else "none"}
+
+
+def _told_settings(channel: Channel) -> dict[str, Any]:
+    """The path of a webhook's address is often its password: its host, and a print of the whole that shows a change."""
+    url = channel.settings.get("url")
+    if not isinstance(url, str):
+        return dict(channel.settings)
+    print_of_it = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return {**channel.settings, "url": f"{without_path(url)} ({print_of_it})"}
+
+
+@transaction.atomic
+def save_channel(channel: Channel, before: Mapping[str, Any], secret_changed: bool, by: str) -> None:
+    """`before`: the snapshot of the channel as it was, {} for a new one."""
+    is_new = channel.pk is None
+    channel.save()
+    after = snapshot(channel)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    if secret_changed and before:
+        changed["secret"] = "changed"  # noqa: S105 (a word for the log)
+    old = {name: before[name] for name in changed if name in before}
+    audit.record(by, "channel.add" if is_new else "channel.change", f"channel {channel.name}", before=old, now=changed)
+
+
+class ChannelStays(Exception):
+    """The channel cannot be removed; the message says why."""
+
+
+def rules_that_name_only(channel: Channel) -> list[AlertRule]:
+    """Without this channel they would notify every channel, as rules do that name none."""
+    rules = AlertRule.objects.filter(channels=channel).select_related("job").prefetch_related("channels")
+    return [rule for rule in rules if list(rule.channels.all()) == [channel]]
+
+
+@transaction.atomic
+def remove_channel(channel: Channel, by: str, now: datetime) -> None:
+    """Remove a channel with its settings and its secret. Messages that wait are given up; those of the past stay.
+
+    Raises ChannelStays.
+    """
+    locked = Channel.objects.select_for_update().get(pk=channel.pk)
+    if stuck := rules_that_name_only(locked):
+        names = ", ".join(name_of(rule) for rule in stuck)
+        raise ChannelStays(f"These rules name no other channel: {names}. Choose another one for them first.")
+    audit.record(by, "channel.remove", f"channel {locked.name}", before=snapshot(locked))
+    locked.rules.clear()
+    Channel.objects.filter(escalate_to=locked).update(escalate_to=None, escalate_after_s=None)
+    Channel.objects.filter(pk=locked.pk).update(
+        enabled=False, removed_at=now, settings={}, secret="", escalate_to=None, escalate_after_s=None
+    )
+
+
+def name_of(rule: AlertRule) -> str:
+    return f"{kind_of(rule.kind).title} ({rule.job.name})" if rule.job else rule.name
+
+
+def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
+    """Send a test message at once and return the receiver's own answer; it is kept as a message like any other."""
+    delivery = Delivery.objects.create(
+        channel=channel,
+        key=uuid.uuid4().hex,
+        subject=f"[test] by {by}",
+        is_test=True,
+        created_at=now,
+        next_try_at=now,
+        claimed_until=now + CLAIM,
+    )
+    claimed = Claimed(delivery, channel, sample_message(delivery.key, channel, now), now + CLAIM)
+    answer = send(claimed, now)
+    mark(claimed, answer, now, lambda: 0.5)
+    audit.record(by, "channel.test", f"channel {channel.name}", answer.answer[:300])
+    return answer
+
+
+@transaction.atomic
+def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
+    """Raises NotGivenUp. The key stays: the receiver may have had the message after all."""
+    if delivery.channel.removed_at is not None:
+        raise NotGivenUp(f"The channel {delivery.channel.name} was deleted: there is nowhere to send this message.")
+    again = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD, is_test=False)
+    if not again.update(state=DeliveryState.PENDING, attempts=0, next_try_at=now, claimed_until=None):
+        delivery.refresh_from_db(fields=["state"])
+        raise NotGivenUp(f"This message is {delivery.get_state_display().lower()}: there is nothing to try again.")
+    audit.record(by, "delivery.retry", f"message {delivery.pk} to {delivery.channel.name}", delivery.subject[:300])

@@ -1,0 +1,110 @@
+"""Puts messages together and sends them.
+
+1. Gather what is due into messages (`gathering.py`).
+2. Claim a message by a conditional UPDATE; a claim ends by itself, so a worker that dies loses nothing.
+3. Send, in threads, with no transaction and no database connection: a slow receiver holds up neither.
+4. Mark the message, again conditionally: only if the claim is still ours. Each try is a row.
+A worker that dies between 3 and 4 sends again, under the same key: at least once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+
+from monitoring.models import AttemptOutcome, Channel, Delivery, DeliveryAttempt, DeliveryState
+from monitoring.notify.backoff import next_wait
+from monitoring.notify.gathering import gather_due
+from monitoring.notify.message import Failed, Message, Sent, message_of
+from monitoring.notify.transports import transport_of
+
+BATCH = 16
+THREADS = 8
+CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, and room to spare
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A message that this worker alone may send, until `until`."""
+
+    delivery: Delivery
+    channel: Channel
+    message: Message
+    until: datetime
+
+
+def deliver_due(now: datetime, jitter: Callable[[], float] = random.random) -> str:
+    """Gather what is due, then try every message whose time has come, up to one batch; says what came of it."""
+    outcome: Counter[str] = Counter()
+    gather_due(now)
+    outcome["given up"] += _give_up_switched_off(now)
+    claimed = [each for delivery in _due(now) if (each := _claim(delivery, now))]
+    if claimed:
+        with ThreadPoolExecutor(min(THREADS, len(claimed))) as pool:
+            answers = list(pool.map(lambda each: send(each, now), claimed))
+        for each, answer in zip(claimed, answers, strict=True):
+            outcome[mark(each, answer, now, jitter)] += 1
+    done = ", ".join(f"{count} {what}" for what, count in outcome.items() if count)
+    return f"Notifications: {done}." if done else "No notification was due."
+
+
+def send(each: Claimed, now: datetime) -> Sent | Failed:
+    return transport_of(each.channel.kind).send(each.channel, each.message, now)
+
+
+@transaction.atomic
+def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[], float]) -> str:
+    delivery = each.delivery
+    tries = delivery.attempts + 1
+    changes: dict[str, object] = {"attempts": tries, "claimed_until": None}
+    match answer:
+        case Sent():
+            changes |= {"state": DeliveryState.SENT, "sent_at": now}
+            outcome = AttemptOutcome.SENT
+        case Failed(permanent=permanent, retry_after_s=retry_after_s):
+            wait = None if permanent or delivery.is_test else next_wait(tries, retry_after_s, jitter)
+            changes |= {"state": DeliveryState.DEAD} if wait is None else {"next_try_at": now + wait}
+            outcome = AttemptOutcome.GIVEN_UP if wait is None else AttemptOutcome.AGAIN
+    still_ours = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.PENDING, claimed_until=each.until)
+    if not still_ours.update(**changes):
+        return "overtaken by another worker"
+    DeliveryAttempt.objects.create(delivery=delivery, at=now, outcome=outcome, answer=answer.answer)
+    return outcome.label.lower()
+
+
+def _due(now: datetime) -> list[Delivery]:
+    free = Q(claimed_until=None) | Q(claimed_until__lte=now)
+    due = Delivery.objects.filter(free, state=DeliveryState.PENDING, is_test=False, next_try_at__lte=now)
+    return list(due.select_related("channel").order_by("next_try_at", "id")[:BATCH])
+
+
+def _claim(delivery: Delivery, now: datetime) -> Claimed | None:
+    until = now + CLAIM
+    claimed = Delivery.objects.filter(
+        pk=delivery.pk, state=DeliveryState.PENDING, claimed_until=delivery.claimed_until
+    ).update(claimed_until=until)
+    if not claimed:
+        return None
+    return Claimed(delivery, delivery.channel, message_of(delivery), until)
+
+
+@transaction.atomic
+def _give_up_switched_off(now: datetime) -> int:
+    waiting = Delivery.objects.filter(state=DeliveryState.PENDING, is_test=False, channel__enabled=False)[:BATCH]
+    given_up = [
+        each
+        for each in waiting
+        if Delivery.objects.filter(pk=each.pk, state=DeliveryState.PENDING).update(state=DeliveryState.DEAD)
+    ]
+    why = "The channel was switched off."
+    DeliveryAttempt.objects.bulk_create(
+        DeliveryAttempt(delivery=each, at=now, outcome=AttemptOutcome.GIVEN_UP, answer=why) for each in given_up
+    )
+    return len(given_up)

@@ -1,0 +1,226 @@
+"""From notifications whose time has come to messages.
+
+One worker at a time per channel: it holds the channel's row, asks of every notification whether it may still go out
+(`verdict.py`), puts what may together (`grouping.py`), and writes the messages and what follows from them (the next
+repetition, the escalation) in one transaction. A worker that dies leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+
+from monitoring.alerts import inhibition, maintenance
+from monitoring.models import (
+    Channel,
+    Delivery,
+    DeliveryState,
+    Incident,
+    IncidentState,
+    Notification,
+    NotificationReason,
+    NotificationState,
+    Severity,
+)
+from monitoring.notify.grouping import Planned, plan
+from monitoring.notify.message import message_of, sentence_of
+from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+
+BATCH = 1000
+RATE_WINDOW = timedelta(minutes=10)
+# What starts a repetition and an escalation.
+FIRST_WORDS = frozenset({NotificationReason.OPENED, NotificationReason.WOKEN})
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A notification that may go out."""
+
+    notification: Notification
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        return self.notification.event.incident.cluster_id, self.notification.reason
+
+    @property
+    def is_critical(self) -> bool:
+        return self.notification.event.incident.severity == Severity.CRITICAL
+
+
+def gather_due(now: datetime) -> int:
+    """Write the messages of every channel that has something due; returns how many."""
+    channels = _due(now).values_list("channel_id", flat=True).distinct().order_by("channel_id")
+    return sum(_gather(channel, now) for channel in list(channels))
+
+
+def _due(now: datetime) -> QuerySet[Notification]:
+    return Notification.objects.filter(state=NotificationState.WAITING, due_at__lte=now)
+
+
+@transaction.atomic
+def _gather(channel_id: int, now: datetime) -> int:
+    rows = Channel.with_removed.select_for_update(skip_locked=True, of=("self",))  # of a removed one all is dropped
+    channel = rows.filter(pk=channel_id).first()
+    if channel is None:
+        return 0  # another worker is at it
+    ready = _may_go(channel, _together(channel, now), now)
+    slots, free_at = _slots(channel, now)
+    planned = plan(ready, slots)
+    if ready and not planned:
+        _hold_back(ready, channel, free_at)
+    deliveries = [_write(channel, each, now) for each in planned]
+    return len(deliveries)
+
+
+def _together(channel: Channel, now: datetime) -> list[Notification]:
+    """What is due, and what would be within the channel's time for grouping, if it is of a group that is due."""
+    soon = now + timedelta(seconds=channel.group_wait_s)
+    waiting = list(
+        Notification.objects.filter(channel=channel, state=NotificationState.WAITING, due_at__lte=soon)
+        .select_related("event__incident__job", "event__incident__cluster")
+        .order_by("due_at", "id")
+    )
+    due = {Ready(each).group for each in waiting if each.due_at <= now}
+    return [each for each in waiting if Ready(each).group in due]
+
+
+def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) -> list[Ready]:
+    facts = _Facts(channel, waiting, now)
+    ready = []
+    others: dict[Wait | Drop, list[Notification]] = {}
+    for each in waiting:
+        verdict = judge(facts.of(each))
+        if isinstance(verdict, Go):
+            ready.append(Ready(each))
+        else:
+            others.setdefault(verdict, []).append(each)
+    for verdict, those in others.items():
+        Notification.objects.filter(pk__in=[each.pk for each in those]).update(**_changes(verdict))
+        if isinstance(verdict, Wait) and verdict.until is None:
+            facts.hide([each.event.incident for each in those], now)
+    return ready
+
+
+def _changes(verdict: Wait | Drop) -> dict[str, object]:
+    match verdict:
+        case Drop(why):
+            return {"why": why, "state": NotificationState.DROPPED}
+        case Wait(None, why):
+            return {"why": why, "state": NotificationState.HELD}
+        case Wait(until, why, None):
+            return {"why": why, "due_at": until}
+        case Wait(until, why, window):
+            return {"why": why, "due_at": until, "silenced_by": window}
+        case _:
+            assert_never(verdict)
+
+
+class _Facts:
+    """What verdicts rest on, read once for all of a channel's notifications."""
+
+    def __init__(self, channel: Channel, waiting: Iterable[Notification], now: datetime) -> None:
+        incidents = {each.event.incident_id: each.event.incident for each in waiting}
+        self._channel = channel
+        self._windows = maintenance.active_windows(now)
+        self._inhibitors = inhibition.inhibitors([c for each in incidents.values() if (c := each.cluster_id)])
+        gathered = Notification.objects.filter(
+            channel=channel, event__incident__in=incidents, state=NotificationState.GATHERED
+        )
+        self._told = set(gathered.values_list("event__incident_id", flat=True))
+        pending = gathered.filter(delivery__state=DeliveryState.PENDING)
+        self._on_the_way = dict(pending.values_list("event__incident_id", "delivery__next_try_at"))
+        self._now = now
+
+    def of(self, each: Notification) -> Facts:
+        incident = each.event.incident
+        return Facts(
+            reason=NotificationReason(each.reason),
+            state=IncidentState(incident.state),
+            acknowledged_by=incident.acknowledged_by,
+            snoozed_until=incident.snoozed_until,
+            hidden_by=self._hidden_by(incident),
+            was_told=incident.pk in self._told,
+            window=maintenance.covering(incident, self._windows),
+            earlier_until=self._earlier_until(incident),
+            channel_enabled=self._channel.enabled,
+        )
+
+    def hide(self, incidents: Sequence[Incident], now: datetime) -> None:
+        """Incidents whose opening could not see yet what hides them: whoever ends that has to find them."""
+        for cluster, parent in self._inhibitors.items():
+            unseen = [each.pk for each in incidents if each.cluster_id == cluster and each.inhibited_by_id != parent.pk]
+            if unseen:
+                inhibition.hide(Incident.objects.filter(pk__in=unseen), parent, now)
+
+    def _hidden_by(self, incident: Incident) -> int | None:
+        parent = self._inhibitors.get(incident.cluster_id or 0) if incident.job_id else None
+        return parent.pk if parent else None
+
+    def _earlier_until(self, incident: Incident) -> datetime | None:
+        """A moment after the earlier message's next try, so that this one is not looked at again before."""
+        at = self._on_the_way.get(incident.pk)
+        return max(at, self._now) + timedelta(seconds=1) if at else None
+
+
+def _slots(channel: Channel, now: datetime) -> tuple[int, datetime]:
+    """How many messages the channel's limit leaves, and when the next one is free."""
+    recent = Delivery.objects.filter(channel=channel, is_test=False, created_at__gt=now - RATE_WINDOW)
+    made = list(recent.order_by("created_at").values_list("created_at", flat=True))
+    free_at = made[-channel.messages_per_10_min] + RATE_WINDOW if len(made) >= channel.messages_per_10_min else now
+    return channel.messages_per_10_min - len(made), free_at
+
+
+def _hold_back(ready: Sequence[Ready], channel: Channel, until: datetime) -> None:
+    why = f"the channel's limit of {channel.messages_per_10_min} messages in 10 min is reached"
+    pks = [each.notification.pk for each in ready]
+    Notification.objects.filter(pk__in=pks).update(due_at=until, why=why)
+
+
+def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery:
+    delivery = Delivery.objects.create(
+        channel=channel, key=uuid.uuid4().hex, is_digest=planned.is_digest, created_at=now, next_try_at=now
+    )
+    members = [each.notification for each in planned.members]
+    hidden = _hidden_counts([each.event.incident for each in members])
+    for each in members:
+        each.text = sentence_of(each, hidden.get(each.event.incident_id, (0, 0)))
+    Notification.objects.bulk_update(members, ["text"], batch_size=BATCH)
+    gathered = {"state": NotificationState.GATHERED, "delivery": delivery, "why": ""}
+    Notification.objects.filter(pk__in=[each.pk for each in members]).update(**gathered)
+    delivery.subject = message_of(delivery).subject
+    delivery.save(update_fields=["subject"])
+    _follow_up(channel, members, now)
+    return delivery
+
+
+def _hidden_counts(incidents: Sequence[Incident]) -> dict[int, tuple[int, int]]:
+    """Per incident how many it hid, and how many of those are unresolved."""
+    hidden = Incident.objects.filter(inhibited_by__in=incidents).order_by().values("inhibited_by")
+    counted = hidden.annotate(hid=Count("pk"), left=Count("pk", filter=~Q(state=IncidentState.RESOLVED)))
+    rows = counted.values_list("inhibited_by", "hid", "left")
+    return {parent: (hid, left) for parent, hid, left in rows if parent is not None}
+
+
+def _follow_up(channel: Channel, members: Sequence[Notification], now: datetime) -> None:
+    """While nobody acknowledges, this channel is told again, and after a time another one is told, too."""
+    again = [each for each in members if each.reason != NotificationReason.RESOLVED] if channel.repeat_every_s else []
+    rows = [
+        _next(each, channel, NotificationReason.REPEAT, now + timedelta(seconds=channel.repeat_every_s or 0))
+        for each in again
+    ]
+    other = channel.escalate_to
+    if other is not None and other.enabled and channel.escalate_after_s:
+        at = now + timedelta(seconds=channel.escalate_after_s)
+        first = [each for each in members if each.reason in {*FIRST_WORDS, NotificationReason.ESCALATION}]
+        rows += [_next(each, other, NotificationReason.ESCALATION, at) for each in first]
+    Notification.objects.bulk_create(rows, batch_size=BATCH, ignore_conflicts=True)
+
+
+def _next(each: Notification, channel: Channel, reason: NotificationReason, at: datetime) -> Notification:
+    return Notification(event=each.event, channel=channel, reason=reason, due_at=at)

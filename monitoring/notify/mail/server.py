@@ -1,0 +1,125 @@
+"""Which SMTP server a mail channel uses: its own (`smtp://user:password@host:port`), or the one of the settings.
+
+The settings' server is an administrator's word and may lie anywhere; a channel's own is checked like a webhook's
+address, and the address that was checked is the one that is connected to.
+"""
+
+from __future__ import annotations
+
+import smtplib
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.mail import get_connection
+from django.core.mail.backends.base import BaseEmailBackend
+from django.core.mail.backends.smtp import EmailBackend
+
+from monitoring.models import Channel
+from monitoring.notify.addresses import policy_of
+from monitoring.notify.mail.address import ALLOWED, BadServerAddress, parse_server
+from monitoring.notify.message import BadChannel
+from monitoring.outbound import Denied, Policy, Why, judge, parse, resolve
+from monitoring.outbound_http import trusted
+
+
+class ServerDenied(OSError):
+    """Nothing was connected to."""
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """`policy` None: the server of the settings."""
+
+    host: str = ""
+    port: int = 0
+    user: str = ""
+    password: str = ""
+    use_ssl: bool = False
+    use_tls: bool = False
+    policy: Policy | None = None
+
+    @property
+    def address(self) -> str:
+        from django.conf import settings
+
+        return f"{self.host}:{self.port}" if self.policy else f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
+
+    def check(self) -> None:
+        """Raises BadChannel where the server may not be connected to."""
+        if self.policy is None:
+            return
+        try:
+            checked_addresses(self.host, self.port, self.policy)
+        except ServerDenied as denied:
+            raise BadChannel("smtp", self.address, str(denied).rstrip(".")) from None
+        except OSError:
+            return  # does not resolve now
+
+
+def server_of(channel: Channel) -> MailServer:
+    """Raises BadChannel; its text does not repeat the password."""
+    url = channel.secret.reveal().strip()
+    if not url:
+        return MailServer()
+    try:
+        at = parse_server(url)
+    except BadServerAddress as problem:
+        raise BadChannel("smtp", problem.shown, ALLOWED) from None
+    return MailServer(at.host, at.port, at.user, at.password, at.use_ssl, at.use_tls, policy_of(channel))
+
+
+def connection_to(server: MailServer, timeout_s: float) -> BaseEmailBackend:
+    if server.policy is None:
+        connection = get_connection(timeout=timeout_s)
+        if isinstance(connection, EmailBackend):
+            connection.ssl_context = trusted()
+        return connection
+    return _CheckedBackend(server, timeout_s)
+
+
+def checked_addresses(host: str, port: int, policy: Policy) -> tuple[str, ...]:
+    """Raises ServerDenied, or OSError where the name does not resolve."""
+    target = parse(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+    judged = target if isinstance(target, Denied) else judge(target, resolve(target.host, port), policy)
+    if isinstance(judged, Denied):
+        if judged.why is Why.UNRESOLVED:
+            raise OSError(judged.sentence)
+        raise ServerDenied(judged.sentence)
+    return judged.addresses
+
+
+class _CheckedBackend(EmailBackend):
+    def __init__(self, server: MailServer, timeout_s: float) -> None:
+        super().__init__(
+            host=server.host,
+            port=server.port,
+            username=server.user,
+            password=server.password,
+            use_tls=server.use_tls,
+            use_ssl=server.use_ssl,
+            timeout=int(timeout_s) or 1,
+        )
+        self._server = server
+        self.ssl_context = trusted()
+
+    @property
+    def connection_class(self) -> type[smtplib.SMTP]:
+        policy = self._server.policy
+        assert policy is not None  # noqa: S101 (a server of its own has one)
+        return _checked(smtplib.SMTP_SSL if self.use_ssl else smtplib.SMTP, policy)
+
+
+def _checked(base: type[smtplib.SMTP], policy: Policy) -> type[smtplib.SMTP]:
+    """`base`, connecting only to what was judged. TLS checks the server's name, which stays what was asked for."""
+
+    class Checked(base):  # type: ignore[misc, valid-type]
+        def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+            address = checked_addresses(host, port, policy)[0]
+            plain = socket.create_connection((address, port), timeout, self.source_address)
+            if not issubclass(base, smtplib.SMTP_SSL):
+                return plain
+            context: Any = self.context
+            return context.wrap_socket(plain, server_hostname=host)  # type: ignore[no-any-return]
+
+    return Checked

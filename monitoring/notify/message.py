@@ -1,0 +1,250 @@
+"""What every channel gets to say, and what a channel answers."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from django.conf import settings
+
+from monitoring.diagnosis.asking import of_incident
+from monitoring.diagnosis.finding import Words
+from monitoring.models import (
+    Channel,
+    Delivery,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    Notification,
+    NotificationReason,
+)
+from monitoring.notify.grouping import LISTED
+
+_log = logging.getLogger(__name__)
+# Characters that change the direction of the text after them.
+_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+EXPLAINED = 5  # of more incidents in one message only the gravest is: each takes a look into the history
+
+
+@dataclass(frozen=True)
+class Item:
+    """One incident in a message. `event` is a NotificationReason, or "test"; `job` the name of what it is about."""
+
+    event: str
+    severity: str
+    kind: str
+    job: str
+    cluster: str
+    sentence: str
+    at: datetime
+    incident_id: int
+    incident_url: str
+    job_url: str
+    evidence: dict[str, object] = field(default_factory=dict)
+    lasted_s: float | None = None  # of an incident that is over
+    cause: Words | None = None  # the likeliest, of one that is not
+
+    def __post_init__(self) -> None:
+        """Keep every text on its own line: a job's name, a note or an exception could forge lines of a message."""
+        for name in ("job", "cluster", "sentence", "evidence"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
+        if self.cause is not None:
+            object.__setattr__(self, "cause", Words(one_line(self.cause.en), one_line(self.cause.zh)))
+
+    @property
+    def named_sentence(self) -> str:
+        return self.sentence if self.job in self.sentence else f"{self.job}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Message:
+    """`key` is the same at every retry: the receiver may tell a repeated message by it. `items` are the first of
+    `total` incidents, the gravest first, and at least one."""
+
+    key: str
+    items: tuple[Item, ...]
+    total: int = 1
+    is_digest: bool = False
+    ended_unlisted: tuple[int, ...] = ()  # the incidents beyond `items` whose end this message tells
+
+    @property
+    def lead(self) -> Item:
+        return self.items[0]
+
+    @property
+    def is_single(self) -> bool:
+        return self.total == 1
+
+    @property
+    def unlisted(self) -> int:
+        return self.total - len(self.items)
+
+    @property
+    def subject(self) -> str:
+        """In English, for our own pages; a channel's words are in `wording`."""
+        if self.is_single:
+            return f"[{self.lead.event}] {self.lead.named_sentence}"
+        if self.is_digest:
+            return f"[digest] {self.total} notifications: {self.lead.named_sentence}"
+        where = f" on cluster {self.lead.cluster}" if self.lead.cluster else ""
+        return f"[{self.lead.event}] {self.total} incidents{where}: {self.lead.named_sentence}"
+
+
+@dataclass(frozen=True)
+class Sent:
+    answer: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """`permanent`: no retry can help. `retry_after_s`: the receiver's own wish."""
+
+    answer: str
+    permanent: bool = False
+    retry_after_s: float | None = None
+
+
+def one_line(value: Any) -> Any:
+    """Return a text with spaces in place of line breaks and other control characters, also within lists and objects."""
+    match value:
+        case str():
+            return "".join(" " if _breaks_lines(each) else each for each in value)
+        case Mapping():
+            return {key: one_line(each) for key, each in value.items()}
+        case list() | tuple():
+            return [one_line(each) for each in value]
+    return value
+
+
+def _breaks_lines(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _REORDERING
+
+
+class Transport(Protocol):
+    """One kind of channel. Called in a thread of its own, without a database connection."""
+
+    def check(self, channel: Channel) -> None:
+        """Raise BadChannel, naming the field, when a channel with these settings could never send."""
+        ...
+
+    def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
+        """Return within about 20 seconds whatever the receiver does; its failure is a value, not an exception."""
+        ...
+
+
+class BadChannel(ValueError):
+    """A channel's setting makes no sense: which one, what it is (never a secret), what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field} is {value!r}: {allowed}.")
+        self.field = field
+        self.allowed = allowed
+
+
+def message_of(delivery: Delivery) -> Message:
+    notifications = _gravest_first(delivery)
+    listed = notifications[:LISTED]
+    changed = _newest_changes([each.event.incident_id for each in listed])
+    items = [item_of(each, None if _is_over(each) else changed.get(each.event.incident_id)) for each in listed]
+    explained = listed[: EXPLAINED if len(notifications) <= EXPLAINED else 1]
+    for place, each in enumerate(explained):
+        items[place] = replace(items[place], cause=_cause(each, delivery.created_at))
+    ended = tuple(
+        each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
+    )
+    return Message(delivery.key, tuple(items), len(notifications), delivery.is_digest, ended)
+
+
+def sample_message(key: str, channel: Channel, now: datetime) -> Message:
+    """What the test button sends."""
+    item = Item(
+        event="test",
+        severity="warning",
+        kind="test",
+        job="a job",
+        cluster="a cluster",
+        sentence=f"This is a test of the channel {channel.name}: nothing happened.",
+        at=now,
+        incident_id=0,
+        incident_url=f"{_site()}/incidents/",
+        job_url=f"{_site()}/",
+        evidence={},
+    )
+    return Message(key, (item,))
+
+
+def sentence_of(each: Notification, hidden: tuple[int, int]) -> str:
+    """What is said: the end as it was written, else what the incident says now. `hidden`: how many other incidents it
+    hides or hid, and how many of those are unresolved."""
+    incident = each.event.incident
+    if not _is_over(each):
+        return incident.sentence
+    hid, left = hidden
+    return (
+        f"{each.event.text} It hid {hid} of its jobs' incidents; {left} of them {_are(left)} open."
+        if hid
+        else each.event.text
+    )
+
+
+def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> Item:
+    """Reads event, incident, job and cluster: select them together with the notification. `changed`: the evidence of
+    what the incident says since."""
+    incident = each.event.incident
+    return Item(
+        event=each.reason,
+        severity=incident.severity,
+        kind=incident.kind,
+        job=incident.subject,
+        cluster=incident.cluster.name if incident.cluster else "",
+        sentence=each.text,
+        at=each.event.at,
+        incident_id=incident.pk,
+        incident_url=f"{_site()}/incidents/{incident.pk}/",
+        job_url=f"{_site()}/jobs/{incident.job_id}/" if incident.job_id else f"{_site()}/clusters/",
+        evidence=dict(each.event.evidence if changed is None else changed),
+        lasted_s=_lasted_s(incident) if _is_over(each) else None,
+    )
+
+
+def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
+    found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
+    return sorted(found, key=lambda each: each.event.incident.severity != "critical")
+
+
+def _cause(each: Notification, now: datetime) -> Words | None:
+    """No message stays behind because what explains it met a shape that it does not know."""
+    if _is_over(each):
+        return None
+    try:
+        found = of_incident(each.event.incident, now)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        _log.exception("incident %s cannot be explained", each.event.incident_id)
+        return None
+    return found[0].sentence if found else None
+
+
+def _lasted_s(incident: Incident) -> float | None:
+    return (incident.resolved_at - incident.opened_at).total_seconds() if incident.resolved_at else None
+
+
+def _is_over(each: Notification) -> bool:
+    return each.reason == NotificationReason.RESOLVED
+
+
+def _newest_changes(incidents: Collection[int]) -> dict[int, Mapping[str, object]]:
+    changes = IncidentEvent.objects.filter(incident__in=incidents, kind=IncidentEventKind.CHANGED)
+    newest = changes.order_by("incident_id", "-at", "-id").distinct("incident_id")
+    return dict(newest.values_list("incident_id", "evidence"))
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _site() -> str:
+    return str(settings.PUBLIC_URL).rstrip("/")

@@ -1,0 +1,19 @@
+"""The kinds of channels. A new kind is a folder and a line here; the conformance test runs over all of them."""
+
+from __future__ import annotations
+
+from monitoring.models import ChannelKind
+from monitoring.notify.apprise.transport import AppriseTransport
+from monitoring.notify.mail.transport import MailTransport
+from monitoring.notify.message import Transport
+from monitoring.notify.webhook.transport import WebhookTransport
+
+TRANSPORTS: dict[ChannelKind, Transport] = {
+    ChannelKind.MAIL: MailTransport(),
+    ChannelKind.WEBHOOK: WebhookTransport(),
+    ChannelKind.APPRISE: AppriseTransport(),
+}
+
+
+def transport_of(kind: str) -> Transport:
+    return TRANSPORTS[ChannelKind(kind)]

@@ -1,0 +1,95 @@
+"""A JSON POST to a URL. Redirects are not followed: the address that a person typed and that was checked is told."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from monitoring.models import Channel
+from monitoring.notify.addresses import check_address, policy_of, without_path
+from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.notify.retry_after import seconds_to_wait
+from monitoring.notify.webhook.signature import sign
+from monitoring.outbound import Denied, Why, parse
+from monitoring.outbound_http import AddressDenied, Answer, NotReached, send
+from monitoring.secret import SecretUnreadable
+
+TRY_AGAIN = frozenset({408, 425, 429})
+
+
+class WebhookTransport:
+    def check(self, channel: Channel) -> None:
+        check_address("url", _url(channel.settings), channel)
+
+    def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
+        try:
+            url = _url(channel.settings)
+            body = json.dumps(payload(message), ensure_ascii=False).encode()
+            headers = _headers(channel.secret.reveal(), message.key, body, now)
+            return _verdict(send("POST", url, policy_of(channel), headers, body), now)
+        except BadChannel as problem:
+            return Failed(str(problem), permanent=True)
+        except SecretUnreadable as problem:
+            return Failed(str(problem))
+        except AddressDenied as problem:
+            return Failed(problem.denied.sentence, permanent=problem.denied.why is not Why.UNRESOLVED)
+        except TimeoutError:
+            return Failed("The receiver did not answer in time")
+        except NotReached as problem:
+            return Failed(f"The receiver could not be reached: {problem}")
+
+
+def payload(message: Message) -> dict[str, object]:
+    """The gravest incident's fields at the top; `incidents` has the same of the first twenty of `count`."""
+    return {
+        "key": message.key,
+        **_item(message.lead),
+        "count": message.total,
+        "digest": message.is_digest,
+        "incidents": [_item(each) for each in message.items],
+    }
+
+
+def _item(item: Item) -> dict[str, object]:
+    return {
+        "event": item.event,
+        "severity": item.severity,
+        "kind": item.kind,
+        "job": item.job,
+        "cluster": item.cluster,
+        "sentence": item.sentence,
+        "likely_cause": item.cause.en if item.cause else "",
+        "at": item.at.isoformat(),
+        "incident": {"id": item.incident_id, "url": item.incident_url},
+        "job_url": item.job_url,
+        "evidence": item.evidence,
+    }
+
+
+def _headers(secret: str, key: str, body: bytes, now: datetime) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+    if secret:
+        headers["X-Waymark-Signature"] = sign(secret, int(now.timestamp()), body)
+    return headers
+
+
+def _verdict(answer: Answer, now: datetime) -> Sent | Failed:
+    words = f"{answer.status} {answer.phrase}{f': {answer.text}' if answer.text else ''}"
+    if 200 <= answer.status < 300:
+        return Sent(words)
+    if 300 <= answer.status < 400:
+        return Failed(f"{words} (redirects are not followed)", permanent=True)
+    if answer.status in TRY_AGAIN or answer.status >= 500:
+        return Failed(words, retry_after_s=seconds_to_wait(answer.headers.get("Retry-After", ""), now))
+    return Failed(words, permanent=True)
+
+
+def _url(settings: dict[str, object]) -> str:
+    """Raises BadChannel."""
+    url = settings.get("url")
+    if not isinstance(url, str):
+        raise BadChannel("url", url, "an address like https://example.org/hook is needed")
+    target = parse(url)
+    if isinstance(target, Denied):
+        raise BadChannel("url", without_path(url), target.sentence.rstrip("."))
+    return url

@@ -1,0 +1,95 @@
+"""Subject and body of a message for a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from monitoring.models import Channel, Language
+from monitoring.notify.message import Item, Message
+from monitoring.notify.wording import chinese
+from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
+from monitoring.notify.wording.words import event_word, kind_word, severity_word
+
+SUBJECT_LENGTH = 180
+
+
+@dataclass(frozen=True)
+class Text:
+    """`html` is empty where the channel has a body of its own: that is plain text."""
+
+    subject: str
+    body: str
+    html: str
+
+
+def text_of(channel: Channel, message: Message) -> Text:
+    """A template of the channel's own that no longer renders keeps no message back: Waymark's words are used."""
+    language = Language(channel.language)
+    context = _context(message, language)
+    subject = _own(channel.subject_template, message, language) or _stock(language, "subject.txt", context)
+    body = _own(channel.body_template, message, language)
+    html = "" if body else _stock(language, "body.html", context)
+    return Text(" ".join(subject.split())[:SUBJECT_LENGTH], body or _stock(language, "body.txt", context), html)
+
+
+def values_of(message: Message, language: Language) -> dict[str, object]:
+    """What a channel's own template can say."""
+    return {
+        **_values(message.lead, language),
+        "count": message.total,
+        "unlisted": message.unlisted,
+        "is_digest": message.is_digest,
+        "incidents": [_values(each, language) for each in message.items],
+    }
+
+
+def _own(source: str, message: Message, language: Language) -> str:
+    if not source:
+        return ""
+    try:
+        return render(compile_template(source), values_of(message, language))
+    except (BadTemplate, TypeError, ValueError, KeyError, AttributeError, IndexError):
+        return ""
+
+
+def _stock(language: Language, name: str, context: Mapping[str, Any]) -> str:
+    return render_to_string(f"notify/{language.value}/{name}", dict(context)).strip() + "\n"
+
+
+def _context(message: Message, language: Language) -> dict[str, Any]:
+    lead = _values(message.lead, language)
+    return {"message": message, "lead": lead, "items": [_values(each, language) for each in message.items]}
+
+
+def _values(item: Item, language: Language) -> dict[str, object]:
+    sentence = _sentence(item, language)
+    return {
+        "event": event_word(item.event, language),
+        "severity": severity_word(item.severity, language),
+        "kind": kind_word(item.kind, language),
+        "job": item.job,
+        "cluster": item.cluster,
+        "sentence": sentence,
+        "named_sentence": item.named_sentence if sentence == item.sentence else sentence,
+        "cause": _cause(item, language),
+        "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
+        "incident_url": item.incident_url,
+        "job_url": item.job_url,
+    }
+
+
+def _sentence(item: Item, language: Language) -> str:
+    """In the channel's language where the evidence says it all; else as it was written."""
+    if language != Language.CHINESE:
+        return item.sentence
+    return chinese.sentence_of(item.kind, item.job, item.evidence, item.lasted_s) or item.sentence
+
+
+def _cause(item: Item, language: Language) -> str:
+    if item.cause is None:
+        return ""
+    return item.cause.zh if language == Language.CHINESE else item.cause.en

@@ -1,0 +1,118 @@
+"""Apprise behind our own guard: which services, what is asked, what is heard."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+from apprise import Apprise
+from apprise.manager_plugins import NotificationManager
+from werkzeug import Response
+
+from monitoring.models import Channel, ChannelKind, Language
+from monitoring.notify.apprise.services import SERVICES
+from monitoring.notify.apprise.transport import AppriseTransport
+from monitoring.notify.message import BadChannel, Failed, Sent
+from tests.monitoring.notify.messages import AT, message
+
+MESSAGE = message(severity="critical", sentence="3 checkpoints of flights failed.")
+
+
+def channel(url: str, **fields) -> Channel:
+    return Channel(name="a", kind=ChannelKind.APPRISE, secret=url, **{"allow_private": True, **fields})
+
+
+@pytest.fixture
+def send(httpserver):
+    def sent(scheme="json", path="/hook", **fields):
+        url = httpserver.url_for(path).replace("http://", f"{scheme}://")
+        return AppriseTransport().send(channel(url, **fields), MESSAGE, AT)
+
+    return sent
+
+
+def test_json_gets_title_body_and_the_key(httpserver, send):
+    httpserver.expect_request("/hook", method="POST").respond_with_data("taken")
+    assert send() == Sent("200 OK: taken")
+    ((request, _),) = httpserver.log
+    said = json.loads(request.data)
+    assert said["title"] == "[opened] 3 checkpoints of flights failed."
+    assert MESSAGE.lead.incident_url in said["message"]
+    assert request.headers["Idempotency-Key"] == MESSAGE.key
+    assert request.headers["Host"] == f"{httpserver.host}:{httpserver.port}"
+
+
+def test_xml_gets_it_too_in_the_channels_language(httpserver, send):
+    httpserver.expect_request("/hook", method="POST").respond_with_data("ok")
+    assert isinstance(send("xml", language=Language.CHINESE), Sent)
+    ((request, _),) = httpserver.log
+    assert "【告警触发】flights：时间窗口内检查点失败过多" in request.data.decode()
+
+
+def test_a_redirect_is_not_followed(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("", 302, headers={"Location": httpserver.url_for("/other")})
+    answer = send()
+    assert isinstance(answer, Failed)
+    assert answer.permanent
+    assert "redirects are not followed" in answer.answer
+    assert [request.path for request, _ in httpserver.log] == ["/hook"]
+
+
+def test_the_receivers_wish_to_wait_is_heard(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("slow down", 429, headers={"Retry-After": "120"})
+    assert send() == Failed("429 TOO MANY REQUESTS: slow down", retry_after_s=120.0)
+
+
+def test_only_the_start_of_an_endless_answer_is_read(httpserver, send):
+    def endless():
+        while True:
+            yield b"x" * 1000
+
+    httpserver.expect_request("/hook").respond_with_handler(lambda _request: Response(endless(), 200))
+    assert isinstance(send(), Sent)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "nonsense",
+        "syslog://",
+        "dbus://",
+        "mailto://user:pass@example.org",
+        "rsyslog://10.0.0.1",
+        "mqtt://broker.example.org/topic",
+        "fcm://project@keyfile/",
+        "file:///etc/passwd",
+        "slack://",
+        "json://example.org/?template=/etc/passwd",
+        "json://example.org/?redirect=yes",
+        "jsons://example.org/?verify=no",
+    ],
+)
+def test_what_is_no_service_we_allow_is_refused_and_says_what_is(url):
+    with pytest.raises(BadChannel, match=r"^apprise_url is") as raised:
+        AppriseTransport().check(channel(url))
+    assert "/etc/passwd" not in str(raised.value)
+
+
+def test_a_refusal_does_not_repeat_the_secret():
+    with pytest.raises(BadChannel) as raised:
+        AppriseTransport().check(channel("slack://not-a-token-but-secret"))
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", list(SERVICES))
+def test_every_service_we_name_exists_and_only_asks_by_requests(scheme):
+    plugin = NotificationManager()[scheme]
+    source = inspect.getsource(inspect.getmodule(plugin))
+    assert "requests" in source
+    for word in ("smtplib", "subprocess", "import socket", "paho", "dbus.", "aiohttp", "websocket", "http.client"):
+        assert word not in source
+
+
+def test_outside_the_guard_requests_are_as_they_were(httpserver):
+    """Nothing else in the process that uses Apprise or requests is changed."""
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    assert Apprise.instantiate(httpserver.url_for("/hook").replace("http://", "json://")).notify(body="x")

@@ -1,0 +1,38 @@
+"""Channels out of the environment."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from monitoring.alerts.incidents import Opening, open_incidents
+from monitoring.models import Channel, Severity
+from monitoring.notify.configured_channels import ensure_configured_channels
+from monitoring.notify.delivery import deliver_due
+from monitoring.notify.webhook.signature import verify
+
+pytestmark = pytest.mark.django_db
+
+
+def test_channels_are_made_once_and_follow_the_environment() -> None:
+    ensure_configured_channels(["a@example.org"], "http://127.0.0.1:9/hook", "s")
+    ensure_configured_channels(["b@example.org"], "", "")
+    assert Channel.objects.get(name="Mail").settings == {"to": ["b@example.org"]}
+    assert Channel.objects.get(name="Webhook").settings == {"url": "http://127.0.0.1:9/hook"}
+    assert Channel.objects.count() == 2
+
+
+def test_an_environment_that_names_nothing_makes_nothing() -> None:
+    ensure_configured_channels([], "", "")
+    assert not Channel.objects.exists()
+
+
+def test_what_the_environment_names_is_told_of_an_incident_on_this_machine(rows, mail_sink, httpserver, now) -> None:
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    ensure_configured_channels(["admin@localhost"], httpserver.url_for("/hook"), "s3cret")
+    with transaction.atomic():
+        open_incidents([Opening("job_failed", Severity.CRITICAL, "flights failed.", job=rows.job(name="flights"))], now)
+    assert deliver_due(now + timedelta(seconds=10)) == "Notifications: 2 sent."
+    assert mail_sink.mails[0]["To"] == "admin@localhost"
+    ((request, _),) = httpserver.log
+    assert verify("s3cret", request.headers["X-Waymark-Signature"], request.data)

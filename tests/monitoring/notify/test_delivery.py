@@ -1,0 +1,193 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from monitoring.alerts.incidents import open_incident
+from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Notification, Severity
+from monitoring.notify import delivery as delivery_module
+from monitoring.notify.backoff import FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, next_wait
+from monitoring.notify.delivery import CLAIM, deliver_due
+from monitoring.notify.gathering import gather_due
+from monitoring.notify.message import Failed
+
+
+@pytest.fixture
+def hook(rows, httpserver):
+    return Channel.objects.create(
+        name="hook", kind="webhook", settings={"url": httpserver.url_for("/hook")}, allow_private=True, group_wait_s=0
+    )
+
+
+@pytest.fixture
+def opened(rows, now):
+    """Opens an incident whose rule notifies the given channels."""
+
+    def incident(*channels, rule=True):
+        job = rows.job(name="flights")
+        made = AlertRule.objects.create(job=job) if rule else None
+        if made:
+            made.channels.set(channels)
+        kind = IncidentKind.FAILED_IN_WINDOW if rule else IncidentKind.NOT_RESTARTED
+        return open_incident(job, made, kind, Severity.WARNING, "It fails.", {"count": 3}, now)
+
+    return incident
+
+
+def deliver(now):
+    return deliver_due(now, jitter=lambda: 0.5)
+
+
+def test_a_rule_with_channels_tells_only_those_that_are_switched_on(opened, hook):
+    off = Channel.objects.create(
+        name="off", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0, enabled=False
+    )
+    Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
+    opened(hook, off)
+    assert [each.channel for each in Notification.objects.all()] == [hook]
+
+
+def test_a_rule_without_channels_tells_all(opened, hook):
+    other = Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
+    opened()
+    assert {each.channel for each in Notification.objects.all()} == {hook, other}
+
+
+def test_an_incident_without_a_rule_tells_all(opened, hook):
+    opened(rule=False)
+    assert Notification.objects.get().channel == hook
+
+
+def test_what_was_sent_is_marked_with_the_receivers_answer(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("thanks")
+    opened()
+
+    assert deliver(now) == "Notifications: 1 sent."
+
+    sent = Delivery.objects.get()
+    assert (sent.state, sent.attempts, sent.sent_at) == (DeliveryState.SENT, 1, now)
+    assert [(each.at, each.outcome, each.answer) for each in sent.tries.all()] == [(now, "sent", "200 OK: thanks")]
+    assert deliver(now + timedelta(days=1)) == "No notification was due."
+
+
+def test_a_failed_try_is_repeated_after_a_wait_that_doubles(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("oh no", 500)
+    opened()
+
+    assert deliver(now) == "Notifications: 1 to be tried again."
+    assert deliver(now + timedelta(seconds=9)) == "No notification was due."
+    deliver(now + timedelta(seconds=10))
+
+    waiting = Delivery.objects.get()
+    assert waiting.next_try_at == now + timedelta(seconds=10 + 20)
+    assert waiting.tries.count() == waiting.attempts == 2
+
+
+def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, hook, httpserver, now):
+    opened()
+    gather_due(now)
+    moment, end = now, now + timedelta(hours=1)
+    while moment < end:
+        httpserver.clear()
+        httpserver.expect_request("/hook").respond_with_data("down", 503)
+        deliver(moment)
+        moment = Delivery.objects.get().next_try_at
+    httpserver.clear()
+    httpserver.expect_request("/hook").respond_with_data("up")
+    assert deliver(moment) == "Notifications: 1 sent."
+
+
+def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("oh no", 500)
+    opened()
+    gather_due(now)
+    Delivery.objects.update(attempts=MAX_TRIES - 1)
+
+    assert deliver(now) == "Notifications: 1 given up."
+    assert Delivery.objects.get().state == DeliveryState.DEAD
+
+
+def test_a_refusal_for_good_is_not_repeated(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("no such hook", 404)
+    opened()
+    assert deliver(now) == "Notifications: 1 given up."
+
+
+def test_the_receivers_wish_to_wait_is_honoured(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("", 429, headers={"Retry-After": "120"})
+    opened()
+    deliver(now)
+    assert Delivery.objects.get().next_try_at == now + timedelta(seconds=120)
+
+
+def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook, now):
+    opened()
+    gather_due(now)
+    Channel.objects.update(enabled=False)
+    assert deliver(now) == "Notifications: 1 given up."
+    assert Delivery.objects.get().tries.get().answer == "The channel was switched off."
+
+
+def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_key(
+    opened, hook, httpserver, now, monkeypatch
+):
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    opened()
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_args):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery_module, "mark", die)
+        with pytest.raises(Killed):
+            deliver(now)
+
+    assert deliver(now + CLAIM - timedelta(seconds=1)) == "No notification was due."
+    assert deliver(now + CLAIM) == "Notifications: 1 sent."
+    assert len({request.headers["Idempotency-Key"] for request, _ in httpserver.log}) == 1
+    assert len(httpserver.log) == 2
+
+
+def test_a_worker_that_was_overtaken_does_not_undo_the_others_mark(opened, hook, now):
+    opened()
+    gather_due(now)
+    claimed = delivery_module._claim(Delivery.objects.select_related("channel").get(), now)
+    Delivery.objects.update(state=DeliveryState.SENT, claimed_until=None)
+
+    assert delivery_module.mark(claimed, Failed("late"), now, lambda: 0.5) == "overtaken by another worker"
+    assert Delivery.objects.get().state == DeliveryState.SENT
+
+
+@pytest.mark.django_db(transaction=True)
+def test_four_workers_at_once_send_each_message_once(opened, rows, httpserver, now):
+    for number in range(10):
+        url = httpserver.url_for(f"/hook/{number}")
+        Channel.objects.create(
+            name=f"hook {number}", kind="webhook", settings={"url": url}, allow_private=True, group_wait_s=0
+        )
+        httpserver.expect_request(f"/hook/{number}").respond_with_data("ok")
+    opened()
+
+    def work(_worker):
+        try:
+            return deliver(now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+    assert sorted(request.path for request, _ in httpserver.log) == sorted(f"/hook/{number}" for number in range(10))
+    assert set(Delivery.objects.values_list("state", flat=True)) == {DeliveryState.SENT}
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("tries", range(1, MAX_TRIES))
+def test_waits_double_within_a_fifth_and_never_pass_an_hour(tries, chance):
+    nominal = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S)
+    wait = next_wait(tries, None, lambda: chance).total_seconds()
+    assert 0.8 * nominal <= wait <= 1.2 * nominal

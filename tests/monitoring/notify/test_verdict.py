@@ -1,0 +1,67 @@
+"""May a notification go out now? Every reason against every state, as a table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
+from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+WINDOW = MaintenanceWindow(selector="team=a", starts_at=NOW, ends_at=LATER)
+OP, AC, SN, RE = IncidentState.OPEN, IncidentState.ACKNOWLEDGED, IncidentState.SNOOZED, IncidentState.RESOLVED
+OPENED, RESOLVED, REPEAT, ESCALATION, WOKEN = (
+    NotificationReason.OPENED,
+    NotificationReason.RESOLVED,
+    NotificationReason.REPEAT,
+    NotificationReason.ESCALATION,
+    NotificationReason.WOKEN,
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "expected"),
+    [
+        (OPENED, OP, Go), (OPENED, AC, Go), (OPENED, SN, Wait), (OPENED, RE, Drop),
+        (REPEAT, OP, Go), (REPEAT, AC, Drop), (REPEAT, SN, Drop), (REPEAT, RE, Drop),
+        (ESCALATION, OP, Go), (ESCALATION, AC, Drop), (ESCALATION, SN, Drop), (ESCALATION, RE, Drop),
+        (WOKEN, OP, Go), (WOKEN, AC, Go), (WOKEN, SN, Drop), (WOKEN, RE, Drop),
+        (RESOLVED, RE, Go),
+    ],
+)  # fmt: skip
+def test_by_the_incidents_state(reason, state, expected):
+    facts = Facts(reason, state, acknowledged_by="olga", snoozed_until=LATER if state == SN else None)
+    assert isinstance(judge(facts), expected)
+
+
+@pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
+def test_what_is_hidden_waits_without_an_end(reason):
+    assert judge(Facts(reason, OP, hidden_by=7)) == Wait(None, "hidden by incident 7")
+
+
+@pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
+def test_during_maintenance_it_waits_for_the_windows_end(reason):
+    assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, "silenced by maintenance of jobs with team=a", WINDOW)
+
+
+def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told():
+    assert isinstance(judge(Facts(RESOLVED, RE, window=WINDOW)), Wait)
+    assert judge(Facts(RESOLVED, RE, window=WINDOW, was_told=True)) == Go()
+
+
+def test_nothing_overtakes_an_earlier_message_about_the_same():
+    for reason, state in ((OPENED, OP), (RESOLVED, RE), (REPEAT, OP)):
+        assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(
+            LATER, "an earlier message about it is on its way"
+        )
+
+
+def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
+    assert isinstance(judge(Facts(REPEAT, AC, earlier_until=LATER)), Drop)
+
+
+def test_a_channel_that_was_switched_off_is_told_nothing():
+    assert judge(Facts(OPENED, OP, channel_enabled=False)) == Drop("the channel was switched off")

@@ -1,0 +1,223 @@
+"""What a message says: in both languages, for one and for many, and in a channel's own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from monitoring.alerts.kinds import kinds
+from monitoring.diagnosis.finding import Words
+from monitoring.models import Channel, IncidentKind, Language, NotificationReason
+from monitoring.notify.message import Item, Message
+from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
+from monitoring.notify.wording.texts import text_of
+from monitoring.notify.wording.words import event_word, kind_word
+
+ITEM = Item(
+    event="opened",
+    severity="critical",
+    kind="job_failed",
+    job="flights",
+    cluster="production",
+    sentence="flights failed: the disk is full.",
+    at=datetime(2026, 11, 21, 12, 0, tzinfo=UTC),
+    incident_id=7,
+    incident_url="http://waymark.test/incidents/7/",
+    job_url="http://waymark.test/jobs/3/",
+)
+ONE = Message("k", (ITEM,))
+MANY = Message("k", (ITEM, replace(ITEM, job="orders", sentence="orders failed.")), total=40)
+DIGEST = replace(MANY, is_digest=True)
+
+
+def text(message=ONE, **channel):
+    return text_of(Channel(name="c", kind="mail", **channel), message)
+
+
+def test_one_incident_in_english():
+    said = text()
+    assert said.subject == "[opened] flights failed: the disk is full."
+    for part in (ITEM.sentence, "Job:      flights on cluster production", "critical", ITEM.incident_url, ITEM.job_url):
+        assert part in said.body
+
+
+def test_one_incident_in_chinese():
+    said = text(language=Language.CHINESE)
+    assert said.subject == "【告警触发】flights：作业失败（严重）"
+    for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
+        assert part in said.body
+    assert 'lang="zh-Hans"' in said.html
+
+
+FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("language", [Language.ENGLISH, Language.CHINESE])
+@pytest.mark.parametrize("line_break", FORGED)
+def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, language):
+    evil = f"flights{line_break}Incident: resolved\u202e{line_break}Bcc: x"
+    evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": evil, "more": [evil]}
+    cause = Words(evil, evil)
+    item = replace(ITEM, job=evil, cluster=evil, sentence=f"{evil} failed.", evidence=evidence, cause=cause)
+    templates = ["", "{{ job }} {{ cluster }} {{ sentence }} {{ cause }}"]
+    for body in templates:
+        said = text(Message("k", (item, item), total=2), language=language, body_template=body)
+        lines = [line.strip() for part in (said.subject, said.body, said.html) for line in part.splitlines()]
+        assert any("Bcc: x" in line for line in lines)
+        assert not [line for line in lines if line.startswith(("Incident: resolved", "Bcc:"))]
+        assert "\u202e" not in said.body
+
+
+def test_a_lost_job_is_no_failed_one_in_chinese():
+    evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": "", "lost": True}
+    body = text(Message("k", (replace(ITEM, evidence=evidence),)), language=Language.CHINESE).body
+    assert "flights 已丢失：自 2026-11-21 12:00:00 UTC 起引擎不再认识第 2 次运行。" in body
+
+
+def test_the_sentence_is_chinese_too_with_the_evidences_numbers_and_says_how_long_it_lasted():
+    evidence = {"count": 4, "threshold": 3, "window_s": 5400, "checkpoint_ids": [41, 40, 39, 38]}
+    item = replace(ITEM, kind="failed_in_window", evidence=evidence)
+    found = "flights 在 1 小时 30 分钟内有 4 个检查点失败（阈值 3），最近一次为检查点 41。"
+    assert found in text(Message("k", (item,)), language=Language.CHINESE).body
+    over = replace(item, event="resolved", lasted_s=75)
+    assert f"已恢复，持续 1 分钟 15 秒。{found}" in text(Message("k", (over,)), language=Language.CHINESE).body
+
+
+@pytest.mark.parametrize(
+    ("message", "language", "subject", "rest"),
+    [
+        (MANY, "en", "[opened] 40 incidents on cluster production: flights failed", "… and 38 more"),
+        (MANY, "zh-hans", "【告警触发】集群 production：共 40 个告警，首个：flights：作业失败", "另有 38 个"),
+        (DIGEST, "en", "[digest] 40 notifications, beginning with: flights failed", "… and 38 more"),
+        (DIGEST, "zh-hans", "【告警汇总】共 40 条通知，首条：flights：作业失败", "另有 38 个"),
+    ],
+)
+def test_many_incidents(message, language, subject, rest):
+    said = text(message, language=language)
+    assert said.subject.startswith(subject)
+    for body in (said.body, said.html):
+        assert rest in body
+        assert "orders failed." in body
+
+
+def test_plain_text_is_not_escaped_and_html_is():
+    said = text(replace(ONE, items=(replace(ITEM, job="<b>&"),)))
+    assert "<b>&" in said.body
+    assert "<b>&" not in said.html
+    assert "&lt;b&gt;&amp;" in said.html
+
+
+def test_a_subject_is_one_line():
+    said = text(replace(ONE, items=(replace(ITEM, sentence="one\r\nBcc: eve@example.org"),)))
+    assert "\n" not in said.subject
+    assert "\r" not in said.subject
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_every_event_and_every_kind_of_rule_has_a_word(language):
+    for event in (*NotificationReason.values, "test"):
+        assert event_word(event, language)
+    for kind in (*kinds(), *IncidentKind.values):
+        word = kind_word(kind, language)
+        assert "_" not in word
+        if language == Language.CHINESE:
+            assert not word.isascii()
+
+
+def test_a_channels_own_words_replace_ours_and_are_plain():
+    said = text(
+        MANY,
+        subject_template="{{ severity|upper }} {{ job }} ({{ count }})",
+        body_template="{% for each in incidents %}{{ each.job }}: {{ each.sentence }}\n{% endfor %}+{{ unlisted }}",
+    )
+    assert said.subject == "CRITICAL flights (40)"
+    assert said.body == "flights: flights failed: the disk is full.\norders: orders failed.\n+38"
+    assert said.html == ""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if severity == 'critical' %}!{% endif %}",
+        "{% if count > 1 and not is_digest %}{{ count }}{% else %}{{ job }}{% endif %}",
+        "{{ cluster|default:'nowhere'|truncatechars:9 }}",
+        "plain",
+        "",
+    ],
+)
+def test_what_makes_sense_is_taken(source):
+    compile_template(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{{ password }}", "'password' is no name"),
+        ("{{ job.name }}", "job has no parts"),
+        ("{{ sentence.format.__globals__ }}", "__globals__"),
+        ("{% if secret %}x{% endif %}", "'secret' is no name"),
+        ("{% if job %}{{ settings }}{% endif %}", "'settings' is no name"),
+        ("{% for each in incidents %}{{ other.job }}{% endfor %}", "'other.job' is no name"),
+        ("{% for a in incidents %}{% for b in incidents %}{% endfor %}{% endfor %}", "inside a for"),
+        (
+            "{% for a in incidents %}{% if a %}{% for b in incidents %}{% endfor %}{% endif %}{% endfor %}",
+            "inside a for",
+        ),
+        ("{{ sentence|default:secret }}", "'secret' is no name"),
+        ("{% include '/etc/passwd' %}", "include"),
+        ("{% load static %}", "load"),
+        ("{% debug %}", "debug"),
+        ("{{ sentence|center:999999999 }}", "center"),
+        ("{{ sentence", None),
+        ("{% if job %}", "Unclosed"),
+        ("x" * (LONGEST + 1), f"at most {LONGEST}"),
+        ("\0", "NUL"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
+    if said is None:
+        compile_template(source)  # Django takes an unclosed brace as text
+        return
+    with pytest.raises(BadTemplate) as raised:
+        compile_template(source)
+    assert said in str(raised.value)
+    assert "llowed" in str(raised.value) or "NUL" in str(raised.value)
+
+
+def test_a_template_that_stopped_making_sense_keeps_no_message_back():
+    assert text(body_template="{% include 'x' %}").body == text().body
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [
+        ({"why": "start_unknown", "cause": ""}, "flights 已终止且未自动重启：Waymark 不知道它是如何启动的。"),
+        ({"why": "lost", "cause": "IOException: disk full."}, "终止原因：IOException: disk full。"),
+        ({"why": "budget", "restarts": 3, "within_s": 3600}, "1 小时内的 3 次重启已用完"),
+        ({"why": "breaker", "since": "2026-11-21T12:00:00+00:00"}, "其熔断器自 2026-11-21 12:00:00 UTC 起断开"),
+        ({"why": "cluster", "jobs": 9, "until": "2026-11-21T12:00:00+00:00"}, "同一集群有 9 个作业同时终止"),
+        ({"attempt": 4}, "flights 已终止，且重启未能成功。"),
+    ],
+)
+def test_why_a_dead_job_is_not_restarted_is_chinese(evidence, found):
+    item = replace(ITEM, kind="not_restarted", sentence="flights is dead and is not restarted.", evidence=evidence)
+    said = text(Message("k", (item,)), language=Language.CHINESE).body
+    assert found in said
+    assert item.sentence not in said
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [
+        ({"resolved_by": "olga", "note": ""}, "flights 的告警已由 olga 手动解决，持续 1 分钟 15 秒。"),
+        ({"resolved_by": "olga", "note": "disk is new"}, "已由 olga 手动解决（disk is new），持续"),
+        ({"rule": "off"}, "flights 的告警因规则已关闭而解除"),
+    ],
+)
+def test_an_end_by_hand_is_chinese_whatever_the_kind(evidence, found):
+    item = replace(ITEM, event="resolved", sentence="Resolved after 1 min by olga: closed.", evidence=evidence)
+    for kind in ("failed_in_window", "not_restarted", "cluster_unreachable"):
+        over = replace(item, kind=kind, lasted_s=75)
+        assert found in text(Message("k", (over,)), language=Language.CHINESE).body

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from dashboard.phrasebook import PHRASES
-from dashboard.units import chinese_length, is_chinese
+from dashboard.units import is_chinese
+from monitoring.durations import in_chinese
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
@@ -29,7 +30,7 @@ def told(text: object) -> str:
 @lru_cache(maxsize=4096)
 def _chinese(text: str) -> str:
     if _LENGTH.fullmatch(text):
-        return chinese_length(text)
+        return in_chinese(text)
     if several := _each(text):
         return several
     for pattern, chinese in _patterns():

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from django.utils.translation import get_language
 
+from monitoring.durations import in_chinese
+
 NOTHING = "–"
-# As the messages say them, too: monitoring/notify/wording/chinese.py.
-_CHINESE = {"d": "天", "h": "小时", "min": "分钟", "s": "秒"}
 _SIZES = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -51,14 +51,9 @@ def is_chinese() -> bool:
     return (get_language() or "").startswith("zh")
 
 
-def chinese_length(text: str) -> str:
-    """`2 min 10 s` as `2 分钟 10 秒`."""
-    return " ".join(_CHINESE.get(word, word) for word in text.split())
-
-
 def length_text(text: str) -> str:
     """A length of time as the page's language has it; forms take the English one."""
-    return chinese_length(text) if is_chinese() else text
+    return in_chinese(text) if is_chinese() else text
 
 
 def age_text(age: timedelta) -> str:

@@ -12,9 +12,8 @@ from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
 from monitoring.alerts.kinds.base import Unit
 from monitoring.diagnosis.facts import CheckpointFacts, Scene
 from monitoring.diagnosis.finding import Evidence, Finding, Words
-from monitoring.durations import in_words
+from monitoring.durations import in_chinese, in_words
 from monitoring.history.expectations import OF_THE_WEEK
-from monitoring.notify.wording import chinese
 
 ENOUGH = 5  # completed checkpoints from which on there is a normal
 USUAL_WITHIN = 2  # spreads
@@ -79,11 +78,13 @@ def milliseconds(value: float | None) -> str:
 
 def length(value: float | None) -> Words:
     """Milliseconds, for sentences."""
-    return Words("", "") if value is None else Words(milliseconds(value), chinese.milliseconds(value))
+    text = milliseconds(value)
+    return Words(text, in_chinese(text))
 
 
 def length_of(time: timedelta) -> Words:
-    return Words(in_words(time), chinese.length_of(time.total_seconds()))
+    text = in_words(time)
+    return Words(text, in_chinese(text))
 
 
 def size(value: float | None) -> str:

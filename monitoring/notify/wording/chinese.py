@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from monitoring.alerts.kinds.base import Unit
-
-_UNITS = (("d", "天"), ("h", "小时"), ("min", "分钟"), ("s", "秒"))
+from monitoring.durations import in_chinese
 
 
 def sentence_of(kind: str, subject: str, evidence: Mapping[str, Any], lasted_s: float | None = None) -> str:
@@ -33,7 +32,7 @@ def sentence_of(kind: str, subject: str, evidence: Mapping[str, Any], lasted_s: 
 
 
 def length_of(seconds: float) -> str:
-    return _translated(Unit.SECONDS.text(seconds))
+    return in_chinese(Unit.SECONDS.text(seconds))
 
 
 def _ended_otherwise(evidence: Mapping[str, Any]) -> str:
@@ -53,14 +52,8 @@ _RULES_GONE = {
 }
 
 
-def _translated(length: str) -> str:
-    """`1 h 30 min` → `1 小时 30 分钟`; what is smaller than a second keeps its unit."""
-    words = dict(_UNITS)
-    return " ".join(words.get(word, word) for word in length.split())
-
-
 def milliseconds(value: float) -> str:
-    return _translated(Unit.MILLISECONDS.text(value))
+    return in_chinese(Unit.MILLISECONDS.text(value))
 
 
 def _moment(text: str) -> str:

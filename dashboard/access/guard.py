@@ -11,8 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.access.reach import NOWHERE, Reach, reach_of
 from dashboard.access.roles import Role
-from dashboard.access.subjects import ADMINISTERED, API, NOTHING, OWN, Absent, Subject, subject_of
-from monitoring.models import ApiToken
+from dashboard.access.subjects import ADMINISTERED, API, NOTHING, OWN, Absent, Archived, Subject, subject_of
+from monitoring.models import ApiToken, Job
 
 
 @dataclass
@@ -100,6 +100,14 @@ def require_somewhere(request: HttpRequest, role: Role) -> None:
         raise PermissionDenied(refusal(access, role))
 
 
+def settle(request: HttpRequest, job: Job) -> None:
+    """Say which job the archived row belongs to that the address names. Raise Http404 if the reader may not see it."""
+    access = access_of(request)
+    access.subject = Subject(job.pk, job.cluster_id)
+    if access.hides(access.subject):
+        raise Http404
+
+
 def refusal(access: Access, role: Role) -> str:
     if access.token and access.most < role:
         return "This token may read, not write. Make one that may write."
@@ -151,7 +159,12 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like the functions beside it
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
+        """Raises Http404 where a view answers about an archived row without `settle`."""
+        response = self._get_response(request)
+        access = getattr(request, "waymark_access", None)
+        if access is not None and access.hides(access.subject):
+            raise Http404
+        return response
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: dict[str, Any]) -> None:
         """Raises Http404 for what may not be seen, whether or not it is there."""
@@ -160,10 +173,13 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like the functions beside it
             return
         subject = subject_of(match.route, kwargs)
         access = access_of(request)
-        if isinstance(subject, Absent):
+        if isinstance(subject, Archived):
+            if not access.reach.narrow(Job.objects.filter(cluster__in=subject.clusters)).exists():
+                raise Http404
+            access.subject = Subject(of_all=True)  # until `settle`
+        elif isinstance(subject, Absent) or access.hides(subject):
             raise Http404
-        access.subject = subject
-        if access.hides(subject):
-            raise Http404
+        else:
+            access.subject = subject
         if match.route.startswith(API) and request.method in CHANGING:
             _require_to_change(request, match.route)

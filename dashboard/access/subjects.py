@@ -11,10 +11,11 @@ from typing import Any
 
 from django.db.models import Model
 
-from monitoring.history.archive import reading
-from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import (
     AlertRule,
+    ArchivedFile,
+    ArchivedKind,
+    ArchivedState,
     AutomationPause,
     Checkpoint,
     Cluster,
@@ -77,14 +78,26 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Archived:
+    """The address names a row that may be in the archive: in a file of one of these clusters. Only the file has its
+    job, and this check reads no file. The view that reads it calls `guard.settle` with the job."""
+
+    clusters: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Absent:
     """The address names a row that is not there."""
 
 
 NOTHING = Subject()
+_ARCHIVED: Mapping[type[Model], ArchivedKind] = {
+    Checkpoint: ArchivedKind.CHECKPOINTS,
+    OperatorCheckpoint: ArchivedKind.OPERATORS,
+}
 
 
-def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Absent:
+def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived | Absent:
     """Of an address by its route in the URL configuration and what was read out of it."""
     route = route.removeprefix(API)
     if route.startswith(OF_ALL):
@@ -107,17 +120,13 @@ def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Absent:
     return Subject(job, cluster, of_all=job is None and cluster is None and not kind.for_all)
 
 
-def _archived(kind: Kind, pk: int) -> Subject | Absent:
-    """Of a checkpoint or operator that lies in the archive. One that cannot be read is for whoever sees everything."""
-    if kind.model not in (Checkpoint, OperatorCheckpoint):
-        return Absent()
-    try:
-        found = (
-            reading.checkpoint(pk) if kind.model is Checkpoint else getattr(reading.operator(pk), "checkpoint", None)
-        )
-    except Unreadable:
-        return Subject(of_all=True)
-    return Absent() if found is None else Subject(found.run.job_id, found.run.job.cluster_id)
+def _archived(kind: Kind, pk: int) -> Archived | Absent:
+    """Return the clusters of the archived files whose range of ids has `pk`."""
+    files = ArchivedFile.objects.filter(
+        kind=_ARCHIVED.get(kind.model, ""), state=ArchivedState.LIVE, least_id__lte=pk, greatest_id__gte=pk
+    )
+    clusters = frozenset(files.values_list("cluster_id", flat=True))
+    return Archived(clusters) if clusters else Absent()
 
 
 def _kind(route: str) -> Kind | None:

@@ -72,7 +72,7 @@ def _readable() -> Iterator[None]:
 @routes.get("/checkpoints/{int:checkpoint_id}", response=answers(CheckpointDetailOut), summary="One, by operator")
 def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
     with _readable():
-        found = find_checkpoint(checkpoint_id)
+        found = find_checkpoint(request, checkpoint_id)
         operators = [OperatorOut.from_orm(each).model_dump() for each in operators_of(found)]
     return CheckpointOut.from_orm(found).model_dump() | {"operators": operators}
 
@@ -82,7 +82,7 @@ def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
 )
 def operator(request: HttpRequest, operator_id: int) -> dict[str, Any]:
     with _readable():
-        found = find_operator(operator_id)
+        found = find_operator(request, operator_id)
     names = [column.field.removeprefix("subtask_") for column in read_subtasks(found).columns]
     subtasks = [
         {

@@ -71,7 +71,7 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     """One checkpoint: a page, or for the history's expanded row a fragment of it."""
     try:
-        found = find_checkpoint(pk)
+        found = find_checkpoint(request, pk)
         operators = operators_of(found)
     except Unreadable as why:
         return _unreadable(request, why)
@@ -103,7 +103,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
 def operator(request: HttpRequest, pk: int) -> HttpResponse:
     """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
     try:
-        found = find_operator(pk)
+        found = find_operator(request, pk)
     except Unreadable as why:
         return _unreadable(request, why)
     columns = [("index", _("Subtask")), ("acknowledged_at", _("Acknowledged")), *((c.field, c.label) for c in COLUMNS)]

@@ -169,7 +169,7 @@ def _kind(request: HttpRequest) -> str:
 def of_checkpoint(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
     """Every subtask of every operator."""
     try:
-        checkpoint = find_checkpoint(pk)
+        checkpoint = find_checkpoint(request, pk)
         operators = operators_of(checkpoint)
     except Unreadable as why:
         return JsonResponse({"errors": {"archive": [str(why)]}}, status=503)

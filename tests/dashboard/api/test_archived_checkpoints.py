@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.access.subjects import Absent, Subject, subject_of
+from dashboard.access.subjects import Absent, Archived, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
 from monitoring.history.archive import cycle, reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
@@ -80,9 +80,9 @@ def test_archived_checkpoints_are_told_as_before(api: Any, viewer: Client, run: 
     shown = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
     assert "60 in the archive" in shown
     assert shown.count("from the archive") == 25
-    subject = Subject(run.job_id, run.job.cluster_id)
-    assert subject_of("checkpoints/<int:pk>/", {"pk": one.pk}) == subject
-    assert subject_of("operators/<int:pk>/", {"pk": operator.pk}) == subject
+    archived = Archived(frozenset({run.job.cluster_id}))
+    assert subject_of("checkpoints/<int:pk>/", {"pk": one.pk}) == archived
+    assert subject_of("operators/<int:pk>/", {"pk": operator.pk}) == archived
     assert isinstance(subject_of("checkpoints/<int:pk>/", {"pk": 2**40}), Absent)
     assert viewer.get(f"/checkpoints/{2**40}/").status_code == 404
 

@@ -1,0 +1,124 @@
+"""Rows of the archive are there for readers of their job alone, and the access check reads no file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
+from django.urls import resolve
+
+from dashboard.access.guard import guard
+from dashboard.access.subjects import Archived, subject_of
+from monitoring.history.archive import cycle
+from monitoring.models import Account, ArchivedFile, Checkpoint, Grant, Job, OperatorCheckpoint
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, TOLD, fill
+from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+
+__all__ = ["archive", "dsn_file", "old", "pipeline"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An archived checkpoint with one of its operators; another job of its cluster, and one of another cluster."""
+
+    job: Job
+    neighbour: Job
+    stranger: Job
+    checkpoint: int
+    operator: int
+
+    @property
+    def paths(self) -> list[str]:
+        pages = [f"/checkpoints/{self.checkpoint}/", f"/operators/{self.operator}/"]
+        api = [f"/api/v1/checkpoints/{self.checkpoint}", f"/api/v1/operators/{self.operator}"]
+        return [*pages, f"/checkpoints/{self.checkpoint}/subtasks.csv", *api]
+
+
+@pytest.fixture
+def scene(old: Rows, pipeline: Pipeline, settings: Any) -> Scene:
+    settings.API_CALLS_PER_MINUTE = 100_000
+    job, neighbour, stranger = (fill(old, 5).job for _ in range(3))
+    Job.objects.filter(pk=neighbour.pk).update(cluster=job.cluster)
+    checkpoint = Checkpoint.objects.get(run__job=job, checkpoint_id=2)
+    operator = OperatorCheckpoint.objects.get(checkpoint=checkpoint, name="source")
+    pipeline.run()
+    assert cycle.advance(NOW) == TOLD
+    assert not Checkpoint.objects.filter(pk=checkpoint.pk).exists()
+    return Scene(job, neighbour, stranger, checkpoint.pk, operator.pk)
+
+
+@pytest.fixture
+def reader_of(db: None, now: datetime) -> Callable[..., User]:
+    """An account that sees only what the grant with these values names."""
+
+    def make_one(**values: Any) -> User:
+        user = User.objects.create_user(f"reader {User.objects.count()}")
+        Account.objects.create(user=user, granted_only=True)
+        Grant.objects.create(user=user, role="viewer", created_at=now, created_by="admin", **values)
+        return user
+
+    return make_one
+
+
+def statuses(user: User, scene: Scene) -> list[int]:
+    client = Client()
+    client.force_login(user)
+    return [client.get(path).status_code for path in scene.paths]
+
+
+def files_were_read() -> bool:
+    """Where the files are gone, each attempt to read one is noted."""
+    return ArchivedFile.objects.exclude(problem="").exists()
+
+
+def test_readers_of_its_job_or_cluster_see_it_and_nobody_else(scene: Scene, reader_of: Callable[..., User]) -> None:
+    assert statuses(reader_of(selector=f"job={scene.job.name}"), scene) == [200] * 5
+    assert statuses(reader_of(cluster=scene.job.cluster), scene) == [200] * 5
+    assert statuses(reader_of(selector=f"job={scene.neighbour.name}"), scene) == [404] * 5
+    assert statuses(reader_of(cluster=scene.stranger.cluster), scene) == [404] * 5
+
+
+def test_the_check_reads_no_file(scene: Scene, reader_of: Callable[..., User], archive: Path) -> None:
+    for file in archive.rglob("*.parquet"):
+        file.unlink()
+
+    archived = Archived(frozenset({scene.job.cluster_id}))
+    assert subject_of("checkpoints/<int:pk>/", {"pk": scene.checkpoint}) == archived
+    assert subject_of("operators/<int:pk>/", {"pk": scene.operator}) == archived
+    assert statuses(reader_of(cluster=scene.stranger.cluster), scene) == [404] * 5
+    assert not files_were_read()
+
+
+def test_a_file_that_cannot_be_read_is_reported_to_readers_of_everything(
+    scene: Scene, reader_of: Callable[..., User], archive: Path, viewer_user: User
+) -> None:
+    for file in archive.rglob("*.parquet"):
+        file.unlink()
+
+    assert statuses(reader_of(cluster=scene.job.cluster), scene) == [404] * 5
+    assert statuses(viewer_user, scene) == [503] * 5
+    assert files_were_read()
+
+
+def test_a_view_that_does_not_check_the_row_it_read_answers_nothing(
+    scene: Scene, reader_of: Callable[..., User]
+) -> None:
+    request = RequestFactory().get(scene.paths[0])
+    request.user = reader_of(cluster=scene.job.cluster)
+    request.resolver_match = resolve(scene.paths[0])
+
+    def view(request: HttpRequest) -> HttpResponse:
+        middleware.process_view(request, None, (), {"pk": scene.checkpoint})
+        return HttpResponse("a row")
+
+    middleware = guard(view)
+    with pytest.raises(Http404):
+        middleware(request)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop as noop
 from monitoring.broker import Sign
 from monitoring.history_job import NAME as PIPELINE
 from monitoring.models import Tick
-from monitoring.selfwatch.facts import Archive, Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
+from monitoring.selfwatch.own_facts import Archive, Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
 from monitoring.selfwatch.verdict import Verdict
 
 CLUSTERS_SHOWN = 20

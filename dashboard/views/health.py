@@ -12,7 +12,7 @@ from django.shortcuts import render
 
 from dashboard.queries.health import read_health
 from monitoring.metrics import CONTENT_TYPE, exposition
-from monitoring.selfwatch.facts import Facts, gather
+from monitoring.selfwatch.own_facts import Facts, gather
 from monitoring.selfwatch.verdict import Finding, Verdict, judge
 
 _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from monitoring.alerts.facts import Facts
+from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.standing import facts_over
 from monitoring.alerts.verdicts import finding_of
 from monitoring.alerts.walk import Move, State, Transition, Watch, advance

@@ -18,13 +18,13 @@ from django.db.models import Q
 
 from monitoring.alerts import cursors
 from monitoring.alerts.defaults import ensure_default_rules
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.fleet import Fleet, cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
 from monitoring.alerts.gathering.ask import Ask
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK, Memory, recall, remember
+from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.scope import assign, rules_of_kinds
 from monitoring.alerts.terms import terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell

@@ -9,9 +9,9 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from monitoring.alerts.facts import Facts, Interval
 from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.rule_facts import Facts, Interval
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.models import Cluster, Outage, OutageKind
 from monitoring.outages import is_late

@@ -1,7 +1,7 @@
 """While a cluster does not answer, its incident speaks for its jobs: theirs are kept and shown, and nobody is told.
 
-Whether an incident is hidden now is asked again when a message is put together (`notify/gathering.py`): what two
-transactions wrote at the same moment they could not see of each other.
+`notify/due_notifications.py` checks again whether an incident is hidden when it puts a message together: two
+transactions cannot see what the other writes at the same moment.
 """
 
 from __future__ import annotations

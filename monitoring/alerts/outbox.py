@@ -1,7 +1,7 @@
 """The transactional outbox: a notification exists if, and only if, the step it tells of was committed.
 
 What is written here is only that a channel is to be told, and when at the earliest. Whether it still should be, and in
-which message, is decided when that time has come (`notify/gathering.py`).
+which message, is decided when that time has come (`notify/due_notifications.py`).
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.fleet import cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
 from monitoring.alerts.gathering.ask import Ask
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import recall
+from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.terms import watch_of
 from monitoring.alerts.walk import State, Watch

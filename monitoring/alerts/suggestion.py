@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from monitoring.alerts.backtest import Watched, walk_through
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Number, Unit
+from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.standing import facts_over
 from monitoring.alerts.walk import Move, Watch
 

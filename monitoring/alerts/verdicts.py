@@ -10,12 +10,12 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.fleet import Fleet
 from monitoring.alerts.incidents import Change, Ending, Opening, change_incidents, open_incidents, resolve_incidents
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Finding, Kind, Subject
 from monitoring.alerts.memory import WAYMARK, dismiss
+from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.walk import Move, State, Transition, Watch
 from monitoring.durations import in_words
 from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, RulePhase, RuleState, Severity

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Kind, Terms
+from monitoring.alerts.rule_facts import Facts
 from monitoring.models.rules import RulePhase
 
 # A row may become known this much later than its own time (one read of the engine, and its writing).

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Finding
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import signs
 from monitoring.diagnosis.signs.phases import SlowCommit, SlowStorage
 from monitoring.diagnosis.signs.skew import Skew

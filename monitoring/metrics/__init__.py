@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from monitoring.metrics import jobs, own
-from monitoring.selfwatch.facts import Facts
+from monitoring.selfwatch.own_facts import Facts
 from monitoring.selfwatch.verdict import Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitoring.metrics.families import Family, counters, gauge, gauges
-from monitoring.selfwatch.facts import Away, Facts, Stored
+from monitoring.selfwatch.own_facts import Away, Facts, Stored
 from monitoring.selfwatch.verdict import Verdict
 
 

@@ -1,6 +1,6 @@
 """Puts messages together and sends them.
 
-1. Gather what is due into messages (`gathering.py`).
+1. Gather what is due into messages (`due_notifications.py`).
 2. Claim a message by a conditional UPDATE; a claim ends by itself, so a worker that dies loses nothing.
 3. Send, in threads, with no transaction and no database connection: a slow receiver holds up neither.
 4. Mark the message, again conditionally: only if the claim is still ours. Each try is a row.
@@ -21,7 +21,7 @@ from django.db.models import Q
 
 from monitoring.models import AttemptOutcome, Channel, Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.backoff import next_wait
-from monitoring.notify.gathering import gather_due
+from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed, Message, Sent, message_of
 from monitoring.notify.transports import transport_of
 

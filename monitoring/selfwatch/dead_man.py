@@ -8,7 +8,7 @@ from django.conf import settings
 
 from monitoring.outbound import Policy
 from monitoring.outbound_http import AddressDenied, NotReached, send
-from monitoring.selfwatch.facts import gather
+from monitoring.selfwatch.own_facts import gather
 from monitoring.selfwatch.verdict import judge
 
 

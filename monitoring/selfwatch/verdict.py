@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from monitoring.durations import in_words
-from monitoring.selfwatch.facts import Away, ClusterLag, Facts, Queue, Stored
+from monitoring.selfwatch.own_facts import Away, ClusterLag, Facts, Queue, Stored
 
 # A sign of life is renewed every second or two.
 _SILENT_AFTER = timedelta(seconds=15)

@@ -29,7 +29,7 @@ from monitoring.models import (
     MaintenanceWindow,
     Severity,
 )
-from monitoring.notify.gathering import gather_due
+from monitoring.notify.due_notifications import gather_due
 from tests.dashboard import builders as make
 
 MINUTE = timedelta(minutes=1)

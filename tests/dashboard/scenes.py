@@ -32,7 +32,7 @@ from monitoring.models import (
     Tick,
     Verdict,
 )
-from monitoring.selfwatch.facts import periods
+from monitoring.selfwatch.own_facts import periods
 from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
 from tests.monitoring.savepoints import snapshots

@@ -16,7 +16,7 @@ from dashboard.phrasebook import PHRASES
 from dashboard.phrases import told
 from dashboard.templatetags.figures import fact, words
 from monitoring.recovery.detection import JobFacts
-from monitoring.selfwatch.facts import periods
+from monitoring.selfwatch.own_facts import periods
 from monitoring.selfwatch.verdict import Verdict
 from tests.monitoring.selfwatch.test_verdict import BLIND, WARNED
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from django.db import connection
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Kind, Terms
+from monitoring.alerts.rule_facts import Event, Facts
 
 T = TypeVar("T")
 # A completed checkpoint took no longer than its time-out, so that its trigger is found by index within it.

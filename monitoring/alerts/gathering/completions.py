@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.gathering.ages import LIMIT, suspects
 from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.data_loss_risk import DataLossRisk
+from monitoring.alerts.rule_facts import Facts
 
 # A look-up in an index a run: its checkpoints complete in nearly the order of their triggers. Another one only where
 # the limit may have been reached before the first of the stretch: not where it is not by the end. Without any

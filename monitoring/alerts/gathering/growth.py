@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.gathering.ask import Ask, Found, select
 from monitoring.alerts.kinds.state_growth import DAY, FRESH, hour_of, hours
+from monitoring.alerts.rule_facts import Event, Facts
 
 # What stood at each hour mark: one index look-up per mark and live run. How old it may be is asked of what was found:
 # as a bound of the look-up it makes PostgreSQL read and sort all of the three hours.

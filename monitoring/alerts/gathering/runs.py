@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.rule_facts import Facts, RunFact
 from monitoring.exceptions import in_words
 
 _RUNS = """

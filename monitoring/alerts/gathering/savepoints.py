@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.gathering.ages import LIMIT, suspects
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
 from monitoring.alerts.gathering.runs import runs_of
+from monitoring.alerts.rule_facts import Facts
 
 _MARKS = f"""
 SELECT r.job_id, min({LIMIT}),

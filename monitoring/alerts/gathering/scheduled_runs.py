@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
-from monitoring.alerts.facts import Event, Facts, RunFact
 from monitoring.alerts.gathering.ask import Ask, Found, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.run_missed import CLOCK_SKEW
+from monitoring.alerts.rule_facts import Event, Facts, RunFact
 from monitoring.models import Job
 from monitoring.savepoints.timetable import BadSchedule, Cron
 

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.kinds.base import Kind, Terms, Unit
+from monitoring.alerts.rule_facts import Facts, RunFact
 
 
 class Age(Kind):

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar
 
-from monitoring.alerts.facts import Facts
+from monitoring.alerts.rule_facts import Facts
 from monitoring.durations import in_words
 
 

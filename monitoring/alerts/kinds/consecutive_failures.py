@@ -8,9 +8,9 @@ from itertools import takewhile
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.rule_facts import Event, Facts
 
 FAILED = 1.0  # the value of a failed checkpoint's event; a completed one has 0
 

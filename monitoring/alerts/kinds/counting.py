@@ -8,8 +8,8 @@ from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Kind, Number, Terms, Unit
+from monitoring.alerts.rule_facts import Event, Facts
 
 EVIDENCE_EVENTS = 20
 

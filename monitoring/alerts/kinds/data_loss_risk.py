@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Day, Finding, Number, Source, Terms, Unit
+from monitoring.alerts.rule_facts import Facts
 from monitoring.durations import in_words
 
 _DAY = 86_400

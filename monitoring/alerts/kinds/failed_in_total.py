@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.alerts.kinds.base import Day, Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.rule_facts import Facts
 
 
 class FailedInTotal(Kind):

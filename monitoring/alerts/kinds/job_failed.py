@@ -7,8 +7,8 @@ from datetime import datetime
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms
+from monitoring.alerts.rule_facts import Facts, RunFact
 
 
 class JobFailed(Kind):

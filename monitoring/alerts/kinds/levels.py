@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms, Unit
+from monitoring.alerts.rule_facts import Facts
 
 
 class CheckpointFigure(Kind):

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts, Interval
 from monitoring.alerts.kinds.base import Kind, Terms, Unit
+from monitoring.alerts.rule_facts import Facts, Interval
 
 _INSTANT = timedelta(microseconds=1)
 

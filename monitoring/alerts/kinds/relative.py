@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Day, Finding, Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
+from monitoring.alerts.rule_facts import Facts
 
 _DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
 ENOUGH = 3  # of the weeks have to tell an hour

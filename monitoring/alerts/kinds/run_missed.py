@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Event, Facts, RunFact
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
+from monitoring.alerts.rule_facts import Event, Facts, RunFact
 from monitoring.durations import in_words
 
 # The engine's clock tells when a run started, ours when it was due.

@@ -8,8 +8,8 @@ from itertools import takewhile
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.rule_facts import Event, Facts
 
 FAILED = 1.0
 

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit
+from monitoring.alerts.rule_facts import Event, Facts
 
 DAY = timedelta(days=1)
 # A checkpoint stands for an hour mark when it is at most this much older.

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Number, Source, Subject, Terms, Unit
 from monitoring.alerts.kinds.outage_lengths import OutageLength, current
+from monitoring.alerts.rule_facts import Facts
 from monitoring.durations import in_words
 
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
 from monitoring.alerts.kinds.base import Unit
-from monitoring.diagnosis.facts import CheckpointFacts, Scene
 from monitoring.diagnosis.finding import Evidence, Finding, Words
+from monitoring.diagnosis.scene import CheckpointFacts, Scene
 from monitoring.durations import in_chinese, in_words
 from monitoring.history.expectations import OF_THE_WEEK
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from monitoring.alerts.kinds.base import plural
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import (
     FLINK,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
-from monitoring.diagnosis.facts import CheckpointFacts, Raised, Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import CheckpointFacts, Raised, Scene
 from monitoring.diagnosis.signs.base import FLINK, Sign
 
 # An exception comes a moment before what it aborts, and is told up to a restart later.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import Sign, length, milliseconds, size
 from monitoring.diagnosis.signs.configuration import CHECKPOINTING, Counsel

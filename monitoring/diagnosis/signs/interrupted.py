@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Confidence, Finding, Words
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import Sign
 
 _SAYS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Sign, length, length_of, milliseconds
 from monitoring.durations import in_words
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from monitoring.diagnosis.facts import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.signs.base import (
     FLINK,
     SPARK,

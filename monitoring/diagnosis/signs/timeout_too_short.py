@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Sign, has_expired, has_normal, length, milliseconds, nice
 
 NEAR = 0.6  # of the time-out that the slowest twentieth may take

@@ -16,7 +16,7 @@ from redis import Redis
 from dashboard.logs import is_no_probe
 from monitoring import broker
 from monitoring.models import Cluster, Tick
-from monitoring.selfwatch.facts import periods
+from monitoring.selfwatch.own_facts import periods
 
 
 @pytest.fixture

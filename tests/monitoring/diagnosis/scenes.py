@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EXPIRED = "Checkpoint expired before completing."

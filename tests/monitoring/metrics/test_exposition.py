@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitoring.metrics import exposition
 from monitoring.models import RunStateChange, Tick
-from monitoring.selfwatch.facts import gather
+from monitoring.selfwatch.own_facts import gather
 from monitoring.selfwatch.verdict import judge
 
 _JOBS_OF_THEM = """

@@ -9,7 +9,7 @@ from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, Incid
 from monitoring.notify import delivery as delivery_module
 from monitoring.notify.backoff import FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, next_wait
 from monitoring.notify.delivery import CLAIM, deliver_due
-from monitoring.notify.gathering import gather_due
+from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed
 
 

@@ -30,7 +30,7 @@ django.setup()
 from django.db import transaction
 from monitoring.alerts.incidents import Opening, open_incidents
 from monitoring.notify.delivery import deliver_due
-from monitoring.notify.gathering import gather_due
+from monitoring.notify.due_notifications import gather_due
 from monitoring.models import Job, Severity
 now = datetime.datetime.fromisoformat(sys.argv[1])
 def reached(what):

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from monitoring.diagnosis.gathering import scene_of_checkpoint
+from monitoring.diagnosis.scene_queries import scene_of_checkpoint
 from monitoring.models import (
     Checkpoint,
     CheckpointGap,

@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 from monitoring import broker
 from monitoring.models import Tick
 from monitoring.selfwatch.dead_man import NotPinged, ping
-from monitoring.selfwatch.facts import periods
+from monitoring.selfwatch.own_facts import periods
 
 
 @pytest.fixture

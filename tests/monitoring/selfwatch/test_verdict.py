@@ -9,7 +9,7 @@ import pytest
 
 from monitoring.broker import Sign
 from monitoring.models import Tick
-from monitoring.selfwatch.facts import Archive, Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
+from monitoring.selfwatch.own_facts import Archive, Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
 from monitoring.selfwatch.verdict import Verdict, judge
 from tests.monitoring.conftest import NOW
 

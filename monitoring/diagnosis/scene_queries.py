@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connection
 
-from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
 from monitoring.history.baselines import forecast_from_rollups, usual_from_rollups
 from monitoring.models import (

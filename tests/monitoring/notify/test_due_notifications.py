@@ -25,7 +25,7 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.notify.delivery import deliver_due
-from monitoring.notify.gathering import gather_due
+from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import message_of
 from monitoring.outages import note_answer, note_silence
 

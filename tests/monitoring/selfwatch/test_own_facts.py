@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from monitoring import broker
 from monitoring.models import Tick
-from monitoring.selfwatch.facts import Away, Database, Queue, gather
+from monitoring.selfwatch.own_facts import Away, Database, Queue, gather
 
 
 def test_what_there_is_is_told(rows, redis, later, now):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from dashboard.units import age_text
+from dashboard.units import age_text, length_text, span_text
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
 
 PERIODIC_DISABLED_MS = 2**62  # Flink says 2^63 - 1 when no periodic checkpoint is configured
@@ -37,8 +37,8 @@ class Freshness(Enum):
     DUE = ("due", gettext_noop("1–2 intervals"))
     LATE = ("late", gettext_noop("2–5 intervals: late"))
     OVERDUE = ("overdue", gettext_noop("over 5 intervals: overdue"))
-    NONE = ("none", gettext_noop("none completed yet"))
-    UNKNOWN = ("unknown", gettext_noop("not known now"))
+    NONE = ("none", gettext_noop("no checkpoint yet"))
+    UNKNOWN = ("unknown", gettext_noop("unknown"))
     ENDED = ("ended", gettext_noop("ended"))
 
     def __init__(self, word: str, meaning: str) -> None:
@@ -136,18 +136,18 @@ def judge_within(facts: JobFacts, not_known: str, now: datetime) -> Health:
     freshness, intervals = Freshness.ENDED, None
     if not state.terminal:
         freshness, intervals = _freshness(facts, now)
-    level, sentence = _level(facts, state, freshness)
+    level, sentence = _level(facts, state, freshness, now)
     return Health(level, freshness, facts.state, sentence, intervals)
 
 
 def _why_missing(lasts: timedelta) -> str:
     since = age_text(max(lasts, timedelta()))
-    return _("The engine answers and has not named this job for %(since)s; if that lasts, it counts as lost.") % {
+    return _("The engine has not reported this job for %(since)s. If this continues, the job counts as LOST.") % {
         "since": since
     }
 
 
-def _level(facts: JobFacts, state: RunState, freshness: Freshness) -> tuple[Level, str]:
+def _level(facts: JobFacts, state: RunState, freshness: Freshness, now: datetime) -> tuple[Level, str]:
     if facts.attempt is not None:
         return Level.FAILING, _("Restart %(epoch)s: %(state)s.") % {
             "epoch": facts.attempt.epoch,
@@ -158,31 +158,34 @@ def _level(facts: JobFacts, state: RunState, freshness: Freshness) -> tuple[Leve
             return Level.FAILING, facts.left_down
         return Level.ENDED, _("Finished.") if state is RunState.FINISHED else _("Canceled.")
     if state is RunState.LOST:
-        return Level.FAILING, _("The engine answers and does not know this job any more.")
+        return Level.FAILING, _("The engine no longer knows this job.")
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
         return Level.FAILING, facts.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
             "state": state.value
         }
-    return _level_of_live(facts, freshness, state)
+    return _level_of_live(facts, freshness, state, now)
 
 
 def why_unknown(cluster: Cluster, now: datetime) -> str:
     """Why nothing is known of the cluster's jobs; empty when what is stored of them can be relied on."""
     if not cluster.enabled:
-        return _("%(name)s is not being watched.") % {"name": cluster.name}
+        return _("Waymark does not monitor the cluster %(name)s.") % {"name": cluster.name}
     if cluster.unreachable_since is not None:
         if cluster.stranger:
-            return _("Another cluster answers at the address of %(name)s; nothing is restarted until it is mended.") % {
-                "name": cluster.name
-            }
+            return _(
+                "Another cluster answers at the address of %(name)s. Waymark restarts no job there until you confirm "
+                "the identity of the cluster."
+            ) % {"name": cluster.name}
         since = age_text(now - cluster.unreachable_since)
-        return _("%(name)s has not answered for %(since)s; nothing is restarted until it does.") % {
+        return _("%(name)s has not answered for %(since)s. Waymark restarts no job there until it answers.") % {
             "name": cluster.name,
             "since": since,
         }
     if cluster.last_answer_at is not None and now - cluster.last_answer_at > _longest_unasked(cluster):
         asked = age_text(now - cluster.last_answer_at)
-        return _("Not looked at for %(asked)s: do the worker and beat run? See manage.py status.") % {"asked": asked}
+        return _("Not polled for %(asked)s. Check with manage.py status that the worker and beat are running.") % {
+            "asked": asked
+        }
     return ""
 
 
@@ -191,18 +194,27 @@ def _longest_unasked(cluster: Cluster) -> timedelta:
     return max(timedelta(minutes=1), timedelta(seconds=10 * cluster.poll_interval_s))
 
 
-def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tuple[Level, str]:
+def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState, now: datetime) -> tuple[Level, str]:
     if facts.incidents:
         critical = facts.worst_severity == Severity.CRITICAL
         return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
     if state is not RunState.RUNNING:
         starting = state in (RunState.INITIALIZING, RunState.CREATED)
-        said = _("The job is being started: %(state)s.") if starting else _("The job does not run: %(state)s.")
+        said = _("The job is starting: %(state)s.") if starting else _("The job is not running: %(state)s.")
         return Level.DEGRADED, said % {"state": state.value}
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
-        slow = _("Its checkpoints complete more slowly than they are due.")
-        return Level.DEGRADED, slow if facts.last_completed_at else _("No checkpoint has completed yet, though due.")
+        return Level.DEGRADED, _late(facts, now)
     return Level.HEALTHY, ""
+
+
+def _late(facts: JobFacts, now: datetime) -> str:
+    """Return the sentence about a job whose next checkpoint is overdue by its own interval."""
+    interval = facts.interval or timedelta()
+    expected = length_text(span_text(interval.total_seconds()))
+    if facts.last_completed_at is None:
+        return _("No checkpoint has completed yet (every %(interval)s expected).") % {"interval": expected}
+    since = age_text(now - facts.last_completed_at)
+    return _("No checkpoint for %(since)s (every %(interval)s expected).") % {"since": since, "interval": expected}
 
 
 def _freshness(facts: JobFacts, now: datetime) -> tuple[Freshness, float | None]:

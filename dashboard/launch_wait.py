@@ -18,7 +18,7 @@ def sentence(wait: Mapping[str, Any]) -> str:
         return _preparing(wait.get("step"))
     if "position" not in wait:
         return ""
-    position = _("It is number %(position)s of %(length)s that wait.") % {
+    position = _("Position in the queue: %(position)s of %(length)s.") % {
         "position": wait["position"],
         "length": wait["length"],
     }
@@ -28,9 +28,9 @@ def sentence(wait: Mapping[str, Any]) -> str:
 def _preparing(step: str | None) -> str:
     match step:
         case Step.READING.value:
-            return _("The Python environment is being prepared: the job manager reads what it is made from.")
+            return _("The Python environment is being prepared: the job manager reads its definition.")
         case Step.WAITING.value:
-            return _("The Python environment is being prepared for another job, which needs the same one.")
+            return _("The Python environment is being prepared for another job that needs the same one.")
         case Step.INSTALLING.value:
             return _("The Python environment is being prepared: pip installs the requirements.")
         case Step.UNPACKING.value:
@@ -48,16 +48,16 @@ def _reason(wait: Mapping[str, Any]) -> str:
             return text % {name: bytes_text(wait[name]) for name in ("asked", "free", "limit")}
         case Lacking.MACHINE.value:
             text = _(
-                "The driver needs %(asked)s of memory, and drivers on the job manager's machine may take %(limit)s "
-                "together. It can start on a larger machine only, or if it asks for less."
+                "The driver needs %(asked)s of memory, but all drivers on the job manager's machine may use %(limit)s "
+                "together. Run the job on a larger machine, or request less memory for the driver."
             )
             return text % {name: bytes_text(wait[name]) for name in ("asked", "limit")}
         case Lacking.DRIVERS.value:
-            return _("As many drivers as are allowed run on the job manager's machine: %(limit)s.") % wait
+            return _("The limit of %(limit)s drivers on the job manager's machine is reached.") % wait
         case Lacking.STARTS.value:
-            return _("Other drivers are starting, at most %(limit)s at a time.") % wait
+            return _("Other drivers are starting; at most %(limit)s start at a time.") % wait
         case Lacking.TURN.value:
-            return _("A job before it waits for memory or for another driver to end.")
+            return _("A job ahead in the queue is waiting for memory or for another driver to end.")
         case Lacking.RECOVERY.value:
             return _("The job manager is recovering jobs of a higher priority first.")
         case _:

@@ -77,7 +77,7 @@ def bounded_body(get_response: Answer) -> Answer:
             return get_response(request)
         if is_api:
             return answer_of(413, f"The body is larger than {most} MB.")
-        said = _("The request is larger than %(most)d MB.") % {"most": most} if most else _("Log in to send files.")
+        said = _("The request is larger than %(most)d MB.") % {"most": most} if most else _("Log in to upload files.")
         return HttpResponse(said, status=413, content_type="text/plain; charset=utf-8")
 
     return answer
@@ -102,7 +102,9 @@ def log_in_first(get_response: Answer) -> Answer:
         if request.headers.get("HX-Request") == "true":
             return HttpResponse(status=401)
         if request.method == "POST" and request.path_info != reverse(settings.LOGIN_URL):
-            messages.warning(request, _("Your session was over: nothing was done. Log in, then do it again."))
+            messages.warning(
+                request, _("Your session has expired and no action was taken. Log in and repeat the action.")
+            )
             return redirect_to_login(_page_of(request))
         return response
 

@@ -20,18 +20,19 @@ BADGES = (
         _("done"),
         _("fails"),
         _("flapping"),
-        _("found"),
-        _("goes"),
-        _("gone"),
-        _("holding"),
-        _("not active"),
+        _("reachable"),
+        _("unreachable"),
+        _("not polled yet"),
+        _("delete"),
+        _("missing"),
+        _("pending"),
     ),
-    *(_("ticks"), _("stands by"), _("takes ticks"), _("kept running"), _("not running"), _("silent")),
-    *(_("open"), _("breaker open"), _("refused"), _("stays"), _("Over"), _("Planned"), _("Running")),
+    *(_("leader"), _("standby"), _("running"), _("active"), _("not running"), _("no heartbeat")),
+    *(_("open"), _("breaker open"), _("refused"), _("keep"), _("Over"), _("Planned"), _("Running")),
 )
 
-# Of a comparison, beside the names of measures.
-COMPARED = (_("Failed of all"), _("maximum"), _("Figures"), _("longest"))
+# Labels of a comparison that are not names of measures.
+COMPARED = (_("Failure rate"), _("maximum"), _("Metrics"), _("Whole checkpoint"))
 
 # Keys of evidence, of what an incident found.
 EVIDENCE = (

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
 
 from dashboard.access import tokens
 from dashboard.access.roles import Role, role_of
@@ -91,7 +92,7 @@ def end_access(user: User, by: str, now: datetime) -> None:
 def require_deletable(user: User, by: User) -> None:
     """Raise NotAllowed for oneself and for the last administrator."""
     if user.pk == by.pk:
-        raise NotAllowed("You cannot delete your own account. Ask another administrator.")
+        raise NotAllowed(_("You cannot delete your own account. Ask another administrator."))
     if user.is_superuser:
         _require_another_administrator(user)
 
@@ -117,7 +118,7 @@ def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str
                 user=user, role=role, cluster=cluster, selector=selector, created_at=now, created_by=by
             )
     except IntegrityError:
-        raise NotAllowed("The account has a grant on exactly that. Take it away first.") from None
+        raise NotAllowed(_("The account already has a grant with this scope. Revoke it first.")) from None
     audit.record(by, "user.grant", _target(user), now={"role": role, "on": made.scope})
     return made
 
@@ -142,7 +143,8 @@ def _require_another_administrator(user: User) -> None:
     """The rows are locked: of two administrators who demote each other at once, one stays."""
     found = User.objects.select_for_update().filter(is_superuser=True, is_active=True).order_by("pk")
     if not set(found.values_list("pk", flat=True)) - {user.pk}:
-        raise NotAllowed(f"{user} is the only administrator: nobody could manage Waymark any more.")
+        only = _("%(user)s is the only active administrator. First make another account an administrator.")
+        raise NotAllowed(only % {"user": user})
 
 
 def _target(user: User) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from dashboard.access.reach import NOWHERE, Reach, reach_of
 from dashboard.access.roles import Role
@@ -110,10 +111,10 @@ def settle(request: HttpRequest, job: Job) -> None:
 
 def refusal(access: Access, role: Role) -> str:
     if access.token and access.most < role:
-        return "This token may read, not write. Make one that may write."
+        return _("This token can only read. Create a token that can write.")
     if role is Role.ADMIN:
-        return "Only an administrator may do this. Ask one."
-    return "Your account may look, not act. Ask an operator, or ask to become one."
+        return _("Only an administrator can do this. Ask an administrator.")
+    return _("Your account is read-only here. Ask an operator to do this, or an administrator for the role operator.")
 
 
 def actor_of(request: HttpRequest) -> str:

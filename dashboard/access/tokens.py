@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
 
 from monitoring import audit
 from monitoring.models import ApiToken
@@ -41,7 +42,8 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
     """Raises BadToken."""
     valid = ApiToken.objects.filter(user=user, revoked_at=None).exclude(expires_at__lte=now)
     if valid.count() >= MOST_PER_USER:
-        raise BadToken("name", f"You have {MOST_PER_USER} tokens, the most that are allowed: revoke one first.")
+        too_many = _("You have %(most)s valid tokens. This is the maximum. Revoke one first.") % {"most": MOST_PER_USER}
+        raise BadToken("name", too_many)
     secret = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken(
         user=user, name=name, may_write=may_write, start=secret[:_SHOWN], created_at=now, expires_at=expires_at
@@ -51,7 +53,7 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
         with transaction.atomic():
             token.save()
     except IntegrityError:
-        raise BadToken("name", "You have a token of this name that was not revoked.") from None
+        raise BadToken("name", _("You already have a token with this name. Choose a different name.")) from None
     until = expires_at.isoformat() if expires_at else None
     audit.record(by, "token.make", f"token {name} of {user}", may_write=may_write, expires_at=until, start=token.start)
     return Made(token, secret)

@@ -1,4 +1,4 @@
-"""One deed for several jobs: each is done or refused by itself, and told."""
+"""One action for several jobs: each job succeeds or is refused separately, with a text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
@@ -62,7 +63,8 @@ def _label(job: Job, labels: dict[str, str], by: str, *, add: bool) -> Outcome:
     was = dict(locked.labels)
     now = was | labels if add else {key: value for key, value in was.items() if labels.get(key) != value}
     if now == was:
-        return Outcome(job, False, "It has them already." if add else "It has none of them.")
+        why = _("The job already has these labels.") if add else _("The job has none of these labels.")
+        return Outcome(job, False, why)
     Job.objects.filter(pk=job.pk).update(labels=now)
     audit.record(by, "job.automation", f"job {job.name}", "", was={"labels": was}, now={"labels": now})
-    return Outcome(job, True, ", ".join(f"{key}={value}" for key, value in now.items()) or "No label any more.")
+    return Outcome(job, True, ", ".join(f"{key}={value}" for key, value in now.items()) or _("No labels."))

@@ -37,9 +37,9 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | No
     if not job.cluster.reachable:
         raise NotCanceled("The cluster does not answer.")
     if attempt := job.restart_attempts.filter(state__in=_OPEN).first():
-        raise NotCanceled(f"Restart {attempt.epoch} is under way. Cancel that first, or wait.")
+        raise NotCanceled(f"Restart {attempt.epoch} is in progress. Cancel the restart, or wait until it ends.")
     if job.savepoints.filter(state__in=IN_FLIGHT).exists():
-        raise NotCanceled("A savepoint is under way. Wait for its end.")
+        raise NotCanceled("A savepoint is in progress. Wait until it ends.")
     # Written before: whoever reads the audit after a crash knows what may have been asked for.
     audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
     intent.commit(run=run.pk)
@@ -58,7 +58,7 @@ def _living(job: Job) -> Run:
     if run is None:
         raise NotCanceled("The job has never run.")
     if not run.live or run.state == RunState.CANCELLING:
-        raise NotCanceled(f"The job is {run.state} already.")
+        raise NotCanceled(f"The job is already {run.state}.")
     return run
 
 
@@ -72,5 +72,5 @@ def _ask(job: Job, run: Run, by: str) -> None:
         return
     audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
     if isinstance(answer, Unreachable):
-        raise CancelUnknown(f"{answer} Whether it was canceled is not known.") from answer
-    raise NotCanceled(f"{answer} The job goes on.") from answer
+        raise CancelUnknown(f"{answer} Waymark does not know whether the job was canceled.") from answer
+    raise NotCanceled(f"{answer} The job keeps running.") from answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from dashboard.forms.rule import RuleForm
 from monitoring import audit
@@ -35,7 +36,7 @@ def save_rule(form: RuleForm, by: str, now: datetime) -> AlertRule:
 def remove_rule(rule: AlertRule, by: str) -> None:
     """Raises RuleStays."""
     if is_default(rule):
-        raise RuleStays("The last such rule for everything stays; switch it off instead. Nothing was changed.")
+        raise RuleStays(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
     audit.record(by, "rule.remove", target_of(rule), kind=rule.kind, before=_values(rule))
     rule.delete()
 

@@ -39,7 +39,7 @@ class Shown:
 
 def look_again() -> str:
     """What a page adds: it shows the job as it is now, and its form is for the present run."""
-    return _("The page below shows the job as it is now. Repeat the action if you still want it.")
+    return _("The page below shows the current job. Repeat the action if you still want it.")
 
 
 def check_shown(job: Job, shown: Shown | None, now: datetime) -> None:
@@ -55,7 +55,7 @@ def _happened(job: Job, shown: Shown, now: datetime) -> str:
     if run is None:
         return ""
     if unpolled := _unpolled(job, run):
-        return _("%(restart)s replaced run %(number)s %(age)s ago. Its new run has not been polled yet.") % {
+        return _("%(restart)s replaced run %(number)s %(age)s ago. Waymark has not polled the new run yet.") % {
             "restart": capfirst(_named(unpolled)),
             "number": run.number,
             "age": age_text(now - (unpolled.launched_at or now)),
@@ -63,7 +63,7 @@ def _happened(job: Job, shown: Shown, now: datetime) -> str:
     if shown.live and not run.live:
         return _ended(run, now)
     if shown.live is False and run.live:
-        return _("Run %(number)s lives again: it is %(state)s.") % {"number": run.number, "state": run.state}
+        return _("Run %(number)s is active again: %(state)s.") % {"number": run.number, "state": run.state}
     return ""
 
 
@@ -72,8 +72,8 @@ def _replaced(job: Job, shown: Shown, now: datetime) -> str:
     run, was = job.current_run, job.runs.filter(pk=shown.run_id or _NO_RUN).first()
     if run is None or was is None:
         number = run.number if run else "–"
-        return _("This page was not shown for the job's current run, which is run %(number)s.") % {"number": number}
-    said = _("Run %(was)s was replaced by run %(number)s, %(age)s ago.") % {
+        return _("This page does not belong to the current run of the job, run %(number)s.") % {"number": number}
+    said = _("Run %(number)s replaced run %(was)s %(age)s ago.") % {
         "was": was.number,
         "number": run.number,
         "age": age_text(now - run.started_at),
@@ -81,11 +81,11 @@ def _replaced(job: Job, shown: Shown, now: datetime) -> str:
     attempt = job.restart_attempts.filter(engine_job_id=run.engine_job_id).first()
     if attempt is None:
         return said
-    return f"{said} " + _("It was started by %(restart)s.") % {"restart": _named(attempt)}
+    return f"{said} " + _("%(restart)s started the new run.") % {"restart": capfirst(_named(attempt))}
 
 
 def _ended(run: Run, now: datetime) -> str:
-    said = _("Run %(number)s ended %(age)s ago: it is %(state)s.") % {
+    said = _("Run %(number)s ended %(age)s ago with status %(state)s.") % {
         "number": run.number,
         "age": age_text(now - (run.ended_at or run.observed_at)),
         "state": run.state,
@@ -93,7 +93,7 @@ def _ended(run: Run, now: datetime) -> str:
     stop = run.savepoints.filter(stops_job=True, state=SavepointState.COMPLETED).exclude(requested_by="").first()
     if stop is None:
         return said
-    return f"{said} " + _("%(who)s stopped it with a savepoint.") % {"who": stop.requested_by}
+    return f"{said} " + _("%(who)s stopped the run with a savepoint.") % {"who": stop.requested_by}
 
 
 def _unpolled(job: Job, run: Run) -> RestartAttempt | None:

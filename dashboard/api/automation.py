@@ -26,16 +26,16 @@ routes = router("Automation")
 
 
 class AskedPauses(Asked):
-    active: bool | None = Field(None, description="true: those that hold now; false: those that have ended.")
+    active: bool | None = Field(None, description="true: active pauses. false: pauses that have ended.")
 
 
 class PauseIn(Body):
-    cluster: int | None = Field(None, description="null: of everything.")
-    lasts: Span = Field(None, description="Seconds, or such as 2 h; null: until somebody ends it.")
+    cluster: int | None = Field(None, description="null: all clusters.")
+    lasts: Span = Field(None, description="Seconds, or a text such as 2 h. null: until somebody ends the pause.")
     reason: str = Field(max_length=500)
 
 
-@routes.get("/pauses", response=answers(Listed[PauseOut]), summary="Pauses, the latest first")
+@routes.get("/pauses", response=answers(Listed[PauseOut]), summary="List pauses, newest first")
 def pauses(request: HttpRequest, asked: Query[AskedPauses]) -> dict[str, Any]:
     holding = doing.active(timezone.now())
     found = reach_at(request).narrow_to_clusters_or_all(AutomationPause.objects.all())
@@ -45,12 +45,12 @@ def pauses(request: HttpRequest, asked: Query[AskedPauses]) -> dict[str, Any]:
     return page_of(found, asked, ("-started_at", "-id"))
 
 
-@routes.get("/pauses/{int:pause_id}", response=answers(PauseOut), summary="One pause")
+@routes.get("/pauses/{int:pause_id}", response=answers(PauseOut), summary="Get a pause")
 def one(request: HttpRequest, pause_id: int) -> AutomationPause:
     return AutomationPause.objects.get(pk=pause_id)
 
 
-@routes.post("/pauses", response=answers(PauseOut, 201), summary="Pause everything, or a cluster")
+@routes.post("/pauses", response=answers(PauseOut, 201), summary="Pause the automation of all clusters or of one")
 def pause(request: HttpRequest, body: PauseIn) -> Status[AutomationPause]:
     require_on(request, Role.OPERATOR, None, body.cluster)
     typed, now = checked(PauseForm(filled(PauseForm(), body.given()))).cleaned_data, timezone.now()
@@ -61,10 +61,10 @@ def pause(request: HttpRequest, body: PauseIn) -> Status[AutomationPause]:
         raise invalid(problem.field, None, problem.allowed) from problem
 
 
-@routes.post("/pauses/{int:pause_id}/end", response=answers(PauseOut), summary="Let it go on")
+@routes.post("/pauses/{int:pause_id}/end", response=answers(PauseOut), summary="End a pause")
 def end(request: HttpRequest, pause_id: int) -> AutomationPause:
     require(request, Role.OPERATOR)
     found = AutomationPause.objects.select_related("cluster").get(pk=pause_id)
     if not doing.end(found, actor_of(request), timezone.now()):
-        raise conflict("That pause had ended already.")
+        raise conflict("This pause has already ended.")
     return AutomationPause.objects.get(pk=pause_id)

@@ -36,7 +36,9 @@ routes = router("Channels")
 
 
 class ChannelOut(ModelSchema):
-    settings: dict[str, Any] = Field(description="Of its kind; an address without its path, which may be a secret.")
+    settings: dict[str, Any] = Field(
+        description="Settings of the kind. Addresses come without the path, which may be a secret."
+    )
     has_secret: bool
     escalate_to_id: int | None
 
@@ -49,15 +51,15 @@ class ChannelOut(ModelSchema):
 
 
 class ChannelFields(Body):
-    """`to` and `smtp` are of mail, `url` and `signing_secret` of a webhook, `apprise_url` of the rest."""
+    """`to` and `smtp` apply to mail, `url` and `signing_secret` to webhooks, `apprise_url` to Apprise."""
 
     name: str = ""
     enabled: bool = True
     to: str | list[str] = Field("", description="Mail addresses.")
-    smtp: str = Field("", description="A secret: a server of its own.")
+    smtp: str = Field("", description="The SMTP server of the channel. A secret.")
     url: str = ""
     signing_secret: str = ""
-    apprise_url: str = Field("", description="A secret: the service's address.")
+    apprise_url: str = Field("", description="The Apprise URL of the service. A secret.")
     remove_secret: bool = False
     language: str = Field("en", description="en or zh-hans.")
     subject_template: str = ""
@@ -66,8 +68,8 @@ class ChannelFields(Body):
     messages_per_10_min: int = 10
     repeat_every_s: Span = None
     escalate_after_s: Span = None
-    escalate_to: int | None = Field(None, description="Another channel.")
-    allow_private: bool = Field(False, description="An administrator's to say.")
+    escalate_to: int | None = Field(None, description="The id of another channel.")
+    allow_private: bool = Field(False, description="Allows private addresses. Administrators only.")
 
 
 class ChannelIn(ChannelFields):
@@ -76,7 +78,7 @@ class ChannelIn(ChannelFields):
 
 class TestedOut(Schema):
     arrived: bool
-    answer: str = Field(description="The receiver's own.")
+    answer: str = Field(description="The response of the receiver.")
 
 
 class AskedMessages(Asked):
@@ -84,31 +86,37 @@ class AskedMessages(Asked):
     channel: int | None = Field(None, ge=1, lt=2**63)
 
 
-@routes.get("/channels", response=answers(Listed[ChannelOut]), summary="All channels")
+@routes.get("/channels", response=answers(Listed[ChannelOut]), summary="List channels")
 def channels(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
     page = page_of(Channel.objects.all(), asked, ("id",))
     return page | {"items": [_channel(each) for each in page["items"]]}
 
 
-@routes.get("/channels/{int:channel_id}", response=answers(ChannelOut), summary="One channel")
+@routes.get("/channels/{int:channel_id}", response=answers(ChannelOut), summary="Get a channel")
 def channel(request: HttpRequest, channel_id: int) -> dict[str, Any]:
     return _channel(_find(channel_id))
 
 
-@routes.post("/channels", response=answers(ChannelOut, 201), summary="A new channel")
+@routes.post("/channels", response=answers(ChannelOut, 201), summary="Create a channel")
 def add(request: HttpRequest, body: ChannelIn) -> Status[dict[str, Any]]:
     require(request, Role.OPERATOR)
     given = {name: value for name, value in body.given().items() if name != "kind"}
     return Status(201, _save(request, given, lambda: Channel(kind=body.kind)))
 
 
-@routes.patch("/channels/{int:channel_id}", response=answers(ChannelOut), summary="Change it; an empty secret stays")
+@routes.patch(
+    "/channels/{int:channel_id}",
+    response=answers(ChannelOut),
+    summary="Change a channel (an empty secret keeps the stored one)",
+)
 def change(request: HttpRequest, channel_id: int, body: ChannelFields) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     return _save(request, body.given(), lambda: _find(channel_id))
 
 
-@routes.delete("/channels/{int:channel_id}", response=answers(None, 204), summary="Delete it; its messages stay")
+@routes.delete(
+    "/channels/{int:channel_id}", response=answers(None, 204), summary="Delete a channel (its messages stay)"
+)
 def remove(request: HttpRequest, channel_id: int) -> Status[None]:
     require(request, Role.OPERATOR)
     try:
@@ -118,14 +126,14 @@ def remove(request: HttpRequest, channel_id: int) -> Status[None]:
     return Status(204, None)
 
 
-@routes.post("/channels/{int:channel_id}/test", response=answers(TestedOut), summary="Send a test")
+@routes.post("/channels/{int:channel_id}/test", response=answers(TestedOut), summary="Send a test message")
 def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     outcome = try_channel(_find(channel_id), actor_of(request), timezone.now())
     return {"arrived": isinstance(outcome, Sent), "answer": outcome.answer}
 
 
-@routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="Messages, the newest first")
+@routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="List messages, newest first")
 def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any]:
     found = seen_messages(reach_at(request)).select_related("channel")
     found = found.filter(state=asked.state) if asked.state else found
@@ -133,12 +141,16 @@ def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any
     return page_of(found, asked, ("-id",))
 
 
-@routes.get("/messages/{int:message_id}", response=answers(DeliveryDetailOut), summary="One, with its tries")
+@routes.get(
+    "/messages/{int:message_id}", response=answers(DeliveryDetailOut), summary="Get a message with its attempts"
+)
 def message(request: HttpRequest, message_id: int) -> Delivery:
     return _message(request, message_id)
 
 
-@routes.post("/messages/{int:message_id}/retry", response=answers(DeliveryOut), summary="Try what was given up again")
+@routes.post(
+    "/messages/{int:message_id}/retry", response=answers(DeliveryOut), summary="Retry a message that was given up"
+)
 def retry(request: HttpRequest, message_id: int) -> Delivery:
     found = _message(request, message_id)
     require_to_retry(request, found)

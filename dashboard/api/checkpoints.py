@@ -28,26 +28,26 @@ routes = router("Checkpoints")
 class AskedCheckpoints(Asked):
     status: Literal["", "IN_PROGRESS", "COMPLETED", "FAILED"] = ""
     kind: Literal["", "checkpoint", "savepoint", "UNALIGNED_CHECKPOINT", "SYNC_SAVEPOINT"] = ""
-    run: int | None = Field(None, ge=1, lt=2**31, description="The number of one of its runs.")
-    since: Moment | None = Field(None, description="Triggered then or later.")
-    until: Moment | None = Field(None, description="Triggered before then.")
-    least_duration: int | None = Field(None, ge=0, lt=2**63, description="End to end, in milliseconds.")
-    least_size: int | None = Field(None, ge=0, lt=2**63, description="Of the full state, in bytes.")
+    run: int | None = Field(None, ge=1, lt=2**31, description="The number of a run of the job.")
+    since: Moment | None = Field(None, description="Triggered at this time or later.")
+    until: Moment | None = Field(None, description="Triggered before this time.")
+    least_duration: int | None = Field(None, ge=0, lt=2**63, description="Minimum end to end duration in milliseconds.")
+    least_size: int | None = Field(None, ge=0, lt=2**63, description="Minimum full size in bytes.")
 
 
 class ListedCheckpoints(Listed[CheckpointOut]):
-    unreadable: list[str] = Field([], description="Files of the archive that have more of them and cannot be read.")
+    unreadable: list[str] = Field([], description="Archive files with further checkpoints that cannot be read.")
 
 
 @routes.get(
     "/jobs/{int:job_id}/checkpoints",
     response=answers(ListedCheckpoints),
-    summary="Its checkpoints over all runs, the newest first",
+    summary="List the checkpoints of a job over all runs, newest first",
 )
 def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints]) -> dict[str, Any]:
     before = Cursor.parse(asked.cursor) if asked.cursor else None
     if asked.cursor and before is None:
-        raise invalid("cursor", asked.cursor, "Send what `next` of the page before said.")
+        raise invalid("cursor", asked.cursor, "Send the `next` of the previous page.")
     own = asked.model_dump(exclude={"limit", "cursor"})
     found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, asked.limit + 1)
     shown = found[: asked.limit]
@@ -55,7 +55,9 @@ def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints
     return {"items": shown, "next": more, "unreadable": [unreadable_in_words(why) for why in unreadable]}
 
 
-@routes.get("/jobs/{int:job_id}/gaps", response=answers(list[GapOut]), summary="Ids that were never seen")
+@routes.get(
+    "/jobs/{int:job_id}/gaps", response=answers(list[GapOut]), summary="List ids of checkpoints that Waymark never saw"
+)
 def gaps(request: HttpRequest, job_id: int) -> Any:
     return CheckpointGap.objects.filter(run__job=job_id)
 
@@ -69,7 +71,11 @@ def _readable() -> Iterator[None]:
         raise Refused(503, f"The archive cannot be read: {why}") from why
 
 
-@routes.get("/checkpoints/{int:checkpoint_id}", response=answers(CheckpointDetailOut), summary="One, by operator")
+@routes.get(
+    "/checkpoints/{int:checkpoint_id}",
+    response=answers(CheckpointDetailOut),
+    summary="Get a checkpoint with its operators",
+)
 def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
     with _readable():
         found = find_checkpoint(request, checkpoint_id)
@@ -78,7 +84,9 @@ def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
 
 
 @routes.get(
-    "/operators/{int:operator_id}", response=answers(OperatorDetailOut), summary="An operator of one, by subtask"
+    "/operators/{int:operator_id}",
+    response=answers(OperatorDetailOut),
+    summary="Get an operator of a checkpoint with its subtasks",
 )
 def operator(request: HttpRequest, operator_id: int) -> dict[str, Any]:
     with _readable():

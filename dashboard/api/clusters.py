@@ -27,7 +27,7 @@ routes = router("Clusters")
 
 
 class AskedClusters(Asked):
-    removed: bool = Field(False, description="Those that were removed, and whose history stays.")
+    removed: bool = Field(False, description="true: removed clusters, whose history is kept.")
 
 
 class ClusterIn(Body):
@@ -39,20 +39,20 @@ class ClusterIn(Body):
     zookeeper_cluster_id: str = ""
     zookeeper_authentication: Literal["none", "digest", "sasl"] = "none"
     zookeeper_username: str = ""
-    zookeeper_password: str = Field("", description="A secret; empty: it stays as it is.")
-    zookeeper_tls: bool = Field(False, description="With the certificates below.")
+    zookeeper_password: str = Field("", description="A secret. Empty: keeps the stored one.")
+    zookeeper_tls: bool = Field(False, description="Use TLS with the certificates below.")
     authentication: Literal["none", "bearer", "basic"] = "none"
-    token: str = Field("", description="A secret; empty: it stays as it is.")
+    token: str = Field("", description="A secret. Empty: keeps the stored one.")
     username: str = ""
-    password: str = Field("", description="A secret; empty: it stays as it is.")
+    password: str = Field("", description="A secret. Empty: keeps the stored one.")
     ca_bundle: str = Field("", description="PEM.")
     client_certificate: str = Field("", description="PEM.")
-    client_key: str = Field("", description="A secret, PEM.")
+    client_key: str = Field("", description="PEM. A secret.")
     poll_interval_s: float = 3
     request_limit_s: float = 10
     requests_at_once: int = 8
     labels: dict[str, str] = {}
-    unanswered: bool = Field(False, description="Save it although it does not answer now.")
+    unanswered: bool = Field(False, description="Save without a connection.")
 
 
 class ReasonIn(Body):
@@ -61,17 +61,17 @@ class ReasonIn(Body):
 
 class WatchIn(Body):
     watched: bool
-    reason: str = Field("", description="Needed to stop watching.")
+    reason: str = Field("", description="Required to stop polling.")
 
 
 class ExaminedOut(Schema):
     answers: bool
     sentence: str
-    field: str = Field("", description="What to change, where it does not answer.")
-    remarks: list[str] = Field([], description="What to know about it, such as a token that is sent without TLS.")
+    field: str = Field("", description="The field to change, if the cluster does not answer.")
+    remarks: list[str] = Field([], description="Warnings, such as a token that is sent without TLS.")
 
 
-@routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="All clusters")
+@routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="List clusters")
 def clusters(request: HttpRequest, asked: Query[AskedClusters]) -> dict[str, Any]:
     found = read_clusters(timezone.now(), reach_at(request))
     cards = found.removed if asked.removed else found.shown
@@ -79,12 +79,12 @@ def clusters(request: HttpRequest, asked: Query[AskedClusters]) -> dict[str, Any
     return page | {"items": [_cluster(card) for card in page["items"]]}
 
 
-@routes.get("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="One cluster")
+@routes.get("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="Get a cluster")
 def cluster(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     return _read(cluster_id)
 
 
-@routes.post("/clusters", response=answers(ClusterOut, 201), summary="Watch another one")
+@routes.post("/clusters", response=answers(ClusterOut, 201), summary="Add a cluster")
 def add(request: HttpRequest, body: ClusterIn) -> Status[dict[str, Any]]:
     require(request, Role.ADMIN)
     form = _examined(ClusterForm(filled(ClusterForm(), body.given())))
@@ -92,7 +92,7 @@ def add(request: HttpRequest, body: ClusterIn) -> Status[dict[str, Any]]:
     return Status(201, _read(form.instance.pk))
 
 
-@routes.patch("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="Change how it is found and asked")
+@routes.patch("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="Change the connection of a cluster")
 def change(request: HttpRequest, cluster_id: int, body: ClusterIn) -> dict[str, Any]:
     require(request, Role.ADMIN)
     data = filled(ClusterForm(instance=_find(cluster_id)), body.given())
@@ -100,7 +100,9 @@ def change(request: HttpRequest, cluster_id: int, body: ClusterIn) -> dict[str, 
     return _read(cluster_id)
 
 
-@routes.post("/clusters/{int:cluster_id}/test", response=answers(ExaminedOut), summary="Ask it now")
+@routes.post(
+    "/clusters/{int:cluster_id}/test", response=answers(ExaminedOut), summary="Test the connection of a cluster"
+)
 def test(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     require(request, Role.ADMIN)
     outcome = examine(_find(cluster_id), timezone.now)
@@ -109,7 +111,9 @@ def test(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     return {"answers": True, "sentence": outcome.sentence(), "remarks": list(outcome.remarks)}
 
 
-@routes.post("/clusters/{int:cluster_id}/watch", response=answers(ClusterOut), summary="Watch it, or stop watching")
+@routes.post(
+    "/clusters/{int:cluster_id}/watch", response=answers(ClusterOut), summary="Start or stop polling a cluster"
+)
 def watch(request: HttpRequest, cluster_id: int, body: WatchIn) -> dict[str, Any]:
     require(request, Role.ADMIN)
     reason = "" if body.watched else _reason(body.reason)
@@ -117,14 +121,20 @@ def watch(request: HttpRequest, cluster_id: int, body: WatchIn) -> dict[str, Any
     return _read(cluster_id)
 
 
-@routes.post("/clusters/{int:cluster_id}/same", response=answers(ClusterOut), summary="What answers there is this one")
+@routes.post(
+    "/clusters/{int:cluster_id}/same",
+    response=answers(ClusterOut),
+    summary="Confirm that the answering cluster is this one",
+)
 def same(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     require(request, Role.ADMIN)
     registration.confirm_same(_find(cluster_id), actor_of(request))
     return _read(cluster_id)
 
 
-@routes.post("/clusters/{int:cluster_id}/remove", response=answers(None, 204), summary="Remove it; history stays")
+@routes.post(
+    "/clusters/{int:cluster_id}/remove", response=answers(None, 204), summary="Remove a cluster (its history stays)"
+)
 def remove(request: HttpRequest, cluster_id: int, body: ReasonIn) -> Status[None]:
     require(request, Role.ADMIN)
     registration.remove(_find(cluster_id), actor=actor_of(request), reason=_reason(body.reason), now=timezone.now())

@@ -24,12 +24,12 @@ routes = router("Diagnosis")
 class EvidenceOut(Schema):
     label: str
     value: str = Field(description="With its unit.")
-    usual: str = Field(description="What it is for this job otherwise; empty where that is not known.")
+    usual: str = Field(description="The usual value for this job. Empty if unknown.")
 
 
 class AdviceOut(Schema):
-    key: str = Field(description="The engine's own name of the setting, or Waymark's.")
-    value: str = Field(description="Empty where only a person can know it.")
+    key: str = Field(description="The name of the setting in the engine or in Waymark.")
+    value: str = Field(description="Empty if only a person can decide it.")
     why: str
     link: str
 
@@ -38,7 +38,7 @@ class FindingOut(Schema):
     name: str
     title: str
     sentence: str
-    sentence_zh: str = Field(description="The same in Chinese.")
+    sentence_zh: str = Field(description="The sentence in Chinese.")
     confidence: str = Field(description="certain, likely or possible")
     evidence: list[EvidenceOut]
     advice: list[AdviceOut]
@@ -46,35 +46,35 @@ class FindingOut(Schema):
 
 class ExpectationOut(Schema):
     figure: str = Field(description="duration (milliseconds), state_size (bytes) or interval (seconds)")
-    expected: float = Field(description="The median of the hours that it is told from.")
-    spread: float = Field(description="How they scatter about it: a robust standard deviation.")
-    basis: str = Field(description="Which hours.")
+    expected: float = Field(description="The median of the hours that the expectation is based on.")
+    spread: float = Field(description="The spread around the median, as a robust standard deviation.")
+    basis: str = Field(description="The hours that the expectation is based on.")
     hours: int
 
 
 class ForecastOut(Schema):
-    state_per_day: float | None = Field(description="Bytes; null: fewer than seven days are known.")
-    duration_per_day: float | None = Field(description="Milliseconds that the p95 of durations grows by.")
+    state_per_day: float | None = Field(description="Growth in bytes. null: fewer than seven days of data.")
+    duration_per_day: float | None = Field(description="Growth of the p95 of durations in milliseconds.")
     exceeds_timeout_on: datetime | None = Field(
-        description="When the p95 reaches the checkpoint time-out if it goes on so; null: not within a year."
+        description="When the p95 reaches the checkpoint timeout at this growth. null: not within a year."
     )
-    days: int = Field(description="Days that it rests on.")
+    days: int = Field(description="Days of data that the forecast is based on.")
 
 
 class DiagnosisOut(Schema):
-    checkpoint_id: int | None = Field(
-        description="The checkpoint that the causes are about, as /checkpoints/ names it."
-    )
+    checkpoint_id: int | None = Field(description="The checkpoint of the causes, as in /checkpoints/{id}.")
     causes: list[FindingOut]
     advices: list[FindingOut]
-    usual: list[ExpectationOut] = Field(description="At this hour, of the last four weeks; empty without roll-ups.")
-    forecast: ForecastOut | None = Field(description="Null without roll-ups.")
+    usual: list[ExpectationOut] = Field(
+        description="Usual values at this hour, from the last four weeks. Empty without roll-ups."
+    )
+    forecast: ForecastOut | None = Field(description="null without roll-ups.")
 
 
 @routes.get(
     "/checkpoints/{int:checkpoint_id}/diagnosis",
     response=answers(list[FindingOut]),
-    summary="Why it is slow or failed, the surest first",
+    summary="Get the probable causes of a slow or failed checkpoint",
 )
 def of_checkpoint(request: HttpRequest, checkpoint_id: int) -> list[dict[str, Any]]:
     found = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration").get(pk=checkpoint_id)
@@ -84,7 +84,7 @@ def of_checkpoint(request: HttpRequest, checkpoint_id: int) -> list[dict[str, An
 @routes.get(
     "/jobs/{int:job_id}/diagnosis",
     response=answers(DiagnosisOut),
-    summary="What is wrong with it now, and what of its configuration asks for trouble",
+    summary="Get a job's current problems and advice on its configuration",
 )
 def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     found = asking.of_job(find_job(job_id), timezone.now())
@@ -97,7 +97,11 @@ def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     }
 
 
-@routes.get("/incidents/{int:incident_id}/diagnosis", response=answers(list[FindingOut]), summary="Its likely causes")
+@routes.get(
+    "/incidents/{int:incident_id}/diagnosis",
+    response=answers(list[FindingOut]),
+    summary="Get the probable causes of an incident",
+)
 def of_incident(request: HttpRequest, incident_id: int) -> list[dict[str, Any]]:
     return _findings(asking.of_incident(Incident.objects.get(pk=incident_id), timezone.now()))
 

@@ -29,17 +29,17 @@ from dashboard.api import (
 from dashboard.api.errors import Refused, answer_of, fields_of
 from dashboard.api.operations import Session, Token
 
-DESCRIPTION = """Everything that Waymark's pages show and do. Times are ISO 8601 with a zone, durations milliseconds
-unless a name ends in `_s` (seconds), sizes bytes; null: not known.
+DESCRIPTION = """The API provides everything that the pages show and do. Times are ISO 8601 with a time zone.
+Durations are milliseconds, or seconds if the name ends in `_s`. Sizes are bytes. `null` means unknown.
 
-**Who asks.** `Authorization: Bearer wmk_…`, a token of your own (menu → API tokens). A token that may read gets what a
-viewer gets; one that may write has your own rights, never more. What you may not see is not there: 404.
+**Authentication.** Send one of your tokens (menu → API tokens) as `Authorization: Bearer wmk_…`. A read token has
+the rights of a viewer. A write token has your rights. Objects that you may not see return 404.
 
-**Lists** give `items` and `next`; send `next` as `cursor` for the page after it.
+**Lists** return `items` and `next`. Send `next` as `cursor` to get the next page.
 
-**Errors** have one shape: `{"error": {"code", "message", "fields": [{"field", "value", "message"}]}}`.
+**Errors** have one format: `{"error": {"code", "message", "fields": [{"field", "value", "message"}]}}`.
 
-**Acts** take an `Idempotency-Key` header: the same call with the same key within a day is done once."""
+**Changes** accept an `Idempotency-Key` header. Within a day, Waymark carries out requests with the same key once."""
 
 api = NinjaAPI(
     title="Waymark",

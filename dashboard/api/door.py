@@ -47,7 +47,7 @@ def _admit(request: HttpRequest) -> HttpResponse | None:
     if not request.user.is_authenticated:
         return answer_of(401)
     if request.method in CHANGING and check_csrf(request, _unguarded):
-        return answer_of(403, "Without a token a change needs the page's CSRF token, as X-CSRFToken.")
+        return answer_of(403, "A change without an API token needs the page's CSRF token in the header X-CSRFToken.")
     return None
 
 
@@ -55,7 +55,7 @@ def _with_token(request: HttpRequest, given: str) -> HttpResponse | None:
     scheme, _, secret = given.partition(" ")
     token = find(secret.strip(), timezone.now()) if scheme.lower() == "bearer" else None
     if token is None:
-        return answer_of(401, "This token is not valid: it was never made, was revoked, or has expired.")
+        return answer_of(401, "This token is not valid: it does not exist, was revoked, or has expired.")
     request.user = token.user
     set_access(request, Access(reach_of(token.user), token=token))
     return None
@@ -66,7 +66,7 @@ def _limit(request: HttpRequest) -> HttpResponse | None:
     wait = seconds_to_wait(limit, str(request.user.pk), wall=time.time)
     if not wait:
         return None
-    refused = answer_of(429, f"More than {limit.most} calls in a minute: wait {wait} s.")
+    refused = answer_of(429, f"More than {limit.most} requests in a minute. Wait {wait} s.")
     refused.headers["Retry-After"] = str(wait)
     return refused
 

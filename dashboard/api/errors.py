@@ -13,32 +13,32 @@ from ninja.errors import ValidationError
 from pydantic import Field
 
 CODES = {
-    400: ("malformed", "The request cannot be read."),
+    400: ("malformed", "The request is malformed."),
     401: ("unauthenticated", "Send a token: Authorization: Bearer wmk_…"),
-    403: ("forbidden", "You may not do this."),
-    404: ("not_found", "There is no such thing, or it is not for you to see."),
-    405: ("method_not_allowed", "This address does not take that method."),
-    409: ("conflict", "It cannot be done now."),
+    403: ("forbidden", "You do not have permission for this."),
+    404: ("not_found", "The object does not exist, or you may not see it."),
+    405: ("method_not_allowed", "The address does not accept this method."),
+    409: ("conflict", "The request is not possible now."),
     413: ("too_large", "The body is too large."),
     415: ("unsupported_media_type", "Send JSON: Content-Type: application/json."),
     422: ("invalid", "A value is not allowed."),
-    429: ("too_many_requests", "Too many calls: wait as long as Retry-After says."),
-    500: ("broken", "Waymark failed. Its log says why."),
-    503: ("unavailable", "Waymark cannot answer now."),
-    504: ("unknown", "The engine was asked and did not answer: whether it did it is not known."),
+    429: ("too_many_requests", "Too many requests. Wait as many seconds as Retry-After says."),
+    500: ("broken", "Waymark failed. The log has the reason."),
+    503: ("unavailable", "Waymark is unavailable now."),
+    504: ("unknown", "The engine did not answer the request. The outcome is unknown."),
 }
 UNKNOWN = 504
 
 
 class FieldError(Schema):
-    field: str = Field(description="Where it was sent: the name of a query parameter, or the path within the body.")
-    value: Any = Field(None, description="What was sent; never a secret.")
-    message: str = Field(description="What is wrong, and what is allowed.")
+    field: str = Field(description="The name of a query parameter, or the path in the body.")
+    value: Any = Field(None, description="The value that was sent. Never a secret.")
+    message: str = Field(description="The problem, and the allowed values.")
 
 
 class Problem(Schema):
-    code: str = Field(description="What went wrong, for programs.", examples=["invalid"])
-    message: str = Field(description="What went wrong, for people.")
+    code: str = Field(description="The kind of error, for programs.", examples=["invalid"])
+    message: str = Field(description="The error, for people.")
     fields: list[FieldError] = []
 
 

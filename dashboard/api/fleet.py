@@ -30,21 +30,21 @@ routes = router("Fleet")
 
 
 class AskedJobs(Asked):
-    q: str = Field("", max_length=200, description="Part of the job's or the cluster's name.")
+    q: str = Field("", max_length=200, description="Part of the name of the job or cluster.")
     level: Literal["", "failing", "degraded", "unknown", "healthy", "ended"] = ""
     cluster: str = Field("", max_length=100, description="The cluster's name.")
-    labels: str = Field("", max_length=500, description="A selector, as rules have it: `team=payments, env!=dev`.")
+    labels: str = Field("", max_length=500, description="A label selector as in rules: `team=payments, env!=dev`.")
 
 
 class DeedIn(Body):
     deed: Literal["savepoint", "stop", "label", "unlabel"] = Field(
-        description="stop: with a savepoint. label, unlabel: adds `labels`, or takes them off."
+        description="stop: stops with a savepoint. label, unlabel: adds or removes `labels`."
     )
-    jobs: list[int] = Field(min_length=1, max_length=MOST, description="Their ids.")
+    jobs: list[int] = Field(min_length=1, max_length=MOST, description="Job ids.")
     labels: dict[str, str] = {}
     run_ids: dict[int, int] = Field(
         {},
-        description="By job id, the `run_id` that you decided on: a job whose current run is another is not stopped.",
+        description="By job id, the `run_id` that you saw. A job with another current run is not stopped.",
     )
 
 
@@ -52,15 +52,17 @@ class OutcomeOut(Schema):
     job_id: int
     job: str
     done: bool
-    text: str = Field(description="What is being done, or why nothing was.")
+    text: str = Field(description="The action in progress, or why nothing was done.")
 
 
 class ViewIn(Body):
-    name: str = Field(max_length=60, description="One of the same name is replaced.")
-    query: str = Field(max_length=1000, description="The filters as the fleet's address has them: `state=failing&q=a`.")
+    name: str = Field(max_length=60, description="A view of the same name is replaced.")
+    query: str = Field(
+        max_length=1000, description="The filters as in the address of the fleet page: `state=failing&q=a`."
+    )
 
 
-@routes.get("/fleet", response=answers(FleetOut), summary="How everything is")
+@routes.get("/fleet", response=answers(FleetOut), summary="Get the number of jobs by level")
 def fleet(request: HttpRequest) -> dict[str, Any]:
     found = read_fleet(Selection(), timezone.now(), reach_at(request))
     return {
@@ -71,7 +73,7 @@ def fleet(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-@routes.get("/jobs", response=answers(Listed[JobOut]), summary="Jobs, the most urgent first")
+@routes.get("/jobs", response=answers(Listed[JobOut]), summary="List jobs, the most urgent first")
 def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
     chosen = Selection(text=asked.q, level=asked.level, cluster=asked.cluster, labels=asked.labels)
     if chosen.problem:
@@ -83,7 +85,9 @@ def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
 
 
 @routes.post(
-    "/jobs/act", response=answers(list[OutcomeOut]), summary="One deed for several jobs; each is done or refused alone"
+    "/jobs/act",
+    response=answers(list[OutcomeOut]),
+    summary="Apply an action to several jobs (each succeeds or fails on its own)",
 )
 def act(request: HttpRequest, body: DeedIn) -> list[dict[str, Any]]:
     require_somewhere(request, Role.OPERATOR)
@@ -95,18 +99,18 @@ def act(request: HttpRequest, body: DeedIn) -> list[dict[str, Any]]:
     return [{"job_id": each.job.pk, "job": each.job.name, "done": each.done, "text": each.text} for each in outcomes]
 
 
-@routes.get("/views", response=answers(Listed[SavedViewOut]), summary="The views of the fleet that you keep")
+@routes.get("/views", response=answers(Listed[SavedViewOut]), summary="List your saved views of the fleet")
 def views(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
     return page_of(SavedView.objects.filter(user=request.user.pk or 0), asked, ("name",))
 
 
-@routes.post("/views", response=answers(SavedViewOut, 201), summary="Keep one")
+@routes.post("/views", response=answers(SavedViewOut, 201), summary="Save a view")
 def keep_view(request: HttpRequest, body: ViewIn) -> Status[SavedView]:
     form = checked(ViewForm(filled(ViewForm(user=request.user), body.given()), user=request.user))
     return Status(201, form.save())
 
 
-@routes.post("/views/{int:view_id}/forget", response=answers(SavedViewOut), summary="Keep one no longer")
+@routes.post("/views/{int:view_id}/forget", response=answers(SavedViewOut), summary="Delete a saved view")
 def forget_view(request: HttpRequest, view_id: int) -> SavedView:
     view = get_object_or_404(SavedView, pk=view_id, user=request.user.pk)
     SavedView.objects.filter(pk=view.pk).delete()

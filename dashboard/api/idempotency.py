@@ -93,7 +93,7 @@ def _answered(request: HttpRequest, keyed: _Keyed, get_response: Answer) -> Http
     IdempotentAnswer.objects.bulk_create([keyed.new_row(digest, now)], ignore_conflicts=True)
     row = keyed.locked()
     if row.digest != digest:
-        return answer_of(409, f"{HEADER}: this key was used for another call. A new call needs a new key.")
+        return answer_of(409, f"{HEADER}: this key was used for a different request. Use a new key.")
     if row.status is not None:
         return _again(row)
     # 2. The act, and what came of it.

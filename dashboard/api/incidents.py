@@ -29,8 +29,8 @@ routes = router("Incidents")
 class AskedIncidents(Asked):
     state: Literal["", "unresolved", "open", "acknowledged", "snoozed", "resolved"] = ""
     severity: Literal["", "warning", "critical"] = ""
-    q: str = Field("", max_length=200, description="Part of the sentence, or of the name of what it is about.")
-    hidden_by: int | None = Field(None, ge=1, lt=2**63, description="Those that this incident hid.")
+    q: str = Field("", max_length=200, description="Part of the sentence, or of the name of the job or cluster.")
+    hidden_by: int | None = Field(None, ge=1, lt=2**63, description="Incidents that this incident hides.")
 
 
 class NoteIn(Body):
@@ -38,34 +38,38 @@ class NoteIn(Body):
 
 
 class SnoozeIn(NoteIn):
-    snooze_for: Span = Field(3600, description="Seconds, or such as 2 h.")
+    snooze_for: Span = Field(3600, description="Seconds, or a text such as 2 h.")
 
 
-@routes.get("/incidents", response=answers(Listed[IncidentOut]), summary="Incidents, the newest first")
+@routes.get("/incidents", response=answers(Listed[IncidentOut]), summary="List incidents, newest first")
 def incidents(request: HttpRequest, asked: Query[AskedIncidents]) -> dict[str, Any]:
     query = {"state": asked.state, "severity": asked.severity, "q": asked.q, "hidden_by": str(asked.hidden_by or "")}
     found = reach_at(request).narrow_either(find_incidents(IncidentFilter.read(query)))
     return page_of(found, asked, ("-opened_at", "-id"))
 
 
-@routes.get("/incidents/{int:incident_id}", response=answers(IncidentDetailOut), summary="One, step by step")
+@routes.get(
+    "/incidents/{int:incident_id}", response=answers(IncidentDetailOut), summary="Get an incident with its timeline"
+)
 def incident(request: HttpRequest, incident_id: int) -> Incident:
     return _find(incident_id)
 
 
-@routes.post("/incidents/{int:incident_id}/acknowledge", response=answers(IncidentOut), summary="Somebody is at it")
+@routes.post(
+    "/incidents/{int:incident_id}/acknowledge", response=answers(IncidentOut), summary="Acknowledge an incident"
+)
 def acknowledge(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
     note = _checked_note(request, body)
     return _moved(incident_id, lambda found, now: lifecycle.acknowledge(found, actor_of(request), note, now))
 
 
-@routes.post("/incidents/{int:incident_id}/resolve", response=answers(IncidentOut), summary="It is over")
+@routes.post("/incidents/{int:incident_id}/resolve", response=answers(IncidentOut), summary="Resolve an incident")
 def resolve(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
     note = _checked_note(request, body)
     return _moved(incident_id, lambda found, now: lifecycle.resolve(found, actor_of(request), note, now))
 
 
-@routes.post("/incidents/{int:incident_id}/snooze", response=answers(IncidentOut), summary="Tell nobody for a while")
+@routes.post("/incidents/{int:incident_id}/snooze", response=answers(IncidentOut), summary="Snooze an incident")
 def snooze(request: HttpRequest, incident_id: int, body: SnoozeIn | None = None) -> Incident:
     require(request, Role.OPERATOR)
     typed = checked(SnoozeForm(filled(SnoozeForm(), body.given() if body else {}))).cleaned_data

@@ -35,8 +35,10 @@ routes = router("Jobs")
 
 
 class AutomationIn(Body):
-    auto_restart: bool = Field(False, description="Restart it when it dies.")
-    restore_from: str = Field("newest", description="newest or savepoint.")
+    auto_restart: bool = Field(False, description="Restart the job when it fails.")
+    restore_from: str = Field(
+        "newest", description="The snapshot to restore: newest, or savepoint for the newest savepoint."
+    )
     max_restarts_per_hour: int = 6
     max_restarts_per_day: int = 24
     oldest_state_s: Span = None
@@ -47,59 +49,71 @@ class AutomationIn(Body):
     automation_note: str = ""
     pause_lasts: Span = None
     labels: dict[str, str] = {}
-    savepoint_schedule: str = Field("", description="Such as 1 h, or 0 3 * * *; empty: none.")
+    savepoint_schedule: str = Field("", description="For example 1 h, or 0 3 * * *. Empty: no schedule.")
     savepoint_time_zone: str = "UTC"
-    run_schedule: str = Field("", description="When it is run again, such as 0 3 * * *; empty: only on request.")
+    run_schedule: str = Field(
+        "", description="When the job is run again, for example 0 3 * * *. Empty: on request only."
+    )
     run_time_zone: str = "UTC"
 
 
 class RetentionIn(Body):
     savepoints_kept: int | None = None
     savepoints_kept_s: Span = None
-    final_savepoints_kept: int | None = Field(10, description="Of those taken at the end of runs; null: all.")
+    final_savepoints_kept: int | None = Field(10, description="Number of final savepoints to keep. null: all.")
 
 
 class RetentionVerdictOut(SavepointOut):
-    goes: bool = Field(description="Whether the policy would let it go now.")
+    goes: bool = Field(description="Whether the retention would delete the savepoint now.")
     why: str
 
 
-@routes.get("/jobs/{int:job_id}", response=answers(JobOut), summary="One job")
+@routes.get("/jobs/{int:job_id}", response=answers(JobOut), summary="Get a job")
 def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     now = timezone.now()
     facts = gather_facts([find_job(job_id)], now)[0]
     return facts_out(facts, judge(facts, now))
 
 
-@routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="Its runs, the newest first")
+@routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="List the runs of a job, newest first")
 def runs(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
     return page_of(Run.objects.filter(job=job_id), asked, ("-number",))
 
 
-@routes.get("/runs/{int:run_id}", response=answers(RunDetailOut), summary="One run, with every move of its state")
+@routes.get("/runs/{int:run_id}", response=answers(RunDetailOut), summary="Get a run with its status changes")
 def run(request: HttpRequest, run_id: int) -> Run:
     return Run.objects.prefetch_related("state_changes").get(pk=run_id)
 
 
 @routes.get(
-    "/jobs/{int:job_id}/exceptions", response=answers(Listed[ExceptionOut]), summary="Its exceptions, the newest first"
+    "/jobs/{int:job_id}/exceptions",
+    response=answers(Listed[ExceptionOut]),
+    summary="List the exceptions of a job, newest first",
 )
 def exceptions(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
     return page_of(RunException.objects.filter(run__job=job_id), asked, ("-at", "-id"))
 
 
-@routes.get("/jobs/{int:job_id}/configuration", response=answers(ConfigurationOut), summary="How it is configured")
+@routes.get(
+    "/jobs/{int:job_id}/configuration", response=answers(ConfigurationOut), summary="Get the configuration of a job"
+)
 def configuration(request: HttpRequest, job_id: int) -> dict[str, Any]:
     known = getattr(find_job(job_id), "configuration", None)
     return {"parts": known.parts if known else {}, "since": known.since if known else None}
 
 
-@routes.get("/jobs/{int:job_id}/automation", response=answers(AutomationOut), summary="What Waymark does by itself")
+@routes.get(
+    "/jobs/{int:job_id}/automation", response=answers(AutomationOut), summary="Get the automation settings of a job"
+)
 def automation(request: HttpRequest, job_id: int) -> dict[str, Any]:
     return _automation(find_job(job_id))
 
 
-@routes.patch("/jobs/{int:job_id}/automation", response=answers(AutomationOut), summary="Change that, or its schedule")
+@routes.patch(
+    "/jobs/{int:job_id}/automation",
+    response=answers(AutomationOut),
+    summary="Change the automation settings or schedules of a job",
+)
 def change_automation(request: HttpRequest, job_id: int, body: AutomationIn) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     data = filled(AutomationForm(instance=find_job(job_id)), body.given())
@@ -108,7 +122,7 @@ def change_automation(request: HttpRequest, job_id: int, body: AutomationIn) -> 
     return _automation(find_job(job_id))
 
 
-@routes.patch("/jobs/{int:job_id}/retention", response=answers(AutomationOut), summary="Change which savepoints stay")
+@routes.patch("/jobs/{int:job_id}/retention", response=answers(AutomationOut), summary="Change the retention of a job")
 def change_retention(request: HttpRequest, job_id: int, body: RetentionIn) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     data = filled(RetentionForm(instance=find_job(job_id)), body.given())
@@ -119,7 +133,7 @@ def change_retention(request: HttpRequest, job_id: int, body: RetentionIn) -> di
 @routes.get(
     "/jobs/{int:job_id}/retention",
     response=answers(list[RetentionVerdictOut]),
-    summary="What its retention would let go now; nothing changes",
+    summary="Preview the savepoints that the retention would delete now",
 )
 def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     found = verdicts(find_job(job_id), timezone.now())
@@ -133,7 +147,7 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
 @routes.post(
     "/jobs/{int:job_id}/cancel",
     response=answers(RunOut, 202) | {UNKNOWN: ErrorOut},
-    summary="Cancel it, without a savepoint; its run's state says when it has ended",
+    summary="Cancel a job without a savepoint (the state of the run shows when it has ended)",
 )
 def cancel(request: HttpRequest, job_id: int, body: WhyShownIn | None = None) -> Status[Run]:
     require(request, Role.OPERATOR)

@@ -27,25 +27,25 @@ routes = router("Maintenance")
 
 class WindowIn(Body):
     scope: Literal["job", "cluster", "selector"] = "job"
-    job: str = Field("", description="Its name; with cluster/ before it where several clusters have one.")
+    job: str = Field("", description="The name of the job. If several clusters have a job of this name: cluster/job.")
     cluster: int | None = None
     selector: str = ""
-    starts_at: Moment | None = Field(None, description="null: from now on.")
-    lasts: Span = Field(3600, description="Seconds, or such as 2 h.")
+    starts_at: Moment | None = Field(None, description="null: now.")
+    lasts: Span = Field(3600, description="Seconds, or a text such as 2 h.")
     reason: str = Field(max_length=500)
 
 
-@routes.get("/maintenance", response=answers(Listed[WindowOut]), summary="Windows, the latest first")
+@routes.get("/maintenance", response=answers(Listed[WindowOut]), summary="List maintenance windows, newest first")
 def windows(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
     return page_of(reach_at(request).narrow_either(MaintenanceWindow.objects.all()), asked, ("-starts_at", "-id"))
 
 
-@routes.get("/maintenance/{int:window_id}", response=answers(WindowOut), summary="One window")
+@routes.get("/maintenance/{int:window_id}", response=answers(WindowOut), summary="Get a maintenance window")
 def window(request: HttpRequest, window_id: int) -> MaintenanceWindow:
     return MaintenanceWindow.objects.get(pk=window_id)
 
 
-@routes.post("/maintenance", response=answers(WindowOut, 201), summary="Plan one")
+@routes.post("/maintenance", response=answers(WindowOut, 201), summary="Plan a maintenance window")
 def plan(request: HttpRequest, body: WindowIn) -> Status[MaintenanceWindow]:
     require_somewhere(request, Role.OPERATOR)
     jobs = seen_jobs(request)
@@ -57,7 +57,9 @@ def plan(request: HttpRequest, body: WindowIn) -> Status[MaintenanceWindow]:
     return Status(201, planned)
 
 
-@routes.post("/maintenance/{int:window_id}/end", response=answers(WindowOut), summary="End it before its time")
+@routes.post(
+    "/maintenance/{int:window_id}/end", response=answers(WindowOut), summary="End or cancel a maintenance window"
+)
 def end(request: HttpRequest, window_id: int) -> MaintenanceWindow:
     require(request, Role.OPERATOR)
     found = MaintenanceWindow.objects.select_related("job", "cluster").get(pk=window_id)

@@ -19,19 +19,19 @@ M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
 MOST = 200
-_ALLOWED = "Send what `next` of the page before said."
+_ALLOWED = "Send the `next` of the previous page."
 
 
 class Asked(Schema):
     """What every list takes."""
 
-    limit: int = Field(50, ge=1, le=MOST, description="How many at most.")
-    cursor: str = Field("", max_length=500, description="`next` of the page before; empty: the first page.")
+    limit: int = Field(50, ge=1, le=MOST, description="Maximum number of items.")
+    cursor: str = Field("", max_length=500, description="The `next` of the previous page. Empty: the first page.")
 
 
 class Listed(Schema, Generic[T]):
     items: list[T]
-    next: str | None = Field(None, description="The `cursor` of the next page; null: this was the last one.")
+    next: str | None = Field(None, description="The `cursor` of the next page. null: this is the last page.")
 
 
 def page_of(rows: QuerySet[M], asked: Asked, order: Sequence[str]) -> dict[str, Any]:

@@ -58,30 +58,30 @@ class AskedDecisions(Asked):
 
 
 WRITTEN_AGAIN = (
-    "Queries that write the rows of batches after the state a second time. Empty, too, where the engine does not say "
-    "what its sinks do: Flink, and older job managers."
+    "Queries that write the rows of batches after the snapshot a second time. Also empty if the engine does not report "
+    "its sinks: Flink, and older job managers."
 )
 
 
 class QuerySinkOut(Schema):
     query: str
-    sink: str = Field(description="What the query writes to.")
+    sink: str = Field(description="The sink of the query.")
 
 
 class StateOut(Schema):
     key: str = Field(
-        description="What a restart is asked from. `stop`, of a job that runs: the savepoint that it is stopped with, "
-        "which is not taken yet and has no path."
+        description="The key to send with a restart. `stop`, for a running job: the savepoint that stops the job. It "
+        "is not taken yet and has no path."
     )
     label: str
     taken_at: datetime
     size: int | None
     path: str
     note: str
-    problem: str = Field(description="What was wrong with its files when last looked at.")
+    problem: str = Field(description="The problem with the files at the last check.")
     found: bool = Field(
-        description="It lies in the checkpoint directory of a dead run and no poll saw it; `taken_at` is reckoned from "
-        "the interval, `size` from the files that it names."
+        description="A checkpoint in the directory of a failed run that no poll saw. `taken_at` is estimated from the "
+        "interval, `size` from the referenced files."
     )
     written_again: list[QuerySinkOut] = Field(description=WRITTEN_AGAIN)
 
@@ -95,8 +95,8 @@ class RestartAskedOut(RestartOut):
 
 
 class RestartIn(ShownIn):
-    state: str = Field(max_length=100, description="The `key` of one of its restart-states.")
-    stop: Literal["savepoint", "cancel"] = Field("savepoint", description="How the job is stopped, if it lives.")
+    state: str = Field(max_length=100, description="The `key` of one of the job's restart-states.")
+    stop: Literal["savepoint", "cancel"] = Field("savepoint", description="How to stop the job if it is running.")
 
 
 class CloseBreakerIn(Body):
@@ -104,66 +104,74 @@ class CloseBreakerIn(Body):
 
 
 class LaunchOut(Schema):
-    launch: dict[str, Any] | None = Field(description="How it is started; the values of secrets are hidden.")
+    launch: dict[str, Any] | None = Field(description="The launch record. Values of secrets are hidden.")
     versions: list[LaunchVersionOut]
 
 
 class LaunchIn(ShownIn):
-    """Beside `parallelism` these are an administrator's."""
+    """All fields except `parallelism` are for administrators only."""
 
     kind: Literal["waymark", "flink-jar", "command"] = "waymark"
     jar_id: str = ""
     entry_class: str = ""
     program_args: list[str] = []
-    configuration: dict[str, str] = Field({}, description="A value that is shown as hidden (…) stays as it is stored.")
+    configuration: dict[str, str] = Field({}, description="A value shown as hidden (…) keeps the stored value.")
     parallelism: int | None = None
     command: list[str] = []
-    limit_s: int | None = Field(None, description="Seconds after which the command is killed, 5 to 1800; null: 120.")
-    now: Literal["save", "replace", "clone"] = Field("save", description="Only remember it, restart with it, or clone.")
-    state: str = Field("", description="From which savepoint: stop, or the key of a restart-state.")
-    name: str = Field("", description="Of the clone.")
+    limit_s: int | None = Field(None, description="Time limit of the command in seconds, 5 to 1800. null: 120.")
+    now: Literal["save", "replace", "clone"] = Field(
+        "save", description="Save only, restart with it, or clone the job."
+    )
+    state: str = Field("", description="The snapshot: stop, or the key of a restart-state.")
+    name: str = Field("", description="The name of the clone.")
     note: str = ""
-    goes_back: bool = Field(True, description="Go back by itself when the new start fails.")
-    version: int | None = Field(None, description="The version to begin with; null: the one in force.")
+    goes_back: bool = Field(True, description="Go back to the previous version if the new start fails.")
+    version: int | None = Field(None, description="The version to start from. null: the current one.")
 
 
 class ProgramOut(Schema):
-    jar_id: str = Field(description="The program's id on the cluster: what `launch` and a new job's `jar_id` take.")
+    jar_id: str = Field(
+        description="The id of the program on the cluster, for the `jar_id` of `launch` and of a new job."
+    )
     name: str
     size: int = Field(description="Bytes.")
     sha256: str
 
 
 class LaunchedOut(Schema):
-    restart: RestartOut | None = Field(description="null: it was only remembered.")
-    version: int | None = Field(description="Under which number.")
+    restart: RestartOut | None = Field(description="null: the launch record was only saved.")
+    version: int | None = Field(description="The number of the saved version.")
 
 
-@routes.get("/restarts", response=answers(Listed[RestartOut]), summary="Restarts of all jobs, the newest first")
+@routes.get("/restarts", response=answers(Listed[RestartOut]), summary="List the restarts of all jobs, newest first")
 def restarts(request: HttpRequest, asked: Query[AskedRestarts]) -> dict[str, Any]:
     return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, ("-created_at", "-id"))
 
 
-@routes.get("/jobs/{int:job_id}/restarts", response=answers(Listed[RestartOut]), summary="Restarts of one job")
+@routes.get("/jobs/{int:job_id}/restarts", response=answers(Listed[RestartOut]), summary="List the restarts of a job")
 def of_job(request: HttpRequest, job_id: int, asked: Query[AskedRestarts]) -> dict[str, Any]:
     return page_of(_chosen(asked).filter(job=job_id), asked, ("-created_at", "-id"))
 
 
-@routes.get("/restarts/{int:restart_id}", response=answers(RestartDetailOut), summary="One restart, step by step")
+@routes.get("/restarts/{int:restart_id}", response=answers(RestartDetailOut), summary="Get a restart with its steps")
 def restart(request: HttpRequest, restart_id: int) -> RestartAttempt:
     return RestartAttempt.objects.prefetch_related("steps").get(pk=restart_id)
 
 
-@routes.post("/restarts/{int:restart_id}/cancel", response=answers(RestartOut), summary="Give it up, while that can be")
+@routes.post(
+    "/restarts/{int:restart_id}/cancel",
+    response=answers(RestartOut),
+    summary="Cancel a restart that has not stopped or started the job",
+)
 def cancel(request: HttpRequest, restart_id: int) -> RestartAttempt:
     require(request, Role.OPERATOR)
     found = RestartAttempt.objects.select_related("job").get(pk=restart_id)
     if not cancel_attempt(found, actor_of(request), timezone.now()):
-        raise conflict("Too late: the job is being stopped or started already, or the restart has ended.")
+        raise conflict("Too late to cancel: the job is already being stopped or started, or the restart has ended.")
     return RestartAttempt.objects.get(pk=restart_id)
 
 
-@routes.get("/decisions", response=answers(Listed[DecisionOut]), summary="What was decided of dead jobs")
+@routes.get("/decisions", response=answers(Listed[DecisionOut]), summary="List the decisions about failed jobs")
 def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, Any]:
     found = RestartDecision.objects.all()
     found = found.filter(verdict=asked.verdict) if asked.verdict else found
@@ -171,11 +179,13 @@ def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, A
 
 
 @routes.get(
-    "/jobs/{int:job_id}/restart-states", response=answers(list[StateOut]), summary="What it could be started from"
+    "/jobs/{int:job_id}/restart-states",
+    response=answers(list[StateOut]),
+    summary="List the snapshots that a job can start from",
 )
 def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[dict[str, Any]]:
-    """When the storage that a dead run's checkpoints lie in does not answer in time, those that lie there alone are
-    left out, and the header `Waymark-Incomplete` says why."""
+    """If the storage does not respond in time, the response omits the checkpoints that only the storage knows. The
+    header `Waymark-Incomplete` gives the reason."""
     job = find_job(job_id)
     offer, restores = offered_states(job), Restores(job)
     if offer.silent:
@@ -183,7 +193,9 @@ def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[di
     return [vars(choice) | {"written_again": restores.of(choice.path).queries} for choice in offer.choices]
 
 
-@routes.post("/jobs/{int:job_id}/restart", response=answers(RestartAskedOut, 202), summary="Restart it from a state")
+@routes.post(
+    "/jobs/{int:job_id}/restart", response=answers(RestartAskedOut, 202), summary="Restart a job from a snapshot"
+)
 def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartAttempt]:
     require(request, Role.OPERATOR)
     job = find_job(job_id)
@@ -203,10 +215,10 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
 @routes.post(
     "/jobs/{int:job_id}/run-again",
     response=answers(RestartAskedOut, 202),
-    summary="Run a job that has ended again, from where it ended",
+    summary="Run an ended job again from its final state",
 )
 def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[RestartAttempt]:
-    """The same program and settings. 409 while the job runs, and when the state that it ended with is not known."""
+    """Uses the same program and settings. 409 if the job is running, or if its final state is unknown."""
     require(request, Role.OPERATOR)
     job = find_job(job_id)
     try:
@@ -216,23 +228,29 @@ def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Sta
         raise conflict(f"Nothing was started. {refused}") from refused
 
 
-@routes.post("/jobs/{int:job_id}/breaker/close", response=answers(DecisionOut | None), summary="Close its breaker")
+@routes.post(
+    "/jobs/{int:job_id}/breaker/close", response=answers(DecisionOut | None), summary="Close the breaker of a job"
+)
 def close(request: HttpRequest, job_id: int, body: CloseBreakerIn | None = None) -> RestartDecision | None:
     require(request, Role.OPERATOR)
     note = body.note.strip() if body else ""
     if not close_breaker(find_job(job_id), note, actor_of(request), timezone.now()):
-        raise conflict("The breaker is closed already.")
+        raise conflict("The breaker is already closed.")
     return RestartDecision.objects.filter(job=job_id).first()
 
 
-@routes.get("/jobs/{int:job_id}/launch", response=answers(LaunchOut), summary="How it is started, version by version")
+@routes.get(
+    "/jobs/{int:job_id}/launch", response=answers(LaunchOut), summary="Get the launch record of a job with its versions"
+)
 def launch(request: HttpRequest, job_id: int) -> dict[str, Any]:
     job = find_job(job_id)
     versions = [_version(each) for each in job.launch_versions.all()[:200]]
     return {"launch": shown_launch(job.launch) if job.launch else None, "versions": versions}
 
 
-@routes.post("/jobs/{int:job_id}/launch", response=answers(LaunchedOut, 202), summary="Change how it is started")
+@routes.post(
+    "/jobs/{int:job_id}/launch", response=answers(LaunchedOut, 202), summary="Change the launch record of a job"
+)
 def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str, Any]]:
     require(request, Role.OPERATOR)
     job, by, given = find_job(job_id), actor_of(request), body.given()
@@ -240,7 +258,7 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     given.pop("run_id", None)
     version = job.launch_versions.filter(number=number).first() if number is not None else None
     if number is not None and version is None:
-        raise invalid("version", number, "A number of one of its versions.")
+        raise invalid("version", number, "Send the number of a version of the launch record.")
     admin = access_of(request).may(Role.ADMIN)
     if isinstance(given.get("configuration"), dict):
         given["configuration"] = settings_text(given["configuration"])
@@ -260,11 +278,11 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
 @routes.post(
     "/jobs/{int:job_id}/programs",
     response=answers(ProgramOut, 201),
-    summary="Upload a program to its cluster, to change its launch to",
+    summary="Upload a program for the launch record of a job",
 )
 def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
-    """A `.py`, `.zip` or `.whl` file, for a job on Flink a `.jar`, as the part `program` of multipart/form-data.
-    An administrator's. The job goes on with what it has; `POST …/launch` with this `jar_id` starts the new one."""
+    """Send a `.py`, `.zip` or `.whl` file, or a `.jar` for Flink, as the part `program` of multipart/form-data.
+    Administrators only. The job keeps its program until `POST …/launch` starts it with the new `jar_id`."""
     require(request, Role.ADMIN)
     job = find_job(job_id)
     form = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job))

@@ -31,9 +31,9 @@ class RuleOut(Schema):
     id: int
     kind: str
     name: str
-    job_id: int | None = Field(description="null: all jobs, or those that the selector chooses.")
+    job_id: int | None = Field(description="null: all jobs, or the jobs that the selector chooses.")
     selector: str
-    sentence: str = Field(description="What it says.")
+    sentence: str = Field(description="The rule as a sentence.")
     threshold: int | None
     window_s: int | None
     parameters: dict[str, Any]
@@ -44,11 +44,11 @@ class RuleOut(Schema):
     flap_window_s: int
     severity: str
     enabled: bool
-    channels: list[int] = Field(description="Who is told; none: all.")
+    channels: list[int] = Field(description="Ids of the channels that are notified. Empty: all.")
 
 
 class MeasureOut(Schema):
-    name: str = Field(description="The name of the field in a rule: threshold, window_s, or one of `parameters`.")
+    name: str = Field(description="The field of a rule: threshold, window_s, or one of `parameters`.")
     label: str
     hint: str
     unit: str
@@ -60,17 +60,17 @@ class MeasureOut(Schema):
 class KindOut(Schema):
     name: str
     title: str
-    of: str = Field(description="What it watches: job, cluster or waymark.")
+    of: str = Field(description="The subject of the rule: job, cluster or waymark.")
     measures: list[MeasureOut]
 
 
 class RuleFields(Body):
     name: str = ""
     scope: str = Field("everything", description="everything or selector.")
-    selector: str = Field("", description="Such as team=payments,env!=dev.")
-    threshold: Span = Field(None, description="In the kind's unit, or as the pages write it: 500 MB, 2 s.")
+    selector: str = Field("", description="For example team=payments,env!=dev.")
+    threshold: Span = Field(None, description="In the unit of the kind, or a text such as 500 MB or 2 s.")
     window_s: Span = None
-    parameters: dict[str, int | str | None] = Field({}, description="What else the kind lets people set.")
+    parameters: dict[str, int | str | None] = Field({}, description="Further values of the kind.")
     check_every_s: Span = 300
     open_hold_s: Span = 0
     close_hold_s: Span = 0
@@ -83,7 +83,7 @@ class RuleFields(Body):
 
 class RuleIn(RuleFields):
     kind: str = Field(max_length=30, description="One of /rule-kinds.")
-    job_id: int | None = Field(None, ge=1, lt=2**63, description="For one job only.")
+    job_id: int | None = Field(None, ge=1, lt=2**63, description="The job, if the rule is for one job only.")
 
 
 class AskedRules(Asked):
@@ -91,12 +91,12 @@ class AskedRules(Asked):
     kind: str = Field("", max_length=30)
 
 
-@routes.get("/rule-kinds", response=answers(list[KindOut]), summary="What rules can look for")
+@routes.get("/rule-kinds", response=answers(list[KindOut]), summary="List the kinds of rules")
 def rule_kinds(request: HttpRequest) -> list[dict[str, Any]]:
     return [_kind(kind) for kind in kinds().values()]
 
 
-@routes.get("/rules", response=answers(Listed[RuleOut]), summary="All rules")
+@routes.get("/rules", response=answers(Listed[RuleOut]), summary="List rules")
 def rules(request: HttpRequest, asked: Query[AskedRules]) -> dict[str, Any]:
     rows = AlertRule.objects.select_related("job").prefetch_related("channels")
     found = reach_at(request).narrow_to_jobs_or_all(rows)
@@ -106,12 +106,12 @@ def rules(request: HttpRequest, asked: Query[AskedRules]) -> dict[str, Any]:
     return page | {"items": [_rule(rule) for rule in page["items"]]}
 
 
-@routes.get("/rules/{int:rule_id}", response=answers(RuleOut), summary="One rule")
+@routes.get("/rules/{int:rule_id}", response=answers(RuleOut), summary="Get a rule")
 def rule(request: HttpRequest, rule_id: int) -> dict[str, Any]:
     return _rule(_find(rule_id))
 
 
-@routes.post("/rules", response=answers(RuleOut, 201), summary="A new rule")
+@routes.post("/rules", response=answers(RuleOut, 201), summary="Create a rule")
 def add(request: HttpRequest, body: RuleIn) -> Status[dict[str, Any]]:
     require_on(request, Role.OPERATOR, body.job_id, _cluster_of(body.job_id))
     try:
@@ -119,19 +119,19 @@ def add(request: HttpRequest, body: RuleIn) -> Status[dict[str, Any]]:
     except Http404:
         raise invalid("kind", body.kind, f"One of: {', '.join(kinds())}.") from None
     if body.job_id is not None and kind.subject is not Subject.JOB:
-        raise invalid("job_id", body.job_id, f"{kind.name} does not watch single jobs: leave it out.")
+        raise invalid("job_id", body.job_id, f"A rule of kind {kind.name} cannot apply to one job. Omit job_id.")
     job = find_job(body.job_id) if body.job_id is not None else None
     given = {name: value for name, value in body.given().items() if name not in ("kind", "job_id")}
     return Status(201, _save(request, kind, given, lambda: template_of(kind, job)))
 
 
-@routes.patch("/rules/{int:rule_id}", response=answers(RuleOut), summary="Change it")
+@routes.patch("/rules/{int:rule_id}", response=answers(RuleOut), summary="Change a rule")
 def change(request: HttpRequest, rule_id: int, body: RuleFields) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     return _save(request, known_kind(_find(rule_id).kind), body.given(), lambda: _find(rule_id))
 
 
-@routes.delete("/rules/{int:rule_id}", response=answers(None, 204), summary="Remove it")
+@routes.delete("/rules/{int:rule_id}", response=answers(None, 204), summary="Delete a rule")
 def remove(request: HttpRequest, rule_id: int) -> Status[None]:
     require(request, Role.OPERATOR)
     try:

@@ -33,16 +33,20 @@ class AskedSavepoints(Asked):
 
 
 class KeepIn(Body):
-    pinned: bool = Field(False, description="Kept whatever the job's retention says.")
+    pinned: bool = Field(False, description="true: the retention never deletes the savepoint.")
     note: str = ""
 
 
-@routes.get("/savepoints", response=answers(Listed[SavepointOut]), summary="Savepoints of all jobs, the newest first")
+@routes.get(
+    "/savepoints", response=answers(Listed[SavepointOut]), summary="List the savepoints of all jobs, newest first"
+)
 def savepoints(request: HttpRequest, asked: Query[AskedSavepoints]) -> dict[str, Any]:
     return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, _ORDER)
 
 
-@routes.get("/jobs/{int:job_id}/savepoints", response=answers(Listed[SavepointOut]), summary="Savepoints of one job")
+@routes.get(
+    "/jobs/{int:job_id}/savepoints", response=answers(Listed[SavepointOut]), summary="List the savepoints of a job"
+)
 def of_job(request: HttpRequest, job_id: int, asked: Query[AskedSavepoints]) -> dict[str, Any]:
     return page_of(_chosen(asked).filter(job=job_id), asked, _ORDER)
 
@@ -52,17 +56,19 @@ def take(request: HttpRequest, job_id: int) -> Status[Savepoint]:
     return Status(202, _request(request, job_id, None, stops_job=False))
 
 
-@routes.post("/jobs/{int:job_id}/stop", response=answers(SavepointOut, 202), summary="Stop it with a savepoint")
+@routes.post("/jobs/{int:job_id}/stop", response=answers(SavepointOut, 202), summary="Stop a job with a savepoint")
 def stop(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[Savepoint]:
     return Status(202, _request(request, job_id, body.shown if body else None, stops_job=True))
 
 
-@routes.get("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="One savepoint")
+@routes.get("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="Get a savepoint")
 def savepoint(request: HttpRequest, savepoint_id: int) -> Savepoint:
     return Savepoint.objects.get(pk=savepoint_id)
 
 
-@routes.patch("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="Pin it, or note its use")
+@routes.patch(
+    "/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="Pin a savepoint, or change its note"
+)
 def keep(request: HttpRequest, savepoint_id: int, body: KeepIn) -> Savepoint:
     require(request, Role.OPERATOR)
     found = Savepoint.objects.select_related("job").get(pk=savepoint_id)
@@ -78,7 +84,9 @@ def keep(request: HttpRequest, savepoint_id: int, body: KeepIn) -> Savepoint:
 
 
 @routes.post(
-    "/savepoints/{int:savepoint_id}/dispose", response=answers(SavepointOut, 202), summary="Have its files removed"
+    "/savepoints/{int:savepoint_id}/dispose",
+    response=answers(SavepointOut, 202),
+    summary="Delete the files of a savepoint",
 )
 def dispose_of(request: HttpRequest, savepoint_id: int, body: WhyIn | None = None) -> Status[Savepoint]:
     require(request, Role.OPERATOR)

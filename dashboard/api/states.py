@@ -25,8 +25,8 @@ from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, sn
 
 routes = router("State")
 _TYPED_VALUES = ("key_text", "contains")
-_SNAPSHOT = "A checkpoint or savepoint of this PySpark job that completed, by its row's id."
-_NOT_LISTED = "What this snapshot holds is not known yet. Ask with kind list first, and wait until that is done."
+_SNAPSHOT = "The id of a completed checkpoint or savepoint of this PySpark job."
+_NOT_LISTED = "The contents of this snapshot are unknown. First send kind list, and wait until this read is done."
 
 
 class SnapshotOut(Schema):
@@ -38,19 +38,23 @@ class QuestionIn(Body):
     snapshot: int = Field(description=_SNAPSHOT)
     kind: StateReadKind = Field(
         StateReadKind.LIST,
-        description="list: what it holds. read: keys and values. sizes: rows by partition. diff: what changed.",
+        description="list: contents. read: keys and values. sizes: rows by partition. diff: differences.",
     )
-    place: str = Field("", description="Number and view of an operator of the list's `keyed`, such as `0:default`.")
+    place: str = Field(
+        "", description="Number and view of an operator in `keyed` of the list, for example `0:default`."
+    )
     key_field: str = ""
     key_text: str = ""
     contains: str = Field("", description="Part of the key.")
     partition: int | None = None
-    most: int | None = Field(None, description="Rows at most; null: 100.")
-    other: int | None = Field(None, description="For diff: the snapshot to compare with.")
+    most: int | None = Field(None, description="Maximum number of rows. null: 100.")
+    other: int | None = Field(None, description="For diff: the id of the snapshot to compare with.")
 
 
 @routes.get(
-    "/jobs/{int:job_id}/snapshots", response=answers(list[SnapshotOut]), summary="Snapshots whose state can be read"
+    "/jobs/{int:job_id}/snapshots",
+    response=answers(list[SnapshotOut]),
+    summary="List the snapshots whose state can be read",
 )
 def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     return [{"id": each.pk, "label": label_of(each)} for each in snapshots(find_job(job_id))]
@@ -59,7 +63,7 @@ def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
 @routes.get(
     "/jobs/{int:job_id}/state-reads",
     response=answers(Listed[StateReadOut]),
-    summary="What was asked of its state, the newest first, without the answers",
+    summary="List the state reads of a job without results, newest first",
 )
 def reads(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
     page = page_of(StateRead.objects.filter(job=job_id).defer("answer"), asked, ("-asked_at", "-id"))
@@ -67,15 +71,19 @@ def reads(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, A
 
 
 @routes.get(
-    "/jobs/{int:job_id}/state-reads/{int:read_id}", response=answers(StateReadOut), summary="One of them, answered"
+    "/jobs/{int:job_id}/state-reads/{int:read_id}",
+    response=answers(StateReadOut),
+    summary="Get a state read with its result",
 )
 def read(request: HttpRequest, job_id: int, read_id: int) -> dict[str, Any]:
-    """Keys and values are the job's data: only operators see them."""
+    """Only operators of the job see keys and values."""
     found, may_see = get_object_or_404(StateRead, pk=read_id, job=job_id), _may_see_values(request)
     return _out(found, found.answer if may_see else _without_values(found), may_see_values=may_see)
 
 
-@routes.post("/jobs/{int:job_id}/state-reads", response=answers(StateReadOut, 202), summary="Ask for its state")
+@routes.post(
+    "/jobs/{int:job_id}/state-reads", response=answers(StateReadOut, 202), summary="Read the state of a snapshot"
+)
 def ask_for(request: HttpRequest, job_id: int, body: QuestionIn) -> Status[dict[str, Any]]:
     require(request, Role.OPERATOR)
     job = find_job(job_id)

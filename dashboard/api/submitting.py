@@ -34,40 +34,40 @@ routes = router("Submitting")
 
 class CheckpointsIn(Body):
     checkpoints: dict[str, str] = Field(
-        description="The checkpoint location of each query, by the query's name; of a program's only query, by \"\".",
+        description='The checkpoint location of each query, by query name. The name of a single query may be "".',
         min_length=1,
     )
 
 
 class FoundOperatorOut(Schema):
-    name: str = Field(description="Spark's name for its kind, such as stateStoreSave.")
+    name: str = Field(description="Spark's name of the operator, for example stateStoreSave.")
     partitions: int
 
 
 class FoundCheckpointOut(Schema):
     query: str
     location: str
-    valid: bool = Field(description="It can be imported. If not, everything below `reason` is null or empty.")
-    reason: str = Field(description="Why it cannot be imported.")
+    valid: bool = Field(description="Whether it can be imported. If not, all fields after `reason` are null or empty.")
+    reason: str = Field(description="The reason, if it cannot be imported.")
     query_id: str
-    batch: int | None = Field(description="The newest committed batch: the job goes on after it.")
-    batch_at: datetime | None = Field(description="When that batch began.")
-    begun_batch: int | None = Field(description="A batch that was begun and not committed. It runs again.")
+    batch: int | None = Field(description="The newest committed batch. The job continues after it.")
+    batch_at: datetime | None = Field(description="The start of this batch.")
+    begun_batch: int | None = Field(description="A batch that was started but not committed. It runs again.")
     sources: int | None
-    operators: list[FoundOperatorOut] = Field(description="The stateful ones.")
-    store: str = Field(description="The state store: RocksDB, HDFS-backed or another provider; empty without state.")
-    formats: dict[str, str] = Field(description="The versions of the files in `offsets` and `commits`.")
-    size: int | None = Field(description="Bytes that are copied.")
+    operators: list[FoundOperatorOut] = Field(description="The stateful operators.")
+    store: str = Field(description="The state store: RocksDB, HDFS-backed or another provider. Empty without state.")
+    formats: dict[str, str] = Field(description="The file versions in `offsets` and `commits`.")
+    size: int | None = Field(description="Bytes to copy.")
 
 
 class SnapshotIn(Body):
     savepoint: str = Field(description="The location of a savepoint or retained checkpoint.", min_length=1)
-    entry_class: str = Field("", description="What a job starts there; a snapshot of another program is not valid.")
+    entry_class: str = Field("", description="The entry class of the job. A snapshot of another program is not valid.")
 
 
 class FoundSnapshotOut(Schema):
-    valid: bool = Field(description="A job can start from it.")
-    reason: str = Field(description="Why it cannot.")
+    valid: bool = Field(description="Whether a job can start from it.")
+    reason: str = Field(description="The reason, if no job can start from it.")
     checkpoint_id: int | None
     job_name: str
     entry_class: str
@@ -82,27 +82,27 @@ class FoundSnapshotOut(Schema):
 
 class JobIn(Body):
     name: str
-    jar_id: str = Field(description="The id of a program on the cluster, as its upload gave it.")
-    entry_class: str = Field(description="A function, module:function; or file.py, to run the whole file as a script.")
+    jar_id: str = Field(description="The id of a program on the cluster, from its upload.")
+    entry_class: str = Field(description="A function as module:function, or file.py to run the file as a script.")
     program_args: list[str] = []
     configuration: dict[str, str] = {}
     parallelism: int | None = None
-    state: Literal["empty", "savepoint", "checkpoint"] = Field("empty", description="What the job starts from.")
-    savepoint: str = Field("", description="Of `state` savepoint: the location of a savepoint or retained checkpoint.")
+    state: Literal["empty", "savepoint", "checkpoint"] = Field("empty", description="The start of the job.")
+    savepoint: str = Field("", description="For `state` savepoint: the location of a savepoint or retained checkpoint.")
     checkpoints: dict[str, str] = Field(
         {},
-        description="Of `state` checkpoint: locations that Spark wrote without Waymark, by query; of a program's only "
-        'query, by "". They are copied and stay as they are.',
+        description="For `state` checkpoint: locations that Spark wrote without Waymark, by query name. The name of a "
+        'single query may be "". The locations are copied and do not change.',
     )
 
 
 @routes.post(
     "/clusters/{int:cluster_id}/programs",
     response=answers(ProgramOut, 201),
-    summary="Upload a program, to start a job of it",
+    summary="Upload a program for a new job",
 )
 def upload_program(request: HttpRequest, cluster_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
-    """A `.py`, `.zip` or `.whl` file, as the part `program` of multipart/form-data. An administrator's."""
+    """Send a `.py`, `.zip` or `.whl` file as the part `program` of multipart/form-data. Administrators only."""
     require(request, Role.ADMIN)
     job = Job(cluster=_job_manager(cluster_id), name="a new job")
     sent = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job)).cleaned_data["program"]
@@ -119,10 +119,10 @@ def upload_program(request: HttpRequest, cluster_id: int, program: File[Uploaded
 @routes.post(
     "/clusters/{int:cluster_id}/checkpoint-locations",
     response=answers(list[FoundCheckpointOut]),
-    summary="Look at checkpoint locations that Spark wrote, before a job starts from them",
+    summary="Check Spark checkpoint locations before a job starts from them",
 )
 def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dict[str, Any]]:
-    """Nothing is copied or changed. A location that cannot be imported is in the answer, with the reason."""
+    """Read-only. The response also lists locations that cannot be imported, with the reason."""
     require(request, Role.ADMIN)
     cluster = _job_manager(cluster_id)
     form = checked(CheckpointsForm({"checkpoints": _lines(body.checkpoints)}))
@@ -136,10 +136,10 @@ def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dic
 @routes.post(
     "/clusters/{int:cluster_id}/snapshots",
     response=answers(FoundSnapshotOut),
-    summary="Look at a savepoint or retained checkpoint, before a job starts from it",
+    summary="Check a savepoint or retained checkpoint before a job starts from it",
 )
 def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) -> SavepointValidation:
-    """Nothing is changed. One that cannot be used is in the answer, with the reason."""
+    """Read-only. If the snapshot cannot be used, the response gives the reason."""
     require(request, Role.ADMIN)
     cluster = _job_manager(cluster_id)
     path = checked(SavepointForm({"savepoint": body.savepoint})).cleaned_data["savepoint"]
@@ -149,13 +149,13 @@ def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) ->
     except NotStarted as refused:
         raise conflict(refused) from refused
     if found is None:
-        raise conflict(f"{cluster.name} cannot check a state before it is used.")
+        raise conflict(f"{cluster.name} cannot check a snapshot before a job uses it.")
     return found
 
 
 @routes.post("/clusters/{int:cluster_id}/jobs", response=answers(RestartOut, 202), summary="Submit a new job")
 def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[RestartAttempt]:
-    """The answer is the start, step by step in `/restarts/{id}`. `state` checkpoint copies the locations first."""
+    """Returns the start of the job; poll `/restarts/{id}`. `state` checkpoint copies the locations first."""
     require(request, Role.ADMIN)
     cluster, given = _job_manager(cluster_id), body.given()
     for name, write in (("configuration", settings_text), ("checkpoints", _lines)):
@@ -180,7 +180,7 @@ def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[Restart
 def _job_manager(cluster_id: int) -> Cluster:
     cluster = find_cluster(cluster_id)
     if cluster.engine != Engine.SPARK:
-        raise conflict(f"{cluster.name} is no job manager of Waymark's: programs and checkpoint locations go there.")
+        raise conflict(f"{cluster.name} is not a Waymark job manager. Only job managers accept new jobs and programs.")
     return cluster
 
 

@@ -31,21 +31,23 @@ class SystemHealthOut(Schema):
 
 
 class AskedAudit(Asked):
-    q: str = Field("", max_length=200, description="Part of who, or of to what.")
-    actor: str = Field("", max_length=150, description="Exactly who.")
-    action: str = Field("", max_length=100, description="Such as savepoint.request, or savepoint. for all of its kind.")
+    q: str = Field("", max_length=200, description="Part of the actor or of the object.")
+    actor: str = Field("", max_length=150, description="The exact name of the actor.")
+    action: str = Field(
+        "", max_length=100, description="For example savepoint.request, or savepoint. for all actions on savepoints."
+    )
     since: Moment | None = None
     until: Moment | None = None
 
 
 class MeOut(Schema):
     username: str
-    role: str | None = Field(description="On everything; null: only what was granted.")
-    may_write: bool = Field(description="Whether this call could have changed something.")
-    token: str | None = Field(description="The name of the token that was sent.")
+    role: str | None = Field(description="The role for all objects. null: grants only.")
+    may_write: bool = Field(description="Whether this request has write permission.")
+    token: str | None = Field(description="The name of the token of this request.")
 
 
-@routes.get("/me", response=answers(MeOut), summary="Who is calling")
+@routes.get("/me", response=answers(MeOut), summary="Get the current user")
 def me(request: HttpRequest) -> dict[str, Any]:
     access = access_of(request)
     role, token = access.reach.everywhere, access.token
@@ -58,7 +60,7 @@ def me(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-@routes.get("/health", response=answers(SystemHealthOut), summary="Does Waymark itself see?")
+@routes.get("/health", response=answers(SystemHealthOut), summary="Get the health of Waymark")
 def health(request: HttpRequest) -> dict[str, Any]:
     _, verdict = look()
     seen = access_of(request).reach.sees_everything
@@ -69,7 +71,7 @@ def health(request: HttpRequest) -> dict[str, Any]:
     return {"healthy": verdict.healthy, **told}
 
 
-@routes.get("/audit", response=answers(Listed[AuditOut]), summary="Who changed what, the newest first")
+@routes.get("/audit", response=answers(Listed[AuditOut]), summary="List the audit log, newest first")
 def audit(request: HttpRequest, asked: Query[AskedAudit]) -> dict[str, Any]:
     chosen = AuditFilter(asked.q, asked.actor, asked.action, asked.since, asked.until)
     return page_of(find_entries(chosen), asked, ("-at", "-id"))

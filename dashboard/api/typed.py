@@ -46,12 +46,12 @@ class Body(Schema):
 
 
 class WhyIn(Body):
-    reason: str = Field("", max_length=2000, description="For whoever reads the audit.")
+    reason: str = Field("", max_length=2000, description="Recorded in the audit log.")
 
 
 class ShownIn(Body):
     run_id: int | None = Field(
-        None, description="The job's `run_id` that you decided on: refused when another run is the current one."
+        None, description="The `run_id` of the job that you saw. Refused if the job now has another current run."
     )
 
     @property
@@ -86,7 +86,7 @@ def _require_known(form: forms.BaseForm, given: Mapping[str, Any]) -> None:
     known = ", ".join(name for name, field in form.fields.items() if not field.disabled)
     wrong = [FieldError(field=n, value=None, message=f"Not one of: {known}.") for n in given if n not in form.fields]
     fixed = [
-        FieldError(field=n, value=None, message="Your account may not change this.")
+        FieldError(field=n, value=None, message="Your account may not change this field.")
         for n in given
         if n in form.fields and form.fields[n].disabled
     ]

@@ -13,7 +13,7 @@ from monitoring.alerts.kinds import kinds
 from monitoring.models import AlertRule, Channel
 
 _HEAD = """\
-# Waymark's rules and channels. Secrets of channels are not in here: they stay as they are.
+# Waymark's rules and channels, without the secrets of channels. An import keeps the stored secrets.
 # To see what an import would change: manage.py rules diff FILE
 """
 

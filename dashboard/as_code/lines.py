@@ -51,38 +51,38 @@ def read_entries(text: str, sections: tuple[str, ...]) -> dict[str, list[Entry]]
     found: dict[str, list[Entry]] = {section: [] for section in sections}
     for key, value in _pairs(root, f"a mapping with {' and '.join(sections)}"):
         if key.value not in sections:
-            raise Unreadable(_line(key), f"{key.value} is not allowed here: allowed are {', '.join(sections)}.")
+            raise Unreadable(_line(key), f"{key.value} is not allowed here. Allowed are {', '.join(sections)}.")
         found[key.value] = [_entry(each) for each in _items(value, key.value)]
     return found
 
 
 def _compose(text: str) -> yaml.Node | None:
     if len(text) > LONGEST:
-        raise Unreadable(None, f"The file has {len(text)} characters: at most {LONGEST} are allowed.")
+        raise Unreadable(None, f"The file has {len(text)} characters. At most {LONGEST} are allowed.")
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AnchorToken | yaml.AliasToken | yaml.TagToken):
                 what = "A tag" if isinstance(token, yaml.TagToken) else "An anchor"
-                raise Unreadable(token.start_mark.line + 1, f"{what} is not allowed here: write the value itself.")
+                raise Unreadable(token.start_mark.line + 1, f"{what} is not allowed here. Write the value itself.")
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = error.problem or error.context or "this cannot be read"
-        raise Unreadable(mark.line + 1 if mark else None, f"This is no YAML: {said}.") from None
+        raise Unreadable(mark.line + 1 if mark else None, f"This is not valid YAML: {said}.") from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise Unreadable(None, f"This is no YAML: {str(error)[:200] or 'it is nested too deeply'}.") from None
+        raise Unreadable(None, f"This is not valid YAML: {str(error)[:200] or 'it is nested too deeply'}.") from None
     return root
 
 
 def _pairs(node: yaml.Node, expected: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
     if not isinstance(node, yaml.MappingNode):
-        raise Unreadable(_line(node), f"Here stands {_named(node)}: expected is {expected}.")
+        raise Unreadable(_line(node), f"Found {_named(node)}, expected {expected}.")
     seen: dict[str, int] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise Unreadable(_line(key), f"Here stands {_named(key)}: expected is a name.")
+            raise Unreadable(_line(key), f"Found {_named(key)}, expected a name.")
         if key.value in seen:
-            raise Unreadable(_line(key), f"{key.value} stands here twice: first in line {seen[key.value]}.")
+            raise Unreadable(_line(key), f"{key.value} occurs twice, first in line {seen[key.value]}.")
         seen[key.value] = _line(key)
         yield key, value
 
@@ -91,7 +91,7 @@ def _items(node: yaml.Node, section: str) -> list[yaml.Node]:
     if isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null"):
         return []
     if not isinstance(node, yaml.SequenceNode):
-        raise Unreadable(_line(node), f"{section} is {_named(node)}: expected is a list of entries (- name: …).")
+        raise Unreadable(_line(node), f"{section} is {_named(node)}, expected a list of entries (- name: …).")
     return list(node.value)
 
 
@@ -119,7 +119,7 @@ def _value(node: yaml.Node) -> Any:
 
 def _text(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise Unreadable(_line(node), f"Here stands {_named(node)}: expected is a single value.")
+        raise Unreadable(_line(node), f"Found {_named(node)}, expected a single value.")
     return str(node.value)
 
 

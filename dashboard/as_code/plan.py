@@ -75,7 +75,7 @@ def _plan_channels(made: Plan, entries: Iterable[Entry], *, may_allow_private: b
     seen: dict[str, int] = {}
     for entry in entries:
         if entry.values.get("allow_private") is True and not may_allow_private:
-            made.problems.append(_bad(entry, "allow_private", "true", "only an administrator may say so"))
+            made.problems.append(_bad(entry, "allow_private", "true", "only an administrator can allow this"))
             continue
         _plan_channel(made, entry, stored, known, seen)
     made.absent += [channel for name, channel in stored.items() if name not in named]
@@ -97,7 +97,7 @@ def _plan_channel(
         return
     to = entry.values.get("escalate_to")
     if to and str(to) not in known:
-        made.problems.append(_bad(entry, "escalate_to", to, "no channel of this name is stored or in the file"))
+        made.problems.append(_bad(entry, "escalate_to", to, "no channel with this name exists or is in the file"))
         return
     before = entry_of_channel(channel) if channel.pk else {}
     form = form_of_channel(entry.values, channel, known)
@@ -143,7 +143,7 @@ def _plan_rule(
     asked = (str(entry.values.get("cluster") or ""), str(entry.values.get("job") or ""))
     job = jobs.get(asked)
     if asked != ("", "") and (job is None or kind.subject is not Subject.JOB):
-        why = "no such job is known" if job is None else f"a rule of kind {kind.name} has no job"
+        why = "there is no such job" if job is None else f"a rule of kind {kind.name} cannot apply to one job"
         made.problems.append(_bad(entry, "job", f"{asked[1]} of cluster {asked[0]}", why))
         return
     key = _key(entry, kind.name, job)
@@ -152,7 +152,7 @@ def _plan_rule(
         return
     missing = [name for name in _list(entry.values.get("channels")) if name not in channels]
     if missing:
-        allowed = f"known are {', '.join(sorted(channels)) or 'none'}"
+        allowed = f"allowed are {', '.join(sorted(channels)) or 'none'}"
         made.problems.append(_bad(entry, "channels", ", ".join(missing), allowed))
         return
     rule = stored.get(key) or AlertRule(kind=kind.name, job=job)
@@ -194,7 +194,7 @@ def _differs(before: Any, after: Any) -> bool:
 
 def _repeated(made: Plan, entry: Entry, what: str, name: str, seen: dict[str, int]) -> bool:
     if name in seen:
-        made.problems.append(Problem(entry.line, f"{what} stands here twice: first in line {seen[name]}."))
+        made.problems.append(Problem(entry.line, f"{what} occurs twice, first in line {seen[name]}."))
         return True
     seen[name] = entry.line
     return False

@@ -84,5 +84,5 @@ def _story(point: CheckpointPoint) -> str:
         lines += [f"{_(label)} {duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)]
         lines.append(f"{_('other')} {duration_text(unattributed(point))}")
     if point.stands_for > 1:
-        lines.append(_("slowest of %(count)s here") % {"count": point.stands_for})
+        lines.append(_("slowest of %(count)s checkpoints") % {"count": point.stands_for})
     return "<br>".join(lines)

@@ -97,5 +97,5 @@ def _story(point: RolledPoint, figure: str, text: Callable[[float | None], str])
     ]
     if told.known:
         lines += [f"{_('median')} {text(told.quantiles[0.5])}", f"p95 {text(told.quantiles[0.95])}"]
-        lines += [f"{_('average')} {text(told.mean)}", f"{_('highest')} {text(told.maximum)}"]
+        lines += [f"{_('average')} {text(told.mean)}", f"{_('max')} {text(told.maximum)}"]
     return "<br>".join(lines)

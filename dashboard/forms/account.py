@@ -17,17 +17,17 @@ from monitoring.models import Cluster, GrantedRole
 
 NOTHING, VIEWER, OPERATOR, ADMIN = "nothing", "viewer", "operator", "admin"
 ROLES = (
-    (VIEWER, _("viewer: sees everything")),
-    (OPERATOR, _("operator: acts on everything")),
-    (ADMIN, _("administrator: also clusters, programs and users")),
-    (NOTHING, _("only what is granted below")),
+    (VIEWER, _("viewer: can see everything")),
+    (OPERATOR, _("operator: can also act on everything")),
+    (ADMIN, _("administrator: can also manage clusters, programs and users")),
+    (NOTHING, _("grants only: can see only what is granted")),
 )
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
 class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=ROLES, initial=VIEWER, widget=forms.RadioSelect, label=_("Role"))
-    email = forms.EmailField(required=False, label=_("Mail"), widget=forms.EmailInput(attrs=_PLAIN))
+    email = forms.EmailField(required=False, label=_("Mail address"), widget=forms.EmailInput(attrs=_PLAIN))
 
 
 class UserForm(RoleForm):
@@ -43,9 +43,9 @@ class UserForm(RoleForm):
     password = forms.CharField(
         max_length=500,
         strip=False,
-        label=_("First password"),
+        label=_("Initial password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_("At least 8 characters, not a common one."),
+        help_text=_("At least 8 characters, and not a common password."),
     )
 
     field_order = ("username", "email", "password", "role")
@@ -53,7 +53,7 @@ class UserForm(RoleForm):
     def clean_username(self) -> str:
         name = User.normalize_username(str(self.cleaned_data["username"]).strip())
         if User.objects.filter(username__iexact=name).exists():
-            raise ValidationError(_("There is an account of this name already."))
+            raise ValidationError(_("An account with this name already exists."))
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class PasswordForm(forms.Form):
         strip=False,
         label=_("New password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_("At least 8 characters, not a common one. Its sessions end and its API tokens are revoked."),
+        help_text=_("At least 8 characters, and not a common password. Ends all sessions and revokes all API tokens."),
     )
 
     def __init__(self, *args: Any, user: User, **options: Any) -> None:
@@ -86,19 +86,19 @@ class PasswordForm(forms.Form):
 
 
 class GrantForm(forms.Form):
-    role = forms.ChoiceField(choices=in_language(GrantedRole.choices), initial=GrantedRole.VIEWER, label=_("As"))
+    role = forms.ChoiceField(choices=in_language(GrantedRole.choices), initial=GrantedRole.VIEWER, label=_("Role"))
     cluster = forms.ModelChoiceField(
         Cluster.objects.filter(archived_at=None),
         required=False,
-        label=_("Of cluster"),
+        label=_("Cluster"),
         empty_label=_("– jobs by label –"),
     )
     selector = forms.CharField(
         max_length=500,
         required=False,
-        label=_("Or of jobs with"),
+        label=_("Or jobs with labels"),
         widget=forms.TextInput(attrs=_PLAIN),
-        help_text=_("Such as team=payments,env!=dev or job=orders-*"),
+        help_text=_("For example team=payments,env!=dev or job=orders-*"),
     )
 
     def clean_selector(self) -> str:
@@ -113,8 +113,8 @@ class GrantForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if bool(cleaned.get("cluster")) == bool(cleaned.get("selector")) and "selector" not in self.errors:
             both = bool(cleaned.get("cluster"))
-            said = "Either a cluster or labels, not both." if both else "Choose a cluster, or write which jobs."
-            self.add_error("selector", said)
+            not_both = _("Select a cluster or enter labels, not both.")
+            self.add_error("selector", not_both if both else _("Select a cluster or enter labels."))
         return cleaned
 
 
@@ -122,13 +122,13 @@ class PreferencesForm(forms.Form):
     time_zone = forms.ChoiceField(
         required=False,
         label=_("Time zone"),
-        help_text=_("Of all times that are written out. “6 s ago” is the same everywhere."),
+        help_text=_("Used for all dates and times on the pages."),
     )
 
     def __init__(self, *args: Any, server: str, **options: Any) -> None:
         super().__init__(*args, **options)
         choices = [
-            ("", _("the server's (%(zone)s)") % {"zone": server}),
+            ("", _("time zone of the server (%(zone)s)") % {"zone": server}),
             *((name, name.replace("_", " ")) for name in zones()),
         ]
         self.fields["time_zone"].choices = choices  # type: ignore[attr-defined]

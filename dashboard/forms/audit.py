@@ -1,4 +1,4 @@
-"""What of the audit log is looked at."""
+"""Filters of the audit log."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class AuditForm(forms.Form):
     q = forms.CharField(
         required=False,
         max_length=200,
-        label=_("Who or what"),
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Who or what"), "autocomplete": "off"}),
+        label=_("User or object"),
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("User or object"), "autocomplete": "off"}),
     )
-    action = forms.ChoiceField(choices=_KINDS, required=False, label=_("About"))
+    action = forms.ChoiceField(choices=_KINDS, required=False, label=_("Category"))
     since = forms.DateField(required=False, label=_("From"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
     until = forms.DateField(required=False, label=_("To"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
 
     def chosen(self) -> AuditFilter:
-        """Of what is valid; days are the reader's own, and the last one is included."""
+        """Return the valid filters. Days are in the reader's time zone, and the last day is included."""
         self.is_valid()
         typed = self.cleaned_data
         until = typed.get("until")

@@ -1,4 +1,4 @@
-"""What Waymark does for a job by itself."""
+"""Settings of a job's automation."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ class AutomationForm(JobModelForm):
     run_timetable: Cron | None = None
     savepoint_schedule = _code_field(
         max_length=100,
-        label=_("Take one"),
-        help_text=_("Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none."),
+        label=_("Savepoint schedule"),
+        help_text=_("An interval, for example 1 h, or a cron expression, for example 0 3 * * *. Empty: no schedule."),
     )
     savepoint_time_zone = _code_field(
         max_length=64,
-        label=_("Time zone of these times"),
-        help_text=_("Such as Europe/Berlin. Only for times written as for cron."),
+        label=_("Time zone of the schedule"),
+        help_text=_("For example Europe/Berlin. Applies to cron expressions only."),
     )
     run_schedule = _code_field(
         max_length=100,
-        label=_("Run it again at"),
-        help_text=_("Times written as for cron, such as 0 3 * * *. Empty: only when somebody runs it."),
+        label=_("Run schedule"),
+        help_text=_("A cron expression, for example 0 3 * * *. Empty: manual runs only."),
     )
     run_time_zone = _code_field(
         max_length=64,
-        label=_("Time zone of these times"),
-        help_text=_("Such as Europe/Berlin."),
+        label=_("Time zone of the schedule"),
+        help_text=_("For example Europe/Berlin."),
     )
     max_restarts_per_hour = forms.IntegerField(
         min_value=1,
         max_value=60,
-        label=_("Restarts an hour, at most"),
-        help_text=_("Beyond it a person is needed."),
+        label=_("Max. restarts per hour"),
+        help_text=_("Above this limit, the breaker opens until a person closes it."),
         error_messages={
-            "invalid": _("Write a whole number, from 1 to 60."),
-            "min_value": _("At least 1. To restart by hand only, clear “Restart automatically”."),
+            "invalid": _("Enter a whole number from 1 to 60."),
+            "min_value": _("Enter at least 1. For manual restarts only, clear “Restart automatically”."),
             "max_value": _("At most 60."),
         },
     )
@@ -69,16 +69,16 @@ class AutomationForm(JobModelForm):
         required=False,
         max_length=1000,
         label=_("Labels"),
-        help_text=_("Such as team=payments, env=prod: rules and maintenance windows choose jobs by them."),
+        help_text=_("For example team=payments, env=prod. Rules and maintenance windows select jobs by labels."),
     )
     max_restarts_per_day = forms.IntegerField(
         min_value=1,
         max_value=1000,
-        label=_("Restarts a day, at most"),
-        help_text=_("Then the breaker opens until a person closes it."),
+        label=_("Max. restarts per day"),
+        help_text=_("Above this limit, the breaker opens until a person closes it."),
         error_messages={
-            "invalid": _("Write a whole number, from 1 to 1000."),
-            "min_value": _("At least 1. To restart by hand only, clear “Restart automatically”."),
+            "invalid": _("Enter a whole number from 1 to 1000."),
+            "min_value": _("Enter at least 1. For manual restarts only, clear “Restart automatically”."),
             "max_value": _("At most 1000."),
         },
     )
@@ -86,16 +86,16 @@ class AutomationForm(JobModelForm):
         least=60,
         most=365 * 86_400,
         required=False,
-        label=_("Oldest state to restart from"),
-        help_text=_("Such as 6 h before the death. Empty: however old; more is replayed then."),
+        label=_("Oldest snapshot to restart from"),
+        help_text=_("For example 6 h before the failure. Empty: any age. An older snapshot reprocesses more data."),
     )
 
     pause_lasts = SpanField(
         least=60,
         most=90 * 86_400,
         required=False,
-        label=_("Paused for"),
-        help_text=_("Such as 2 h, from now. Empty: until somebody ends it."),
+        label=_("Duration of the pause"),
+        help_text=_("For example 2 h from now. Empty: until a person ends the pause."),
     )
 
     class Meta:
@@ -114,17 +114,17 @@ class AutomationForm(JobModelForm):
             "labels",
         )
         help_texts: ClassVar[dict[str, Any]] = {
-            "managed_elsewhere": _("Such as the Flink Kubernetes operator: then Waymark only watches the job.")
+            "managed_elsewhere": _("For example the Flink Kubernetes operator. Waymark then only monitors the job.")
         }
         widgets: ClassVar[dict[str, Any]] = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
         labels: ClassVar[dict[str, Any]] = {
-            "auto_restart": _("Restart automatically when the job dies"),
+            "auto_restart": _("Restart automatically when the job fails"),
             "restore_from": _("Restart from"),
-            "restart_on_lost": _("Also when the cluster answers and does not know it any more"),
-            "allow_empty_start": _("Start it empty when no state can be restored: what it had counted is lost then"),
-            "managed_elsewhere": _("Managed elsewhere, by"),
-            "automation_paused": _("Pause all of this for now"),
-            "automation_note": _("Why it is paused"),
+            "restart_on_lost": _("Restart also when the cluster no longer knows the job (LOST)"),
+            "allow_empty_start": _("Start without state when no snapshot can be restored (the old state is lost)"),
+            "managed_elsewhere": _("Managed elsewhere by"),
+            "automation_paused": _("Pause the automation of this job"),
+            "automation_note": _("Reason for the pause"),
         }
 
     def __init__(self, *args: Any, instance: Job, **options: Any) -> None:
@@ -178,7 +178,7 @@ class AutomationForm(JobModelForm):
             at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
             self.add_error(at, problem.allowed)
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
-            self.add_error("automation_note", _("Say why, for whoever finds the job paused."))
+            self.add_error("automation_note", _("Enter the reason for the pause."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
         return cleaned
 

@@ -17,19 +17,19 @@ DEEDS = (
     (SAVEPOINT, _("Savepoint now")),
     (STOP, _("Stop with a savepoint")),
     (LABEL, _("Add labels")),
-    (UNLABEL, _("Take labels off")),
+    (UNLABEL, _("Remove labels")),
 )
 _NO_JOB = {
-    "required": _("Choose at least one job."),
-    "invalid_choice": _("Job %(value)s is not there (any more)."),
-    "invalid_pk_value": _("“%(pk)s” is no job."),
+    "required": _("Select at least one job."),
+    "invalid_choice": _("Job %(value)s does not exist or was removed."),
+    "invalid_pk_value": _("“%(pk)s” is not a job ID."),
 }
 
 
 class BulkForm(forms.Form):
     """`labels`: for LABEL those to add, for UNLABEL those to take off, where a job has them with that value."""
 
-    deed = forms.ChoiceField(choices=DEEDS, label=_("What to do"))
+    deed = forms.ChoiceField(choices=DEEDS, label=_("Action"))
     labels = LabelsField(required=False, max_length=1000, label=_("Labels"))
     confirmed = forms.BooleanField(required=False)
 
@@ -41,12 +41,12 @@ class BulkForm(forms.Form):
         found = list(self.cleaned_data["jobs"])
         if len(found) > MOST:
             raise forms.ValidationError(
-                _("At most %(MOST)s at a time; these are %(len)s.") % {"MOST": MOST, "len": len(found)}
+                _("You selected %(len)s jobs; at most %(MOST)s are allowed.") % {"MOST": MOST, "len": len(found)}
             )
         return sorted(found, key=lambda job: job.name)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if cleaned.get("deed") in (LABEL, UNLABEL) and "labels" in cleaned and not cleaned["labels"]:
-            self.add_error("labels", _("Name at least one, such as team=payments."))
+            self.add_error("labels", _("Enter at least one label, for example team=payments."))
         return cleaned

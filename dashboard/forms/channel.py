@@ -38,34 +38,34 @@ class ChannelForm(ChannelModelForm):
         most=7 * _DAY,
         required=False,
         label=_("Repeat every"),
-        help_text=_("While nobody has acknowledged, such as 1 h; empty: told once."),
+        help_text=_("Repeats until somebody acknowledges the incident, for example every 1 h. Empty: notifies once."),
     )
     escalate_after_s = SpanField(
         least=_MINUTE,
         most=7 * _DAY,
         required=False,
         label=_("Escalate after"),
-        help_text=_("When nobody has acknowledged by then, such as 15 min."),
+        help_text=_("Escalates if nobody acknowledges the incident within this time, for example 15 min."),
     )
     group_wait_s = forms.IntegerField(
         min_value=0,
         max_value=600,
         label=_("Collect for (seconds)"),
-        help_text=_("What opens or ends within this time is one message. 0: each at once."),
+        help_text=_("Incidents that open or are resolved within this time share one message. 0: no grouping."),
         error_messages={
-            "invalid": _("Write whole seconds, from 0 to 600."),
-            "min_value": _("Write whole seconds, from 0 to 600."),
-            "max_value": _("At most 600 seconds: people would hear too late."),
+            "invalid": _("Enter whole seconds from 0 to 600."),
+            "min_value": _("Enter whole seconds from 0 to 600."),
+            "max_value": _("At most 600 seconds, so that notifications are not too late."),
         },
     )
     messages_per_10_min = forms.IntegerField(
         min_value=1,
         max_value=1000,
-        label=_("Messages in 10 min, at most"),
-        help_text=_("The rest goes out as one digest."),
+        label=_("Max. messages in 10 min"),
+        help_text=_("Further messages are combined into one digest."),
         error_messages={
-            "invalid": _("Write a whole number, from 1 to 1000."),
-            "min_value": _("At least 1. To hear nothing, switch the channel off."),
+            "invalid": _("Enter a whole number from 1 to 1000."),
+            "min_value": _("At least 1. To receive nothing, disable the channel."),
             "max_value": _("At most 1000."),
         },
     )
@@ -85,13 +85,13 @@ class ChannelForm(ChannelModelForm):
         )
         widgets: ClassVar[dict[str, Any]] = {"language": forms.RadioSelect}
         labels: ClassVar[dict[str, Any]] = {
-            "enabled": _("Switched on"),
+            "enabled": _("Enabled"),
             "escalate_to": _("Escalate to"),
             "allow_private": _("May lead to a private address"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "escalate_to": _("A second channel, for when this one is not heard."),
-            "allow_private": _("Addresses of this machine and of private networks; only an administrator may say so."),
+            "escalate_to": _("The second channel, if nobody acknowledges the incident."),
+            "allow_private": _("This machine and private networks. Only an administrator can allow them."),
         }
 
     def __init__(self, data: QueryDict | None = None, *, instance: Channel, may_allow_private: bool) -> None:
@@ -101,7 +101,7 @@ class ChannelForm(ChannelModelForm):
         self.fields["allow_private"].disabled = not may_allow_private
         others = Channel.objects.exclude(pk=self.instance.pk) if self.instance.pk else Channel.objects.all()
         self.fields["escalate_to"].queryset = others  # type: ignore[attr-defined]
-        self.fields["escalate_to"].empty_label = _("nobody else")  # type: ignore[attr-defined]
+        self.fields["escalate_to"].empty_label = _("no escalation")  # type: ignore[attr-defined]
         self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
 
     def first_values(self) -> dict[str, object]:
@@ -115,18 +115,20 @@ class ChannelForm(ChannelModelForm):
     def clean_name(self) -> str:
         name = " ".join(str(self.cleaned_data["name"]).split())
         if not name:
-            raise ValidationError(_("Write a name by which people know it."))
+            raise ValidationError(_("Enter a name for the channel."))
         if Channel.objects.filter(name=name).exclude(pk=self.instance.pk).exists():
-            raise ValidationError(_("Another channel has this name; each has its own."))
+            raise ValidationError(_("Another channel has this name. Choose a different name."))
         return name
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         after, to = cleaned.get("escalate_after_s"), cleaned.get("escalate_to")
         if after and not to and "escalate_to" not in self.errors:
-            self.add_error("escalate_to", _("Choose who is told then, or leave “Escalate after” empty."))
+            self.add_error("escalate_to", _("Select a second channel, or leave “Escalate after” empty."))
         if to and not after and "escalate_after_s" not in self.errors:
-            self.add_error("escalate_after_s", _("Write after what time %(to)s is told, such as 15 min.") % {"to": to})
+            self.add_error(
+                "escalate_after_s", _("Enter the time after which %(to)s is notified, for example 15 min.") % {"to": to}
+            )
         return cleaned
 
     def _post_clean(self) -> None:
@@ -180,10 +182,11 @@ class _WordedForm(ChannelForm):
         help_texts: ClassVar[dict[str, Any]] = {
             **ChannelForm.Meta.help_texts,
             "subject_template": _(
-                "Empty: Waymark's words in the channel's language. Else such as: {{ severity }}: {{ job }} – {{ kind }}"
+                "Empty: the default subject in the channel's language. For example "
+                "{{ severity }}: {{ job }} – {{ kind }}"
             ),
             "body_template": _(
-                "Empty: Waymark's words. {{ sentence }}, {{ incident_url }}, "
+                "Empty: the default text. Available: {{ sentence }}, {{ incident_url }}, "
                 "{% for each in incidents %}{{ each.job }}{% endfor %} …"
             ),
         }
@@ -207,19 +210,19 @@ class MailForm(_WordedForm):
     kind = ChannelKind.MAIL
     secret_field = "smtp"  # noqa: S105 (a field's name)
     to = forms.CharField(
-        label=_("To"),
+        label=_("Recipients"),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
         help_text=_("Mail addresses, separated by commas."),
-        error_messages={"required": _("Write at least one mail address.")},
+        error_messages={"required": _("Enter at least one mail address.")},
     )
     smtp = _SecretField(
-        label=_("Its own SMTP server"),
+        label=_("SMTP server"),
         help_text=_(
-            "Such as smtp+tls://user:password@mail.example.org:587 (smtp, smtps or smtp+tls). "
-            "Empty: the server of the settings (EMAIL_URL), or the one that is set."
+            "For example smtp+tls://user:password@mail.example.org:587 (smtp, smtps or smtp+tls). "
+            "Empty: the stored server, or else the default server (EMAIL_URL)."
         ),
     )
-    remove_secret = forms.BooleanField(required=False, label=_("Use the server of the settings again"))
+    remove_secret = forms.BooleanField(required=False, label=_("Use the default server (EMAIL_URL)"))
 
     def first_values(self) -> dict[str, object]:
         to = self.instance.settings.get("to", [])
@@ -229,7 +232,7 @@ class MailForm(_WordedForm):
         found = [each for each in re.split(r"[\s,;]+", str(self.cleaned_data["to"])) if each]
         if len(found) > LONGEST_RECIPIENTS:
             raise ValidationError(
-                _("%(len)s addresses: at most %(LONGEST_RECIPIENTS)s are allowed; use a mailing list.")
+                _("%(len)s addresses: at most %(LONGEST_RECIPIENTS)s are allowed. Use a mailing list.")
                 % {"len": len(found), "LONGEST_RECIPIENTS": LONGEST_RECIPIENTS}
             )
         for address in found:
@@ -237,10 +240,10 @@ class MailForm(_WordedForm):
                 validate_email(address)
             except ValidationError:
                 raise ValidationError(
-                    _("%(address)s is no mail address; one looks like name@example.org.") % {"address": address}
+                    _("%(address)s is not a mail address. Expected: name@example.org.") % {"address": address}
                 ) from None
         if not found:
-            raise ValidationError(_("Write at least one mail address."))
+            raise ValidationError(_("Enter at least one mail address."))
         return list(dict.fromkeys(found))
 
     def settings(self) -> dict[str, object]:
@@ -259,14 +262,14 @@ class WebhookForm(ChannelForm):
         max_length=2000,
         label=_("Address"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
-        help_text=_("Such as https://example.org/hook. Waymark posts JSON to it and follows no redirect."),
-        error_messages={"required": _("Write the address that takes the messages.")},
+        help_text=_("For example https://example.org/hook. Waymark sends JSON by POST and follows no redirects."),
+        error_messages={"required": _("Enter the address that receives the messages.")},
     )
     signing_secret = _SecretField(
         label=_("Signing secret"),
-        help_text=_("The receiver checks with it that a message is from here (docs/alerts.md)."),
+        help_text=_("With this secret, the receiver verifies that a message comes from Waymark (docs/alerts.md)."),
     )
-    remove_secret = forms.BooleanField(required=False, label=_("Sign no longer"))
+    remove_secret = forms.BooleanField(required=False, label=_("Remove the signing secret"))
 
     def first_values(self) -> dict[str, object]:
         return {"url": self.instance.settings.get("url", "")}
@@ -281,15 +284,15 @@ class AppriseForm(_WordedForm):
     apprise_url = _SecretField(
         label=_("Apprise URL"),
         help_text=_(
-            "Such as slack://TokenA/TokenB/TokenC/#channel, dingtalk://ACCESS_TOKEN/, tgram://BotToken/ChatId. "
-            "It holds the service's tokens: it is stored encrypted and not shown again."
+            "For example slack://TokenA/TokenB/TokenC/#channel, dingtalk://ACCESS_TOKEN/, tgram://BotToken/ChatId. "
+            "The URL contains the service's tokens. Waymark stores it encrypted and never shows it again."
         ),
     )
 
     def clean_apprise_url(self) -> str:
         url = str(self.cleaned_data["apprise_url"]).strip()
         if not url and not self.keeps_secret:
-            raise ValidationError(_("Write the URL that Apprise gives the service."))
+            raise ValidationError(_("Enter the Apprise URL of the service."))
         return url
 
     def settings(self) -> dict[str, object]:

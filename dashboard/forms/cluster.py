@@ -1,4 +1,4 @@
-"""How a cluster is found, asked and polled. What is wrong is said at the field it concerns."""
+"""The address, authentication and polling of a cluster. Each error is shown at its field."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
 _LABEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,62})\s*=\s*([A-Za-z0-9._/@:-]{0,100})")
-_SECONDS = _("Write a number, from {least} to {most} seconds.")
-_COUNT = _("Write a number, from {least} to {most}.")
+_SECONDS = _("Enter a number of seconds from {least} to {most}.")
+_COUNT = _("Enter a number from {least} to {most}.")
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
@@ -70,7 +70,8 @@ class LabelsField(forms.CharField):
             written = _LABEL.fullmatch(part)
             if not written:
                 raise forms.ValidationError(
-                    _("%(part)s is no label: write key=value, separated by commas.") % {"part": repr(part[:60])}
+                    _("%(part)s is not a label. Write labels as key=value, separated by commas.")
+                    % {"part": repr(part[:60])}
                 )
             labels[written[1]] = written[2]
         return labels
@@ -91,22 +92,23 @@ class ClusterForm(ClusterModelForm):
     zookeeper_password = forms.CharField(
         required=False, max_length=1000, label=_("Password"), widget=forms.PasswordInput(attrs=_PLAIN), strip=False
     )
-    client_key = forms.CharField(required=False, max_length=20_000, label=_("Its key"), widget=_pem("PRIVATE KEY"))
+    client_key = forms.CharField(required=False, max_length=20_000, label=_("Client key"), widget=_pem("PRIVATE KEY"))
     labels = LabelsField(
         required=False, max_length=1000, label=_("Labels"), widget=_text(placeholder="team=payments, env=prod")
     )
     poll_interval_s = forms.FloatField(
-        **_number(_("Ask every (seconds)"), _SECONDS, 1, 3600, _("Jobs that checkpoint faster are read faster."))
+        **_number(
+            *(_("Poll interval (seconds)"), _SECONDS, 1, 3600),
+            _("Jobs with a shorter checkpoint interval are polled more often."),
+        )
     )
     request_limit_s = forms.FloatField(
-        **_number(_("Wait for an answer (seconds)"), _SECONDS, 1, 60, _("Beyond it a request counts as not answered."))
+        **_number(_("Request timeout (seconds)"), _SECONDS, 1, 60, _("After this time, a request counts as failed."))
     )
     requests_at_once = forms.IntegerField(
-        **_number(_("Requests at once, at most"), _COUNT, 1, 64, _("Fewer spare the cluster."))
+        **_number(_("Max. concurrent requests"), _COUNT, 1, 64, _("A lower limit reduces the load on the cluster."))
     )
-    unanswered = forms.BooleanField(
-        required=False, label=_("Save it although it does not answer now"), widget=forms.CheckboxInput
-    )
+    unanswered = forms.BooleanField(required=False, label=_("Save without a connection"), widget=forms.CheckboxInput)
 
     class Meta:
         model = Cluster
@@ -133,25 +135,25 @@ class ClusterForm(ClusterModelForm):
         }
         labels: ClassVar[dict[str, Any]] = {
             "name": _("Name"),
-            "discovery": _("It is found"),
-            "rest_url": _("Address of its REST API"),
+            "discovery": _("Discovery"),
+            "rest_url": _("URL of the REST API"),
             "zookeeper_hosts": _("ZooKeeper servers"),
-            "zookeeper_root": _("Root"),
-            "zookeeper_cluster_id": _("Cluster id"),
-            "zookeeper_authentication": _("ZooKeeper asks for"),
+            "zookeeper_root": _("Root path"),
+            "zookeeper_cluster_id": _("Cluster ID"),
+            "zookeeper_authentication": _("ZooKeeper authentication"),
             "zookeeper_username": _("User name"),
-            "zookeeper_tls": _("Ask ZooKeeper over TLS, with the certificates below"),
-            "authentication": _("It asks for"),
+            "zookeeper_tls": _("Connect to ZooKeeper over TLS, with the certificates below"),
+            "authentication": _("Authentication"),
             "username": _("User name"),
-            "ca_bundle": _("Authorities to trust (CA bundle)"),
-            "client_certificate": _("Certificate to show"),
+            "ca_bundle": _("Trusted CAs (CA bundle)"),
+            "client_certificate": _("Client certificate"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "rest_url": _("http:// or https://, host and port, and a path where there is one."),
-            "zookeeper_hosts": _("The leader's address is read there, and followed when another one leads."),
+            "rest_url": _("http:// or https://, host, port and optional path."),
+            "zookeeper_hosts": _("Waymark reads the address of the leader from ZooKeeper and follows changes."),
             "zookeeper_root": _("high-availability.zookeeper.path.root"),
             "zookeeper_cluster_id": _("high-availability.cluster-id"),
-            "ca_bundle": _("PEM. Empty: the authorities that this machine trusts."),
+            "ca_bundle": _("PEM. Empty: the CAs that this machine trusts."),
             "client_certificate": _("PEM, for mutual TLS. Empty: none."),
         }
 
@@ -168,9 +170,10 @@ class ClusterForm(ClusterModelForm):
         self.may_be_down = False
         for name, secret in self._kept.items():
             if secret:
-                self.fields[name].help_text = secret.problem() or "It is set. Leave this empty to keep it."
+                stored = _("A value is stored. Leave the field empty to keep it.")
+                self.fields[name].help_text = secret.problem() or stored
             elif self.is_bound and self.data.get(self.add_prefix(name)):
-                self.fields[name].help_text = "Enter it again: secrets are not sent back to the page."
+                self.fields[name].help_text = _("Enter the secret again: Waymark does not send secrets to the page.")
         self.fields["zookeeper_authentication"].required = False  # what is not said is nothing
         for name in ("zookeeper_root", "zookeeper_cluster_id"):
             self.fields[name].widget.attrs["maxlength"] = "200"
@@ -178,7 +181,9 @@ class ClusterForm(ClusterModelForm):
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"]).strip()
         if Cluster.objects.filter(name=name, archived_at__isnull=False).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError(_("A removed cluster has this name: bring that one back, or choose another."))
+            raise forms.ValidationError(
+                _("A removed cluster has this name. Add that cluster again, or choose another name.")
+            )
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -214,7 +219,7 @@ class ClusterForm(ClusterModelForm):
         if isinstance(target, Denied):
             self.add_error("rest_url", target.sentence)
         elif "?" in url or "#" in url:
-            self.add_error("rest_url", _("The address of a REST API has no ? and no #."))
+            self.add_error("rest_url", _("The URL of a REST API cannot contain ? or #."))
         cleaned["rest_url"] = url.rstrip("/")
 
     def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
@@ -224,15 +229,19 @@ class ClusterForm(ClusterModelForm):
         hosts = [host.strip() for host in (cleaned.get("zookeeper_hosts") or "").split(",") if host.strip()]
         wrong = [host for host in hosts if not (m := _SERVER.fullmatch(host)) or not 0 < int(m[2]) < 65_536]
         if not hosts or wrong:
-            said = f"{wrong[0][:80]!r} is no server" if wrong else "At least one server is needed"
-            self.add_error("zookeeper_hosts", _("%(said)s: write host:port, separated by commas.") % {"said": said})
+            said = (
+                _("%(host)s is not a server. Write servers as host:port, separated by commas.")
+                if wrong
+                else _("Enter at least one server as host:port. Separate servers by commas.")
+            )
+            self.add_error("zookeeper_hosts", said % {"host": repr("".join(wrong[:1])[:80])})
         cleaned["zookeeper_hosts"] = ",".join(hosts)
         for name, usual in (("zookeeper_root", "/flink"), ("zookeeper_cluster_id", "/default")):
             cleaned[name] = (cleaned.get(name) or "").strip() or usual
             if not _NODE.fullmatch(cleaned[name]):
                 self.add_error(
                     name,
-                    _("%(cleaned)s is no path of ZooKeeper: write it like %(usual)s.")
+                    _("%(cleaned)s is not a ZooKeeper path. Write it like %(usual)s.")
                     % {"cleaned": repr(cleaned[name][:80]), "usual": usual},
                 )
 
@@ -244,26 +253,26 @@ class ClusterForm(ClusterModelForm):
             cleaned |= {"zookeeper_username": "", "zookeeper_password": Secret()}
             return
         if not cleaned.get("zookeeper_username"):
-            self.add_error("zookeeper_username", _("The name is missing."))
+            self.add_error("zookeeper_username", _("Enter a user name."))
         elif ":" in cleaned["zookeeper_username"]:
-            self.add_error("zookeeper_username", _("A name cannot have a colon in it."))
-        self._keep(cleaned, "zookeeper_password", needed=True, missing="The password is missing.")
+            self.add_error("zookeeper_username", _("A user name cannot contain a colon."))
+        self._keep(cleaned, "zookeeper_password", needed=True, missing=_("Enter a password."))
 
     def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
         kind = cleaned.get("authentication")
         if kind != Authentication.BASIC:
             cleaned |= {"username": "", "password": Secret()}
         elif not cleaned.get("username"):
-            self.add_error("username", _("The name is missing."))
+            self.add_error("username", _("Enter a user name."))
         elif ":" in cleaned["username"]:
-            self.add_error("username", _("A name cannot have a colon in it."))
+            self.add_error("username", _("A user name cannot contain a colon."))
         if kind != Authentication.BEARER:
             cleaned["token"] = Secret()
-        self._keep(cleaned, "password", needed=kind == Authentication.BASIC, missing="The password is missing.")
-        self._keep(cleaned, "token", needed=kind == Authentication.BEARER, missing="The token is missing.")
+        self._keep(cleaned, "password", needed=kind == Authentication.BASIC, missing=_("Enter a password."))
+        self._keep(cleaned, "token", needed=kind == Authentication.BEARER, missing=_("Enter a token."))
         token = cleaned.get("token")
         if isinstance(token, str) and (not token.isascii() or any(c.isspace() for c in token)):
-            self.add_error("token", _("A token has no spaces and only plain characters: it becomes a header."))
+            self.add_error("token", _("A token cannot contain spaces or non-ASCII characters: it is sent in a header."))
 
     def _clean_tls(self, cleaned: dict[str, Any]) -> None:
         if not cleaned.get("client_certificate") and not cleaned.get("client_key"):
@@ -288,12 +297,12 @@ class ClusterForm(ClusterModelForm):
         before = outbound.parse(self.initial.get("rest_url", ""))
         return self.initial.get("discovery") != Discovery.URL or outbound.parse(cleaned.get("rest_url", "")) != before
 
-    def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: str) -> None:
+    def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: StrOrPromise) -> None:
         """An empty field keeps the secret that is stored, for the place that it was meant for."""
         if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
             cleaned[name] = self._kept[name]
             if cleaned[name] and name in SENT and self._leads_elsewhere(cleaned):
-                self.add_error(name, _("The address is another one: enter this again, so that it goes nowhere else."))
+                self.add_error(name, _("The address has changed. Enter the secret again for the new address."))
                 return
         if needed and not cleaned[name]:
             self.add_error(name, missing)

@@ -13,7 +13,7 @@ from monitoring.models import Checkpoint, Job, Run
 
 _RUN = re.compile(r"run\s*(\d{1,9})", re.IGNORECASE)
 _CHECKPOINT = re.compile(r"(?:(\d{1,9})\s*/\s*)?(\d{1,18})")
-_ALLOWED = "Write a checkpoint's id such as 285, 2/285 for the one of run 2, or “run 2”."
+_ALLOWED = "Enter a checkpoint ID (285), a run and a checkpoint ID (2/285), or a run (run 2)."
 
 Side = Checkpoint | Run
 
@@ -32,7 +32,7 @@ class SideField(forms.CharField):
             return self._run(int(run[1]))
         if checkpoint := _CHECKPOINT.fullmatch(text):
             return self._checkpoint(checkpoint[1], int(checkpoint[2]))
-        raise ValidationError(f"“{text}” is neither. {_ALLOWED}", code="side")
+        raise ValidationError(f"“{text}” is neither a checkpoint nor a run. {_ALLOWED}", code="side")
 
     def _run(self, number: int) -> Run:
         found = Run.objects.filter(job=self.job, number=number).first()

@@ -11,8 +11,8 @@ from dashboard.queries.history import KINDS, HistoryFilter
 from monitoring.alerts.kinds.base import Number, Unit
 from monitoring.models import CheckpointStatus
 
-_DURATION = Number("Takes at least", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
-_SIZE = Number("Full size at least", Unit.BYTES, default=None, least=0, most=2**60)
+_DURATION = Number("Min. duration", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
+_SIZE = Number("Min. full size", Unit.BYTES, default=None, least=0, most=2**60)
 TYPES = [("", _("any type")), *((kind, _(label)) for kind, label in KINDS.items())]
 
 
@@ -25,8 +25,8 @@ class HistoryForm(WindowForm):
         label=_("Type"),
         choices=TYPES,
     )
-    took = MeasureField(_DURATION, required=False, label=_("Takes at least"))
-    size = MeasureField(_SIZE, required=False, label=_("Full size at least"))
+    took = MeasureField(_DURATION, required=False, label=_("Min. duration"))
+    size = MeasureField(_SIZE, required=False, label=_("Min. full size"))
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)

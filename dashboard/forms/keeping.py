@@ -1,4 +1,4 @@
-"""Which savepoints of a job stay, and what a person says of one."""
+"""The retention of a job's savepoints, and the pin and note of one savepoint."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 else:
     JobModelForm = SavepointModelForm = forms.ModelForm
 
+_WHOLE = format_lazy(_("Enter a whole number from 1 to {most}, or leave the field empty."), most=MOST_KEPT)
+
 
 class RetentionForm(JobModelForm):
     savepoints_kept = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=MOST_KEPT,
-        label=_("Keep the newest"),
-        help_text=_("How many of those that Waymark took. Empty: not counted."),
+        label=_("Newest savepoints to keep"),
+        help_text=_("The number of savepoints taken by Waymark. Empty: no limit by number."),
         error_messages={
-            "invalid": format_lazy(_("Write a whole number, from 1 to {most}, or nothing."), most=MOST_KEPT),
-            "min_value": _("At least 1; empty: not counted."),
-            "max_value": format_lazy(_("At most {most}."), most=MOST_KEPT),
+            "invalid": _WHOLE,
+            "min_value": _("Enter at least 1, or leave the field empty for no limit by number."),
+            "max_value": format_lazy(_("Enter at most {most}."), most=MOST_KEPT),
         },
     )
     savepoints_kept_s = SpanField(
         least=SHORTEST_S,
         most=LONGEST_S,
         required=False,
-        label=_("Keep those of the last"),
-        help_text=_("Such as 7 d. Empty: age does not count. With both, a savepoint goes only when neither keeps it."),
+        label=_("Retention period"),
+        help_text=_("For example 7 d. Empty: no limit by age. A savepoint within either limit is kept."),
     )
 
     final_savepoints_kept = forms.IntegerField(
@@ -45,11 +47,11 @@ class RetentionForm(JobModelForm):
         min_value=1,
         max_value=MOST_KEPT,
         label=_("Final savepoints to keep"),
-        help_text=_("Those that were taken when a run ended by itself. Empty: all."),
+        help_text=_("Savepoints taken when a run ended by itself. Empty: all."),
         error_messages={
-            "invalid": format_lazy(_("Write a whole number, from 1 to {most}, or nothing."), most=MOST_KEPT),
-            "min_value": _("At least 1; empty: all."),
-            "max_value": format_lazy(_("At most {most}."), most=MOST_KEPT),
+            "invalid": _WHOLE,
+            "min_value": _("Enter at least 1, or leave the field empty to keep all."),
+            "max_value": format_lazy(_("Enter at most {most}."), most=MOST_KEPT),
         },
     )
 
@@ -63,10 +65,10 @@ class KeepForm(SavepointModelForm):
         model = Savepoint
         fields = ("pinned", "note")
         labels: ClassVar[dict[str, Any]] = {
-            "pinned": _("Pinned: kept whatever the job's retention says"),
+            "pinned": _("Pinned: exempt from the retention of the job"),
             "note": _("Note"),
         }
         widgets: ClassVar[dict[str, Any]] = {"note": forms.Textarea(attrs={"rows": 3, "maxlength": NOTE_LIMIT})}
         help_texts: ClassVar[dict[str, Any]] = {
-            "note": _("What this state is good for; people see it when they restart.")
+            "note": _("The purpose of this savepoint. It is shown when you restart the job.")
         }

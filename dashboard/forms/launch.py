@@ -1,4 +1,4 @@
-"""How a job is started, and what to do with that now."""
+"""The launch record of a job, and the action to take with it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
 _NOW = (
-    (SAVE, _("Only remember it: it counts from the next start")),
-    (REPLACE, _("Stop the job and start it with this")),
-    (CLONE, _("Start a second job beside it")),
+    (SAVE, _("Save only: the launch record takes effect at the next start")),
+    (REPLACE, _("Stop the job and restart it with this launch record")),
+    (CLONE, _("Start a second job")),
 )
 _KINDS = {
     "waymark": _("a program on Waymark's job manager"),
-    "flink-jar": _("a jar that was uploaded to the Flink cluster"),
+    "flink-jar": _("a jar on the Flink cluster"),
     "command": _("a command that Waymark's worker runs"),
 }
 _CONTINUES = "  "  # what further lines of a value begin with
@@ -38,7 +38,7 @@ LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 @dataclass(frozen=True)
 class _Programs:
-    """What an engine takes, in the words of its field."""
+    """The programs that an engine accepts, with the texts of their fields."""
 
     kind: str
     suffixes: tuple[str, ...]
@@ -51,16 +51,16 @@ _PROGRAMS = {
     Engine.SPARK: _Programs(
         kind="waymark",
         suffixes=(".py", ".zip", ".whl"),
-        offered=format_lazy(_("A .py, .zip or .whl file of up to {most} MB."), most=LARGEST_MB),
-        refused=_("%(name)s is no .py, .zip or .whl file."),
-        entry=_("A function: module:function. Or file.py, to run the whole file as a script."),
+        offered=format_lazy(_("A .py, .zip or .whl file, at most {most} MB."), most=LARGEST_MB),
+        refused=_("%(name)s is not a .py, .zip or .whl file."),
+        entry=_("module:function to call a function, or file.py to run the file as a script."),
     ),
     Engine.FLINK: _Programs(
         kind="flink-jar",
         suffixes=(".jar",),
-        offered=format_lazy(_("A .jar file of up to {most} MB."), most=LARGEST_MB),
-        refused=_("%(name)s is no .jar file."),
-        entry=_("The jar's main class. Empty: the one that its manifest names."),
+        offered=format_lazy(_("A .jar file, at most {most} MB."), most=LARGEST_MB),
+        refused=_("%(name)s is not a .jar file."),
+        entry=_("The main class of the jar. Empty: the class in its manifest."),
     ),
 }
 
@@ -76,7 +76,7 @@ def check_program(sent: Any, job: Job) -> Any:
         raise forms.ValidationError(programs.refused % {"name": sent.name})
     if sent and sent.size > LARGEST_MB * 1024 * 1024:
         raise forms.ValidationError(
-            _("The file has %(size)s bytes; at most %(LARGEST_MB)s MB are allowed.")
+            _("The file has %(size)s bytes. At most %(LARGEST_MB)s MB are allowed.")
             % {"size": format(sent.size, ","), "LARGEST_MB": LARGEST_MB}
         )
     return sent
@@ -97,22 +97,22 @@ class LaunchForm(forms.Form):
     """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
     arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
 
-    kind = forms.ChoiceField(label=_("The job is"))
+    kind = forms.ChoiceField(label=_("Launch type"))
     upload = forms.FileField(required=False, label=_("New version of the program"))
     jar_id = forms.CharField(
         required=False,
         max_length=500,
         label=_("Program on the cluster"),
-        help_text=_("By its id there; what you upload takes its place."),
+        help_text=_("The ID of the program on the cluster. An uploaded program replaces it."),
     )
-    entry_class = forms.CharField(required=False, max_length=500, label=_("Entry"))
+    entry_class = forms.CharField(required=False, max_length=500, label=_("Entry point"))
     program_args = forms.CharField(
-        required=False, label=_("Arguments"), help_text=_("One a line."), widget=forms.Textarea(attrs={"rows": 4})
+        required=False, label=_("Arguments"), help_text=_("One per line."), widget=forms.Textarea(attrs={"rows": 4})
     )
     configuration = forms.CharField(
         required=False,
         label=_("Configuration"),
-        help_text=_("key: value, one a line. Further lines of a value begin with two spaces."),
+        help_text=_("key: value, one per line. Continuation lines of a value begin with two spaces."),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
     parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label=_("Parallelism"))
@@ -120,9 +120,9 @@ class LaunchForm(forms.Form):
         required=False,
         label=_("Command"),
         help_text=_(
-            "One argument a line, the program's path first; there is no shell. Filled in: {savepoint}, {job_id}, "
-            "{job_name}, {rest_url}, {rest_address} (host:port) and {parallelism}; the command's environment has them "
-            "as WAYMARK_SAVEPOINT and so on."
+            "One argument per line, starting with the path of the program. The command runs without a shell. Waymark "
+            "replaces {savepoint}, {job_id}, {job_name}, {rest_url}, {rest_address} (host:port) and {parallelism}. The "
+            "command also gets these values as environment variables, for example WAYMARK_SAVEPOINT."
         ),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
@@ -130,9 +130,9 @@ class LaunchForm(forms.Form):
         required=False,
         min_value=SHORTEST_LIMIT_S,
         max_value=LONGEST_LIMIT_S,
-        label=_("Time limit of the command"),
+        label=_("Timeout of the command"),
         help_text=format_lazy(
-            _("In seconds, from {shortest} to {longest}; then the command is killed. Empty: {default}."),
+            _("In seconds, from {shortest} to {longest}. Then Waymark kills the command. Empty: {default}."),
             shortest=SHORTEST_LIMIT_S,
             longest=LONGEST_LIMIT_S,
             default=DEFAULT_LIMIT_S,
@@ -141,25 +141,25 @@ class LaunchForm(forms.Form):
     now = forms.ChoiceField(
         choices=_NOW,
         widget=forms.RadioSelect,
-        label=_("What now?"),
+        label=_("Action"),
     )
-    state = forms.ChoiceField(required=False, label=_("From"))
+    state = forms.ChoiceField(required=False, label=_("Snapshot"))
     goes_back = forms.BooleanField(
         required=False,
         initial=True,
-        label=_("If it does not start, start the job as it was, from the same state"),
+        label=_("If the start fails, start the job with its previous launch record, from the same snapshot"),
     )
     name = forms.CharField(
         required=False,
         max_length=500,
         label=_("Name of the second job"),
         help_text=_(
-            "Give it outputs of its own. What a sink keeps in its state goes with the savepoint: "
-            "Flink's file sink writes on in the first job's directory."
+            "Give the second job its own outputs. The savepoint contains the state of the sinks: Flink's file sink "
+            "continues to write into the directory of the first job."
         ),
     )
     note = forms.CharField(
-        required=False, max_length=500, label=_("What changes"), help_text=_("For whoever reads the history.")
+        required=False, max_length=500, label=_("Note"), help_text=_("The reason for the change, for the history.")
     )
 
     FIXED: ClassVar[tuple[str, ...]] = (
@@ -188,7 +188,7 @@ class LaunchForm(forms.Form):
         self.fields["kind"].choices = [(kind, _KINDS[kind]) for kind in kinds if kind in _KINDS]  # type: ignore[attr-defined]
         self.fields["state"].choices = states  # type: ignore[attr-defined]
         if not (job.current_run and job.current_run.live):
-            start = (REPLACE, _("Start the job with this"))
+            start = (REPLACE, _("Start the job with this launch record"))
             self.fields["now"].choices = [start if each[0] == REPLACE else each for each in _NOW]  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
         if not admin:
@@ -220,7 +220,7 @@ class LaunchForm(forms.Form):
         except NotRun as problem:
             self.add_error("command", str(problem))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
-            self.add_error("name", _("A second job needs a name of its own."))
+            self.add_error("name", _("Enter a name for the second job."))
         return cleaned
 
     def _fill_in(self) -> None:
@@ -285,7 +285,7 @@ def settings_in(text: str) -> dict[str, str]:
         key = name.strip()
         if not colon or not key:
             wrong.append(
-                _("Line %(number)s is %(strip)s: key: value is needed.")
+                _("Line %(number)s is %(strip)s. Write it as key: value.")
                 % {"number": number, "strip": repr(line.strip())}
             )
         pairs[key] = value.strip()
@@ -295,7 +295,7 @@ def settings_in(text: str) -> dict[str, str]:
 
 
 def _found(job: Job) -> dict[str, Any]:
-    """What the engine tells of a job that nobody said anything about."""
+    """Return what the engine reports about a job without a launch record."""
     run = job.current_run
     if run is None:
         return {}

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from dashboard.forms.spans import SpanField
 from monitoring.alerts.selector import BadSelector, parse
@@ -17,45 +18,46 @@ from monitoring.models import Cluster, Job, MaintenanceWindow
 
 LONGEST_S = 30 * 86_400
 SCOPES = (("job", _("One job")), ("cluster", _("A cluster and its jobs")), ("selector", _("Jobs by label")))
+_MISSING = {"job": _("Enter a job."), "cluster": _("Select a cluster."), "selector": _("Enter at least one label.")}
 
 
 class MaintenanceForm(forms.Form):
     """`jobs`: those that the account may see. Every other job is treated as absent, also in error messages."""
 
-    scope = forms.ChoiceField(choices=SCOPES, initial="job", label=_("Of"), widget=forms.RadioSelect)
+    scope = forms.ChoiceField(choices=SCOPES, initial="job", label=_("Scope"), widget=forms.RadioSelect)
     job = forms.CharField(
         required=False,
         max_length=600,
         label=_("Job"),
         widget=forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"}),
-        help_text=_("Its name; with “cluster/” before it where several clusters have one."),
+        help_text=_("The name of the job. If several clusters have a job of this name: cluster/job."),
     )
-    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Cluster"), empty_label=_("choose"))
+    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Cluster"), empty_label=_("select"))
     selector = forms.CharField(
         required=False,
         max_length=500,
         label=_("Labels"),
-        help_text=_("Such as team=payments,env!=dev: jobs that match all of it."),
+        help_text=_("For example team=payments,env!=dev. Jobs must match all terms."),
     )
     starts_at = forms.DateTimeField(
         required=False,
         label=_("From"),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=_("Empty: from now on."),
-        error_messages={"invalid": _("Write a date and a time, such as 2026-11-21 22:00.")},
+        help_text=_("Empty: the window starts now."),
+        error_messages={"invalid": _("Enter a date and time, for example 2026-11-21 22:00.")},
     )
     lasts = SpanField(
         least=60,
         most=LONGEST_S,
-        label=_("Lasts"),
+        label=pgettext_lazy("of a maintenance window", "Duration"),
         initial=3600,
-        error_messages={"required": _("Write how long, such as 2 h.")},
+        error_messages={"required": _("Enter a duration, for example 2 h.")},
     )
     reason = forms.CharField(
         max_length=500,
-        label=_("Why"),
-        help_text=_("For whoever wonders why nobody was told."),
-        error_messages={"required": _("Say why, for whoever wonders why nobody was told.")},
+        label=_("Reason"),
+        help_text=_("Shown with the window and in the audit log."),
+        error_messages={"required": _("Enter a reason. It is shown with the window.")},
     )
 
     def __init__(self, *args: Any, jobs: QuerySet[Job], **options: Any) -> None:
@@ -74,8 +76,7 @@ class MaintenanceForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         scope = cleaned.get("scope")
         if scope in ("job", "cluster", "selector") and not cleaned.get(scope) and scope not in self.errors:
-            what = {"job": _("the job"), "cluster": _("the cluster"), "selector": _("at least one label")}[scope]
-            self.add_error(scope, _("Say %(what)s that is meant.") % {"what": what})
+            self.add_error(scope, _MISSING[scope])
         elif scope == "job" and scope not in self.errors:
             self._find_job(str(cleaned["job"]).strip())
         return cleaned
@@ -84,9 +85,9 @@ class MaintenanceForm(forms.Form):
         at: datetime | None = self.cleaned_data["starts_at"]
         now = timezone.now()
         if at is not None and at < now - timedelta(minutes=5):
-            raise ValidationError(_("That is past: people were told already. Leave it empty to begin now."))
+            raise ValidationError(_("This time is in the past. Leave the field empty to start the window now."))
         if at is not None and at > now + timedelta(days=366):
-            raise ValidationError(_("That is more than a year ahead."))
+            raise ValidationError(_("This time is more than a year ahead."))
         return at
 
     def window(self, by: str, now: datetime) -> MaintenanceWindow:
@@ -109,11 +110,11 @@ class MaintenanceForm(forms.Form):
             cluster, _slash, name = text.partition("/")
             found = list(self._jobs.filter(name=name, cluster__name=cluster)[:2])
         if not found:
-            self.add_error("job", _("No job is called %(text)s.") % {"text": repr(text)})
+            self.add_error("job", _("There is no job named %(text)s.") % {"text": repr(text)})
         elif len(found) > 1:
             self.add_error(
                 "job",
-                _("Several clusters have a job %(text)s: write %(name)s/%(text2)s.")
+                _("Several clusters have a job named %(text)s. Enter %(name)s/%(text2)s.")
                 % {"text": repr(text), "name": found[0].cluster.name, "text2": text},
             )
         else:

@@ -36,7 +36,7 @@ def field_of(measure: Number | Day) -> forms.Field:
         case Unit.COUNT | Unit.PERCENT:
             allowed = f"from {measure.least} to {measure.most}"
             errors = {
-                "invalid": f"Write a whole number, {allowed}.",
+                "invalid": f"Enter a whole number, {allowed}.",
                 "min_value": f"At least {measure.least}, {allowed}.",
                 "max_value": f"At most {measure.most}, {allowed}.",
             }
@@ -66,7 +66,7 @@ class MeasureField(forms.CharField):
         if size is None:
             such = "B, KB, MB, GB or TB" if self._measure.unit is Unit.BYTES else "ms, s, min or h"
             raise ValidationError(
-                _("Write a number and a unit (%(such)s), %(allowed)s.")
+                _("Enter a number and a unit (%(such)s), %(allowed)s.")
                 % {"such": such, "allowed": self._measure.allowed},
                 code="measure",
             )

@@ -1,4 +1,4 @@
-"""With what a person moves incidents on."""
+"""Notes and snoozes of incidents."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SnoozeForm(NoteForm):
         most=LONGEST_S,
         label=_("Snooze for"),
         initial=3600,
-        error_messages={"required": _("Write for how long, such as 2 h.")},
-        help_text=_("Nobody is told again until then."),
+        error_messages={"required": _("Enter a duration, for example 2 h.")},
+        help_text=_("Waymark sends no notifications until then."),
     )
 
 

@@ -1,4 +1,4 @@
-"""Why something is switched off or removed: whoever finds it so wants to know."""
+"""The reason for disabling or removing something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 class ReasonForm(forms.Form):
     reason = forms.CharField(
         max_length=500,
-        label=_("Why"),
+        label=_("Reason"),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        error_messages={"required": _("Say why, for whoever finds it so."), "max_length": _("At most 500 characters.")},
+        error_messages={"required": _("Enter a reason."), "max_length": _("Enter at most 500 characters.")},
     )

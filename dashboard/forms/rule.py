@@ -26,57 +26,66 @@ _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.valu
 class RuleForm(forms.Form):
     """Bound to `rule`, which `save` changes and the caller stores; `rule.kind` is settled."""
 
-    name = forms.CharField(max_length=100, label=_("Name"), help_text=_("What lists call it."))
-    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("For"))
+    name = forms.CharField(max_length=100, label=_("Name"), help_text=_("Shown in lists."))
+    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
     selector = forms.CharField(
-        max_length=500, required=False, label=_("Labels"), help_text=_("Such as team=payments,env!=dev or job=orders-*")
+        max_length=500,
+        required=False,
+        label=_("Labels"),
+        help_text=_("For example team=payments,env!=dev or job=orders-*"),
     )
     open_hold_s = SpanField(
-        least=0, most=_DAY, label=_("Open after"), help_text=_("The trouble must last so long; 0 s: at once.")
+        least=0,
+        most=_DAY,
+        label=_("Open after"),
+        help_text=_("The problem must last this long before an incident opens. 0 s: no delay."),
     )
     close_hold_s = SpanField(
-        least=0, most=_DAY, label=_("Close after"), help_text=_("It must be gone so long; 0 s: at once.")
+        least=0,
+        most=_DAY,
+        label=_("Close after"),
+        help_text=_("The problem must be gone this long before the incident is resolved. 0 s: no delay."),
     )
     flap_opens = forms.IntegerField(
         min_value=0,
         max_value=100,
-        label=_("Flapping from"),
-        help_text=_("Openings within the time beside it that become one incident; 0: never."),
+        label=_("Flapping threshold"),
+        help_text=_("This many openings within the flapping window become one flapping incident. 0: never."),
         error_messages={
-            "min_value": _("At least 0: never."),
+            "min_value": _("At least 0. 0 means never."),
             "max_value": _("At most 100."),
-            "invalid": _("Write a whole number, from 0 to 100."),
+            "invalid": _("Enter a whole number from 0 to 100."),
         },
     )
     flap_window_s = SpanField(
         least=600,
         most=7 * _DAY,
-        label=_("within"),
-        help_text=_("A flapping incident closes after as long without trouble."),
+        label=_("Flapping window"),
+        help_text=_("A flapping incident is resolved after this long without a problem."),
     )
     check_every_s = SpanField(
         least=5,
         most=_DAY,
         label=_("Check every"),
-        help_text=_("Such as 5 min; what happens between two checks is not missed."),
+        help_text=_("For example 5 min. Each check covers the whole time since the previous one."),
     )
     severity = forms.ChoiceField(
         choices=in_language(Severity.choices),
         widget=forms.RadioSelect,
         label=_("Severity"),
-        help_text=_("Critical makes the job count as failing in the fleet."),
+        help_text=_("A job with a critical incident has the level failing in the fleet."),
     )
     channels = forms.ModelMultipleChoiceField(
         Channel.objects.all(),
         required=False,
         widget=forms.CheckboxSelectMultiple,
         label=_("Notify"),
-        help_text=_("None chosen: all of them."),
+        help_text=_("If you select none, the rule notifies all channels."),
     )
     enabled = forms.BooleanField(
         required=False,
         label=_("Enabled"),
-        help_text=_("Switched off, wider rules do not watch its jobs for this either."),
+        help_text=_("While disabled, broader rules do not apply to these jobs either."),
     )
 
     def __init__(self, kind: Kind, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
@@ -107,7 +116,7 @@ class RuleForm(forms.Form):
         if self.data.get("scope") != RuleScope.SELECTOR:
             return ""
         if not text:
-            raise ValidationError(_("Say which: %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
+            raise ValidationError(_("Enter %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
         try:
             selector.parse(text)
         except selector.BadSelector as bad:
@@ -117,7 +126,7 @@ class RuleForm(forms.Form):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"].strip()
         if AlertRule.objects.filter(job=None, name=name).exclude(pk=self.rule.pk).exists():
-            raise ValidationError(_("Another rule has this name."))
+            raise ValidationError(_("Another rule has this name. Choose a different name."))
         return name
 
     def clean_severity(self) -> str:
@@ -125,14 +134,14 @@ class RuleForm(forms.Form):
         if self.rule.job_id is not None:
             same = AlertRule.objects.filter(job=self.rule.job_id, kind=self.kind.name, severity=severity)
             if same.exclude(pk=self.rule.pk).exists():
-                raise ValidationError(_("The job has a rule of this kind and severity already."))
+                raise ValidationError(_("The job already has a rule of this type and severity."))
         return severity
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         lead, keeps = cleaned.get("lead_s"), cleaned.get("threshold")
         if lead is not None and keeps is not None and lead >= keeps:
-            self.add_error("lead_s", _("Less than what the source keeps, or it would always be too late."))
+            self.add_error("lead_s", _("Enter less time than the source keeps data."))
         return cleaned
 
     @property

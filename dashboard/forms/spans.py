@@ -36,7 +36,7 @@ class SpanField(forms.CharField):
         written = _WRITTEN.fullmatch(text.strip())
         if not written:
             raise ValidationError(
-                _("Write a number and a unit (s, min, h or d), %(_allowed)s.") % {"_allowed": self._allowed},
+                _("Enter a number and a unit (s, min, h or d), %(_allowed)s.") % {"_allowed": self._allowed},
                 code="span",
             )
         return round(float(written[1].replace(",", ".")) * _SECONDS[written[2][0].lower()])

@@ -22,22 +22,25 @@ class StateForm(forms.Form):
     kind = forms.ChoiceField(choices=StateReadKind.choices)
     place = forms.ChoiceField(label=_("State"), error_messages={"invalid_choice": "This snapshot has no such state."})
     key_field = forms.CharField(required=False, max_length=_LONG, label=_("Key field"))
-    key_text = forms.CharField(required=False, max_length=_LONG, label=_("is"), strip=False)
+    key_text = forms.CharField(required=False, max_length=_LONG, label=_("Field value"), strip=False)
     contains = forms.CharField(required=False, max_length=_LONG, label=_("Key contains"), strip=False)
     partition = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=2**31 - 1,
         label=_("Partition"),
-        error_messages={"invalid": "Write a partition's number, such as 0.", "min_value": "Partitions begin with 0."},
+        error_messages={
+            "invalid": "Enter a partition number, for example 0.",
+            "min_value": "Partition numbers start at 0.",
+        },
     )
     most = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=MOST_ROWS,
-        label=_("Rows at most"),
+        label=_("Max. rows"),
         initial=100,
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), f"From 1 to {MOST_ROWS}."),
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), f"Enter a number from 1 to {MOST_ROWS}."),
     )
     other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label=_("Compare with"))
 
@@ -47,14 +50,14 @@ class StateForm(forms.Form):
         places, other = self.fields["place"], self.fields["other"]
         if isinstance(places, forms.ChoiceField) and isinstance(other, forms.ChoiceField):
             places.choices = [(value, place.label) for value, place in self._places.items()]
-            other.choices = [("", _("choose a snapshot")), *((each.pk, label_of(each)) for each in others)]
+            other.choices = [("", _("Select a snapshot")), *((each.pk, label_of(each)) for each in others)]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("key_text") and not cleaned.get("key_field"):
-            self.add_error("key_field", "Name the key's field, or look for a part of the key instead.")
+            self.add_error("key_field", "Enter the key field, or search for a part of the key instead.")
         if cleaned.get("kind") == StateReadKind.DIFF and "other" in cleaned and cleaned["other"] is None:
-            self.add_error("other", "Choose the snapshot to compare with.")
+            self.add_error("other", "Select the snapshot to compare with.")
         return cleaned
 
     @property

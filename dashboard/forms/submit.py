@@ -21,7 +21,7 @@ from monitoring.recovery.manual import LONGEST_PATH, Origin
 
 EMPTY, SAVEPOINT, CHECKPOINT = "empty", "savepoint", "checkpoint"
 _STATES = (
-    (EMPTY, _("No state: it reads its input from the beginning")),
+    (EMPTY, _("None: the job reads its input from the beginning")),
     (SAVEPOINT, _("A savepoint or retained checkpoint")),
     (CHECKPOINT, _("A checkpoint location that Spark wrote without Waymark")),
 )
@@ -35,8 +35,8 @@ class CheckpointsForm(forms.Form):
         required=False,
         label=_("Checkpoint location"),
         help_text=_(
-            "The checkpointLocation of the query. For a program of several queries, one a line as NAME=LOCATION. "
-            "Stop the old job first. Its location is copied and stays as it is."
+            "The checkpointLocation of the query. For a program with several queries, one NAME=LOCATION per line. "
+            "Stop the old job first. Waymark copies the location and does not change it."
         ),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
@@ -55,8 +55,8 @@ class SavepointForm(forms.Form):
     savepoint = forms.CharField(
         required=False,
         max_length=LONGEST_PATH,
-        label=_("Its location"),
-        help_text=_("An absolute path on the job manager's machine, or an address such as s3://…"),
+        label=_("Location"),
+        help_text=_("An absolute path on the machine of the job manager, or a URL, for example s3://…"),
     )
 
     def clean_savepoint(self) -> str:
@@ -69,8 +69,8 @@ class SubmitForm(CheckpointsForm, SavepointForm):
     `earlier` is a start to fill the form in with. Its secrets are shown hidden, and stay when left so.
     """
 
-    name = forms.CharField(max_length=500, label=_("Name of the job"))
-    state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("State to start from"))
+    name = forms.CharField(max_length=500, label=_("Job name"))
+    state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("Initial state"))
     field_order = ("name", *_KEPT, "state", "savepoint", "checkpoints")
 
     def __init__(self, *args: Any, cluster: Cluster, earlier: RestartAttempt | None = None, **options: Any) -> None:
@@ -83,8 +83,8 @@ class SubmitForm(CheckpointsForm, SavepointForm):
             self.fields[name] = launch.fields[name]
         self.fields["upload"].label = _("Program")
         self.fields["entry_class"].help_text = _(
-            "A function: module:function. Or file.py, to run the whole file as a script. Empty: the .py file that you "
-            "upload runs as a script."
+            "module:function to call a function, or file.py to run the file as a script. Empty: the uploaded .py file "
+            "runs as a script."
         )
         self.order_fields(self.field_order)
         self.spec: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         for state in (SAVEPOINT, CHECKPOINT):
             field = "savepoint" if state == SAVEPOINT else "checkpoints"
             if cleaned.get("state") == state and field not in self.errors and not cleaned.get(field):
-                self.add_error(field, _("A location is needed."))
+                self.add_error(field, _("Enter a location."))
         if not self.errors:
             self._set_spec(cleaned)
         if not self.errors:

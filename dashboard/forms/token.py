@@ -10,31 +10,32 @@ from django.utils.translation import gettext_lazy as _
 
 READ, WRITE = "read", "write"
 NEVER = "never"
-LASTS = (("30", _("30 days")), ("90", _("90 days")), ("365", _("a year")), (NEVER, _("until it is revoked")))
+LASTS = (("30", _("30 days")), ("90", _("90 days")), ("365", _("1 year")), (NEVER, _("until revoked")))
 
 
 class TokenForm(forms.Form):
     name = forms.CharField(
         max_length=100,
         label=_("Name"),
-        help_text=_("What uses it, such as: nightly report."),
+        help_text=_("The program that uses the token, for example nightly report."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        error_messages={"required": _("Write what will use it, so that you know it again.")},
+        error_messages={"required": _("Enter the name of the program that uses the token.")},
     )
     may = forms.ChoiceField(
-        choices=((READ, _("read only")), (WRITE, _("read and write, as you may"))),
+        choices=((READ, _("read")), (WRITE, _("read and write, with your rights"))),
         initial=READ,
         widget=forms.RadioSelect,
-        label=_("It may"),
+        label=_("Permissions"),
     )
-    lasts = forms.ChoiceField(choices=LASTS, initial="90", label=_("Valid for"), help_text=_("The shorter, the safer."))
-
+    lasts = forms.ChoiceField(
+        choices=LASTS, initial="90", label=_("Valid for"), help_text=_("A shorter period is safer.")
+    )
     password = forms.CharField(
         max_length=500,
         strip=False,
         label=_("Your password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-        error_messages={"required": _("Enter your password: a token outlasts your session.")},
+        error_messages={"required": _("Enter your password. The token stays valid after your session ends.")},
     )
 
     def __init__(self, *args: Any, asks_password: bool, **options: Any) -> None:

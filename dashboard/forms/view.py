@@ -31,14 +31,14 @@ class ViewForm(forms.Form):
     def clean_query(self) -> str:
         query = filters_of(self.cleaned_data["query"])
         if not query:
-            raise forms.ValidationError(_("There is no filter to keep: choose a state, a cluster or labels first."))
+            raise forms.ValidationError(_("There is no filter to save. Select a level, a cluster or labels first."))
         return query
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         own = SavedView.objects.filter(user=self._user)
         if own.exclude(name=cleaned.get("name", "")).count() >= MOST:
-            raise forms.ValidationError(_("At most %(MOST)s views are kept. Remove one first.") % {"MOST": MOST})
+            raise forms.ValidationError(_("You can save at most %(MOST)s views. Delete one first.") % {"MOST": MOST})
         return cleaned
 
     def save(self) -> SavedView:

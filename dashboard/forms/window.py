@@ -17,7 +17,7 @@ class MomentField(forms.DateTimeField):
     """A date and a time, in the reader's time zone unless it names its own, as charts do (`…T14:02:36Z`)."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
-    default_error_messages = {"invalid": _("Write a date and a time, such as 2026-11-21 22:00.")}  # noqa: RUF012
+    default_error_messages = {"invalid": _("Enter a date and time, for example 2026-11-21 22:00.")}  # noqa: RUF012
 
     def prepare_value(self, value: Any) -> Any:
         """As the browser's field takes it, also when it came with a zone of its own."""
@@ -43,9 +43,9 @@ class WindowForm(forms.Form):
         label=_("Run"),
         widget=forms.NumberInput(attrs={"min": 1, "inputmode": "numeric"}),
         error_messages={
-            "invalid": _("Write the number of a run, such as 3."),
-            "min_value": "Runs are numbered from 1.",
-            "max_value": f"A run's number is at most {MOST_RUNS}.",
+            "invalid": _("Enter a run number, for example 3."),
+            "min_value": "Run numbers start at 1.",
+            "max_value": f"The run number is at most {MOST_RUNS}.",
         },
     )
 
@@ -56,5 +56,5 @@ class WindowForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         since, until = cleaned.get("since"), cleaned.get("until")
         if since and until and since >= until:
-            self.add_error("until", _("The end must be later than the beginning."))
+            self.add_error("until", _("The end must be later than the start."))
         return cleaned

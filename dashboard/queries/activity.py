@@ -103,7 +103,7 @@ def restart_text(newest: RestartStep) -> str:
     if attempt.state == AttemptState.SUCCEEDED and attempt.ended_at:
         run = _(" as run %(number)s") % {"number": attempt.new_run.number} if attempt.new_run else ""
         took = age_text(attempt.ended_at - attempt.created_at)
-        said = _("restart %(epoch)s (%(trigger)s): runs again%(run)s, %(took)s after the decision")
+        said = _("restart %(epoch)s (%(trigger)s): running again%(run)s, %(took)s after the decision")
         trigger = _(attempt.get_trigger_display())
         return said % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
     if attempt.state == AttemptState.FAILED:
@@ -134,7 +134,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
     """`savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
     why = f" ({_why(savepoint)})"
-    stops = _(", the job stops with it") if savepoint.stops_job else ""
+    stops = _(", stops the job") if savepoint.stops_job else ""
     if savepoint.state == SavepointState.COMPLETED and savepoint.took_ms is not None:
         said = _("savepoint%(number)s completed: %(size)s in %(took)s")
         figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
@@ -146,7 +146,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
 
 def _why(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
-        return _("asked for by %(name)s") % {"name": savepoint.requested_by}
+        return _("requested by %(name)s") % {"name": savepoint.requested_by}
     if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
         return _("scheduled %(times)s") % {"times": schedule_text(timetable)}
     return _(SavepointOrigin(savepoint.origin).label)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.phrases import told
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
 from monitoring.engine.zookeeper import base_path
@@ -19,15 +20,16 @@ from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 LIVE = [state for state in RunState if not state.terminal]
 # A poll that is later than this, in the cluster's own intervals, is worth a word.
 LATE_INTERVALS = 5.0
-# A state's word in a sentence, of one cluster and of several.
-_SAID = {
-    "answers": (_("answers"), _("answer")),
-    "late": (_("is asked late"), _("are asked late")),
-    "no answer": (_("does not answer"), _("do not answer")),
-    "not watched": (_("is not watched"), _("are not watched")),
-    "not asked yet": (_("was not asked yet"), _("were not asked yet")),
-    "another cluster": (_("is another cluster"), _("are other clusters")),
-    "secret not readable": (_("has a secret that cannot be read"), _("have secrets that cannot be read")),
+# The pages' text for each state; the REST API returns the state itself.
+_LABELS = {
+    "removed": _("removed"),
+    "answers": _("reachable"),
+    "late": _("polled late"),
+    "no answer": _("unreachable"),
+    "not watched": _("not monitored"),
+    "not asked yet": _("not polled yet"),
+    "another cluster": _("identity changed"),
+    "secret not readable": _("unreadable secret"),
 }
 # What needs somebody comes first.
 _URGENCY = ("bad", "warn", "busy", "good", "calm")
@@ -48,18 +50,23 @@ class ClusterCard:
         """A word, and the tone of its badge."""
         cluster = self.cluster
         if cluster.archived_at:
-            return _("removed"), "calm"
+            return "removed", "calm"
         if not cluster.enabled:
-            return _("not watched"), "calm"
+            return "not watched", "calm"
         if cluster.stranger:
-            return _("another cluster"), "bad"
+            return "another cluster", "bad"
         if self.secret_problem:
-            return _("secret not readable"), "bad"
+            return "secret not readable", "bad"
         if not cluster.reachable:
-            return _("no answer"), "bad"
+            return "no answer", "bad"
         if cluster.last_answer_at is None:
-            return _("not asked yet"), "busy"
-        return (_("late"), "warn") if self.late else (_("answers"), "good")
+            return "not asked yet", "busy"
+        return ("late", "warn") if self.late else ("answers", "good")
+
+    @property
+    def label(self) -> str:
+        """The text of the badge, in English."""
+        return _LABELS[self.state[0]]
 
     @property
     def lag_s(self) -> int:
@@ -72,9 +79,14 @@ class ClusterCard:
 
     @property
     def secret_problem(self) -> str:
-        secrets = {"token": self.cluster.token, "password": self.cluster.password, "key": self.cluster.client_key}
-        secrets["ZooKeeper password"] = self.cluster.zookeeper_password
-        return next((f"Its {name}: {said}" for name, secret in secrets.items() if (said := secret.problem())), "")
+        secrets = {
+            _("Token"): self.cluster.token,
+            _("Password"): self.cluster.password,
+            _("Client key"): self.cluster.client_key,
+            _("ZooKeeper password"): self.cluster.zookeeper_password,
+        }
+        problems = ((name, secret.problem()) for name, secret in secrets.items())
+        return next((f"{gettext(name)}: {told(said)}" for name, said in problems if said), "")
 
     @property
     def version(self) -> EngineVersion:
@@ -100,10 +112,10 @@ class ClusterCard:
     def asked_with(self) -> str:
         cluster = self.cluster
         said = {
-            Authentication.BEARER: gettext("a bearer token"),
-            Authentication.BASIC: gettext("name %(name)s and password") % {"name": cluster.username},
-        }.get(Authentication(cluster.authentication), gettext("nothing"))
-        return said + (gettext(" and a client's certificate") if cluster.client_certificate else "")
+            Authentication.BEARER: gettext("bearer token"),
+            Authentication.BASIC: gettext("user name %(name)s and password") % {"name": cluster.username},
+        }.get(Authentication(cluster.authentication), gettext("none"))
+        return said + (gettext(", client certificate") if cluster.client_certificate else "")
 
 
 @dataclass(frozen=True)
@@ -113,17 +125,14 @@ class Clusters:
 
     @property
     def sentence(self) -> str:
-        """How they are, before anybody reads a table."""
-        words = Counter(card.state[0] for card in self.shown)
+        """Summarize the states of the clusters."""
+        labels = Counter(card.label for card in self.shown)
         total = len(self.shown)
-        if words["answers"] == total:
-            return gettext("It answers.") if total == 1 else gettext("All %(total)s answer.") % {"total": total}
-        return (
-            ", ".join(
-                f"{count} {gettext(_SAID.get(word, (word, word))[count > 1])}" for word, count in words.most_common()
-            )
-            + "."
-        )
+        if labels["reachable"] == total:
+            if total == 1:
+                return gettext("The cluster is reachable.")
+            return gettext("All %(total)s clusters are reachable.") % {"total": total}
+        return ", ".join(f"{count} {gettext(label)}" for label, count in labels.most_common()) + "."
 
 
 def read_clusters(now: datetime, reach: Reach = EVERYTHING) -> Clusters:

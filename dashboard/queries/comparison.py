@@ -67,7 +67,7 @@ class Difference:
     @property
     def change_text(self) -> str:
         if not self.change:
-            return gettext("same") if self.change == 0 else "–"
+            return gettext("unchanged") if self.change == 0 else "–"
         return f"{'+' if self.change > 0 else '−'}{self.text(abs(self.change))}"
 
     def text(self, value: float | None) -> str:
@@ -115,7 +115,8 @@ def compare_checkpoints(a: Checkpoint, b: Checkpoint) -> Comparison:
     ]
     pairs = _pairs(a, b)
     operators = [(title, list(_operator(title, one, other))) for title, one, other in pairs[:_MOST_OPERATORS]]
-    return Comparison([("The whole", [*whole, *subtasks]), *operators], left_out=max(0, len(pairs) - _MOST_OPERATORS))
+    left_out = max(0, len(pairs) - _MOST_OPERATORS)
+    return Comparison([("Whole checkpoint", [*whole, *subtasks]), *operators], left_out=left_out)
 
 
 Pair = tuple[str, OperatorCheckpoint | None, OperatorCheckpoint | None]
@@ -141,10 +142,10 @@ _OF_OPERATOR = (
     ("Subtasks", "count", "num_subtasks"),
 )
 _OF_SUBTASKS = (
-    ("Start delay, longest", "subtask_start_delay"),
-    ("Alignment, longest", "subtask_alignment"),
-    ("Sync, longest", "subtask_sync"),
-    ("Async, longest", "subtask_async"),
+    ("Start delay, maximum", "subtask_start_delay"),
+    ("Alignment, maximum", "subtask_alignment"),
+    ("Sync, maximum", "subtask_sync"),
+    ("Async, maximum", "subtask_async"),
 )
 
 
@@ -165,12 +166,12 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
     counts = [
         Difference("Completed", "count", first.completed, second.completed),
         Difference("Failed", "count", first.failed, second.failed),
-        Difference("Failed of all", "percent", _failed(first), _failed(second)),
+        Difference("Failure rate", "percent", _failed(first), _failed(second)),
         Difference("Exceptions", "count", thrown, thrown_since),
-        Difference("Lasted", "ms", _lasted(a, now), _lasted(b, now)),
+        Difference("Duration", "ms", _lasted(a, now), _lasted(b, now)),
     ]
     figures = [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
-    return Comparison([("Checkpoints", counts), ("Figures", figures)], _settings(a, b))
+    return Comparison([("Checkpoints", counts), ("Metrics", figures)], _settings(a, b))
 
 
 def _summaries(job: Job, spans: list[Span]) -> list[Summary]:

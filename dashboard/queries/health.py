@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
 from monitoring.broker import Sign
@@ -18,6 +19,21 @@ from monitoring.selfwatch.verdict import Verdict
 
 CLUSTERS_SHOWN = 20
 _LATE_S = 10.0
+# The pages' names of the periodic tasks.
+_TASKS = {
+    "keep_history_pipeline": noop("Keep the history job running"),
+    "poll_clusters": noop("Poll clusters"),
+    "evaluate_rules": noop("Evaluate rules"),
+    "deliver_notifications": noop("Deliver notifications"),
+    "advance_savepoints": noop("Process savepoints"),
+    "advance_recovery": noop("Process restarts"),
+    "answer_state_reads": noop("Read state of snapshots"),
+    "archive_history": noop("Archive history"),
+    "ping_dead_man": noop("Send heartbeat"),
+    "keep_programs": noop("Keep copies of programs"),
+    "apply_retention": noop("Apply retention"),
+    "keep_partitions": noop("Maintain partitions"),
+}
 
 
 @dataclass(frozen=True)
@@ -87,9 +103,13 @@ def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
 def _servers(facts: Facts) -> Iterator[PartRow]:
     for name, found in (("PostgreSQL", facts.database), ("Redis", facts.queue)):
         if isinstance(found, Away):
-            yield PartRow(name, "", "bad", "no answer", None, found.why)
+            yield PartRow(name, "", "bad", "unreachable", None, found.why)
         else:
-            yield PartRow(name, "", "good", "answers", facts.at, f"in {found.latency_s * 1000:.1f} ms")
+            yield PartRow(name, "", "good", "reachable", facts.at, _latency(found.latency_s))
+
+
+def _latency(seconds: float) -> str:
+    return _("latency %(time)s ms") % {"time": f"{seconds * 1000:.1f}"}
 
 
 def _processes(facts: Facts) -> Iterator[PartRow]:
@@ -97,15 +117,18 @@ def _processes(facts: Facts) -> Iterator[PartRow]:
     if isinstance(queue, Away):
         return
     for beat in queue.beats:
-        text = "tells the workers when to look" if beat.facts.get("leads") else "takes over when the other one dies"
-        yield _process("Beat", beat, "ticks" if beat.facts.get("leads") else "stands by", facts.at, text)
+        text = _("schedules the periodic tasks") if beat.facts.get("leads") else _("takes over if the leader fails")
+        yield _process("Beat", beat, "leader" if beat.facts.get("leads") else "standby", facts.at, text)
     if not queue.beats:
-        yield PartRow("Beat", "", "bad", "none", None, "Start one: manage.py up, or celery beat.")
+        yield PartRow("Beat", "", "bad", "none", None, _("Start a beat: manage.py up, or celery beat."))
     for worker in queue.workers:
-        text = f"{_number(worker.facts, 'threads')} threads, {_number(worker.facts, 'taken')} ticks since it started"
-        yield _process("Worker", worker, "takes ticks", facts.at, text)
+        text = _("%(threads)s threads, %(tasks)s tasks since the start") % {
+            "threads": _number(worker.facts, "threads"),
+            "tasks": _number(worker.facts, "taken"),
+        }
+        yield _process("Worker", worker, "running", facts.at, text)
     if not queue.workers:
-        yield PartRow("Worker", "", "bad", "none", None, "Start one: manage.py up, or celery worker.")
+        yield PartRow("Worker", "", "bad", "none", None, _("Start a worker: manage.py up, or celery worker."))
 
 
 def _history(facts: Facts) -> Iterator[PartRow]:
@@ -114,17 +137,18 @@ def _history(facts: Facts) -> Iterator[PartRow]:
     if facts.stored is None or not settings.EMBEDDED_CLUSTER_URL:
         return
     if not settings.HISTORY_PIPELINE:
-        text = "WAYMARK_HISTORY_PIPELINE is off: long charts are made from the checkpoints themselves"
+        text = _("WAYMARK_HISTORY_PIPELINE is off: charts of long time ranges read the checkpoints themselves.")
         yield PartRow(name, "", "calm", "off", None, text)
     elif why:
         yield PartRow(name, "", "warn", "not running", None, why)
     else:
-        yield PartRow(name, "", "good", "kept running", None, f"the job {PIPELINE} makes roll-ups of checkpoints")
+        text = _("the job %(name)s computes roll-ups of checkpoints") % {"name": PIPELINE}
+        yield PartRow(name, "", "good", "active", None, text)
 
 
 def _process(kind: str, sign: Sign, word: str, now: datetime, text: str) -> PartRow:
     late = now - sign.at > timedelta(seconds=_LATE_S)
-    return PartRow(kind, sign.name, "bad" if late else "good", "silent" if late else word, sign.at, text)
+    return PartRow(kind, sign.name, "bad" if late else "good", "no heartbeat" if late else word, sign.at, text)
 
 
 def _number(facts: Any, name: str) -> str:
@@ -134,4 +158,4 @@ def _number(facts: Any, name: str) -> str:
 def _task(name: str, period: timedelta, stored: Stored) -> TaskRow:
     tick = stored.ticks.get(name) or Tick(task=name)
     fails = tick.failed_at is not None and (not tick.ended_at or tick.failed_at > tick.ended_at)
-    return TaskRow(name.replace("_", " "), period.total_seconds(), tick, fails)
+    return TaskRow(_(_TASKS.get(name, name.replace("_", " "))), period.total_seconds(), tick, fails)

@@ -258,8 +258,8 @@ def unreadable_in_words(why: Unreadable) -> str:
     if isinstance(why, Silent):
         quoted |= {"seconds": f"{why.limit_s:g}"}
         said = gettext(
-            "The archive's storage did not answer within %(seconds)s s: checkpoints of %(day)s and others that lie"
-            " there are missing here (%(path)s)."
+            "The storage of the archive did not answer within %(seconds)s s. Checkpoints of %(day)s and other archived"
+            " checkpoints are missing here (%(path)s)."
         )
     else:
         said = gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s")

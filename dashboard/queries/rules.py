@@ -29,13 +29,17 @@ class RuleRow:
 
     @property
     def sentence(self) -> str:
-        return explained(self.kind, terms_of(self.rule)) if self.kind else _("This Waymark does not know the kind.")
+        return (
+            explained(self.kind, terms_of(self.rule))
+            if self.kind
+            else _("This version of Waymark does not know the rule type.")
+        )
 
     @property
     def watches(self) -> str:
         """For whom, in words."""
         if self.kind and self.kind.subject is not Subject.JOB:
-            return _("every cluster") if self.kind.subject is Subject.CLUSTER else "Waymark"
+            return _("all clusters") if self.kind.subject is Subject.CLUSTER else "Waymark"
         match self.rule.scope:
             case RuleScope.JOB:
                 return str(self.rule.job)

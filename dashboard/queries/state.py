@@ -58,12 +58,12 @@ class Spread:
     @property
     def sentence(self) -> str:
         if self.skew is None:
-            return _("It is empty.")
+            return _("The state is empty.")
         largest = max(range(len(self.sizes)), key=self.sizes.__getitem__)
         found = {"largest": largest, "times": f"{self.skew:.2f}"}
         if self.skew < 1.5:
-            return _("Evenly spread: the largest partition, %(largest)s, has %(times)s times the mean.") % found
-        return _("Uneven: partition %(largest)s has %(times)s times the mean.") % found
+            return _("Evenly distributed: the largest partition, %(largest)s, is %(times)s times the mean.") % found
+        return _("Skewed: partition %(largest)s is %(times)s times the mean.") % found
 
     @property
     def bars(self) -> list[tuple[int, int, float]]:
@@ -91,7 +91,7 @@ class Answer:
         }
         match read.kind:
             case StateReadKind.DIFF:
-                return _("What changed in %(where)s from %(label)s to %(other)s") % about
+                return _("Changes in %(where)s from %(label)s to %(other)s") % about
             case StateReadKind.SIZES:
                 return _("Rows by partition of %(where)s in %(label)s") % about
             case _:

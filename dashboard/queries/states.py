@@ -12,10 +12,9 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from dashboard.phrases import told
 from monitoring.models import CheckedState, Checkpoint, Job, Run, Savepoint, SavepointState
 from monitoring.recovery.candidates import State
-from monitoring.recovery.manual import STOPPED_WITH, goes_on_from_stop
+from monitoring.recovery.manual import goes_on_from_stop
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.looking import Patience, StorageSilent
@@ -107,13 +106,13 @@ def why_not_offered(job: Job, key: str) -> str:
     """In a sentence, of one that is not among the offered states."""
     found = _FOUND.fullmatch(key)
     if found is None and key in {f"savepoint-{each}" for each in _gone(job)}:
-        return _("From: somebody removed the files of this savepoint. Choose one of the states below.")
+        return _("Snapshot: the files of this savepoint were deleted. Select one of the snapshots below.")
     if found is None:
-        return _("From: choose one of the states below; the one you sent is not offered (any more).")
+        return _("Snapshot: the selected snapshot is no longer offered. Select one of the snapshots below.")
     run, number = int(found[1]), int(found[2])
     return _(
-        "From: checkpoint %(number)s, which was found in the directory of run %(run)s, is not there any more. Nothing "
-        "was stopped or started; choose one of the states below."
+        "Snapshot: checkpoint %(number)s, which was found in the directory of run %(run)s, no longer exists. Nothing "
+        "was stopped or started. Select one of the snapshots below."
     ) % {"number": number, "run": run}
 
 
@@ -144,7 +143,8 @@ def _stored(job: Job) -> list[Choice]:
 def _from_stop(job: Job) -> list[Choice]:
     if not goes_on_from_stop(job):
         return []
-    return [Choice(FROM_STOP, told(STOPPED_WITH), timezone.now(), None, "", None, job.current_run)]
+    label = _("New savepoint, taken when the job stops")
+    return [Choice(FROM_STOP, label, timezone.now(), None, "", None, job.current_run)]
 
 
 def _savepoints(job: Job) -> list[Choice]:

@@ -166,11 +166,11 @@ def age(at: datetime | None) -> SafeString:
 
 @register.filter
 def until(at: datetime | None) -> SafeString:
-    """`in 22 min`, or `now` when it is due."""
+    """`in 22 min`, or `due now` when it is due."""
     if at is None:
         return _nothing()
     left = at - timezone.now()
-    return _time(at, "until", _("in %(age)s") % {"age": units.age_text(left)} if left > timedelta(0) else _("now"))
+    return _time(at, "until", _("in %(age)s") % {"age": units.age_text(left)} if left > timedelta(0) else _("due now"))
 
 
 @register.filter

@@ -35,8 +35,8 @@ class _Rows:
         self._choosing, self._access = context["may_act_somewhere"], context["access"]
         self._before, _zero, self._after = reverse("job", args=[0]).rpartition("0")
         self._fleet = reverse("fleet")
-        self._drawn, self._seen = _("Durations of the last checkpoints"), _("seen")
-        columns = ("State", "Last completed", "Duration p95", "Alignment p95", "State size", "Failed, 7 d")
+        self._drawn, self._seen = _("Durations of the latest checkpoints"), _("seen")
+        columns = ("Status", "Last checkpoint", "Duration p95", "Alignment p95", "State size", "Failures (7 d)")
         self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Automation")}
         self._badges: dict[str, str] = {}
 
@@ -51,7 +51,7 @@ class _Rows:
         job = row.facts.job
         if not acts_on(self._access, job):
             return '<td class="choose"></td>'
-        label = escape(_("Choose %(name)s") % {"name": job.name})
+        label = escape(_("Select %(name)s") % {"name": job.name})
         box = f'<input type="checkbox" data-keep form="bulk" name="jobs" value="{job.pk}" aria-label="{label}">'
         return f'<td class="choose">{box}</td>'
 
@@ -76,13 +76,13 @@ class _Rows:
     def _state(self, row: JobRow) -> str:
         word, run = row.health.state_word, row.facts.run
         if run is None:
-            seen = escape(_("never seen"))
+            seen = escape(_("no run yet"))
         elif word == "unknown":
-            seen = f"{escape(_('was %(state)s') % {'state': run.state})}<br>{ago(row.facts.seen_at)}"
+            seen = f"{escape(_('last seen %(state)s') % {'state': run.state})}<br>{ago(row.facts.seen_at)}"
         else:
             seen = f"{self._seen} {ago(row.facts.seen_at)}"
         shown = f'{self._badge(word)}<br><span class="soft small nowrap">{seen}</span>'
-        return f'<td data-name="{self._names["State"]}"><span>{shown}</span></td>'
+        return f'<td data-name="{self._names["Status"]}"><span>{shown}</span></td>'
 
     def _badge(self, word: str) -> str:
         if word not in self._badges:
@@ -91,12 +91,12 @@ class _Rows:
 
     def _figures(self, row: JobRow) -> Iterator[str]:
         figures: Figures = row.figures
-        yield self._number("Last completed", age(row.facts.last_completed_at))
+        yield self._number("Last checkpoint", age(row.facts.last_completed_at))
         yield self._number("Duration p95", duration(figures.duration_p95))
         yield f'<td class="spark-cell hide-narrow less">{sparkline(figures.durations, self._drawn)}</td>'
         yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
         yield self._number("State size", bytes_(row.facts.state_size))
-        yield f'<td data-name="{self._names["Failed, 7 d"]}">{day_bars(figures.failed_per_day)}</td>'
+        yield f'<td data-name="{self._names["Failures (7 d)"]}">{day_bars(figures.failed_per_day)}</td>'
         yield self._number("Savepoint age", age(figures.savepoint_at))
 
     def _number(self, column: str, text: str, more: str = "") -> str:
@@ -117,14 +117,14 @@ def _cause(row: JobRow) -> str:
 def _automation(row: JobRow) -> str:
     job, attempt = row.facts.job, row.facts.attempt
     if attempt is not None:
-        said = escape(_("restart %(epoch)s…") % {"epoch": attempt.epoch})
+        said = escape(_("Restart %(epoch)s…") % {"epoch": attempt.epoch})
         return f'<a href="{reverse("restart-progress", args=[attempt.pk])}">{said}</a>'
     if job.automation_paused:
-        return escape(_("paused"))
+        return escape(_("Paused"))
     if row.health.state_word == "unknown" and row.facts.missing_since is None:
-        return escape(_("frozen"))
+        return escape(_("On hold"))
     if row.health.level.word == "ended":
-        return escape(_("stays stopped"))
+        return escape(_("Off (job ended)"))
     if job.auto_restart:
-        return escape(_("restarts itself"))
-    return escape(_("savepoints only") if job.scheduled else _("watch only"))
+        return escape(_("Auto-restart on"))
+    return escape(_("Savepoints only") if job.scheduled else _("Monitor only"))

@@ -50,7 +50,7 @@ def pause(request: HttpRequest) -> HttpResponse:
         return _show(request, form, 422)
     messages.success(
         request,
-        _("The automation of %(whose)s is paused.") % {"whose": made.cluster or _("everything")},
+        _("The automation of %(whose)s is paused.") % {"whose": made.cluster or _("all jobs")},
     )
     return redirect("automation")
 
@@ -61,10 +61,10 @@ def end_pause(request: HttpRequest, pk: int) -> HttpResponse:
     if pauses.end(found, actor_of(request), timezone.now()):
         messages.success(
             request,
-            _("The automation of %(whose)s goes on.") % {"whose": found.cluster or _("everything")},
+            _("The automation of %(whose)s is active again.") % {"whose": found.cluster or _("all jobs")},
         )
     else:
-        messages.warning(request, _("That pause had ended already."))
+        messages.warning(request, _("The pause has already ended."))
     return redirect("automation")
 
 
@@ -73,9 +73,11 @@ def close_job_breaker(request: HttpRequest, pk: int) -> HttpResponse:
     job, form = find_job(pk), NoteForm(request.POST)
     why = form.cleaned_data["note"].strip() if form.is_valid() else ""
     if close_breaker(job, why, actor_of(request), timezone.now()):
-        messages.success(request, _("The breaker is closed: the job may be restarted again, with a fresh budget."))
+        messages.success(
+            request, _("The breaker is closed. Automatic restarts are possible again, with a new restart budget.")
+        )
     else:
-        messages.warning(request, _("The breaker is closed already."))
+        messages.warning(request, _("The breaker is already closed."))
     return redirect("job-restarts", pk)
 
 

@@ -41,7 +41,7 @@ def act(request: HttpRequest) -> HttpResponse:
         for name, errors in form.errors.items():
             messages.error(
                 request,
-                _("%(label)s: %(errors)s Nothing was done.")
+                _("%(label)s: %(errors)s No job was changed.")
                 % {"label": form.fields[name].label, "errors": " ".join(map(str, errors))},
             )
         return redirect("fleet")

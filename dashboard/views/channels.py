@@ -50,7 +50,7 @@ def channels(request: HttpRequest) -> HttpResponse:
 @operator_required
 def add_channel(request: HttpRequest, kind: str) -> HttpResponse:
     if kind not in ChannelKind.values:
-        raise Http404("There is no such kind of channel.")
+        raise Http404("There is no such channel type.")
     return _edit(request, Channel(kind=kind))
 
 
@@ -70,9 +70,9 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Channel, pk=pk)
     match try_channel(found, actor_of(request), timezone.now()):
         case Sent(answer):
-            messages.success(request, _("The test was taken. The receiver's answer: %(answer)s") % {"answer": answer})
+            messages.success(request, _("Test message sent. The receiver answered: %(answer)s") % {"answer": answer})
         case failed:
-            messages.error(request, _("The test did not arrive. %(answer)s") % {"answer": failed.answer})
+            messages.error(request, _("The test message was not delivered. %(answer)s") % {"answer": failed.answer})
     return redirect("channel", pk)
 
 
@@ -86,7 +86,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
         except ChannelStays as stays:
             messages.error(request, str(stays))
             return redirect("channel-remove", pk)
-        messages.success(request, _("The channel %(name)s is deleted.") % {"name": found.name})
+        messages.success(request, _("Channel %(name)s deleted.") % {"name": found.name})
         return redirect("channels")
     context = {
         "channel": found,
@@ -113,7 +113,7 @@ def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
     if not form.is_valid():
         return _show(request, found, form, 422)
     save_channel(form.instance, before, form.secret_changed, actor_of(request))
-    messages.success(request, _("Saved. Send a test to see that it arrives."))
+    messages.success(request, _("Channel saved. Send a test to check that messages arrive."))
     return redirect("channel", form.instance.pk)
 
 

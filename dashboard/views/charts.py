@@ -126,9 +126,9 @@ def _worst(grid: AlignmentGrid, span: Span) -> str:
         % {"subtask": subtask, "operator": name, "wait": duration_text(value), "checkpoint": column.checkpoint_id}
     ]
     if grid.left_out:
-        told.append(_("%(count)s subtasks that waited less are not drawn.") % {"count": grid.left_out})
+        told.append(_("%(count)s subtasks with shorter waits are not shown.") % {"count": grid.left_out})
     if thinned:
-        told.append(_("Drawn: of every %(part)s or more the checkpoint that waited longest.") % {"part": part})
+        told.append(_("Showing the checkpoint with the longest wait per %(part)s or more.") % {"part": part})
     return " ".join(told)
 
 
@@ -138,11 +138,11 @@ def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     each = _("hour") if widest <= timedelta(hours=1) else _("UTC day")
     of = {"each": each, "count": f"{counted:,}", "error": f"{100 * RELATIVE_ERROR:.0f}"}
     drawn = (
-        _("Drawn: each %(each)s of %(count)s checkpoints, from roll-ups; percentiles are at most %(error)s %% off.")
+        _("Showing each %(each)s of %(count)s checkpoints, from roll-ups. Percentiles are accurate to ±%(error)s %%.")
         % of
     )
-    kept = _("Of then only whole UTC days are told: hours are kept for %(days)s days.") % {"days": hours_kept().days}
-    return f"{drawn} {kept if whole_days else _('A shorter time shows each of them.')}"
+    kept = _("Only whole UTC days are shown: hourly roll-ups are kept for %(days)s days.") % {"days": hours_kept().days}
+    return f"{drawn} {kept if whole_days else _('Choose a shorter time range to see each checkpoint.')}"
 
 
 def _how_drawn(
@@ -152,11 +152,11 @@ def _how_drawn(
     notes = []
     if thinned > len(points):
         drawn = {"part": age_text(span.bucket), "count": f"{thinned:,}"}
-        notes.append(_("Drawn: the slowest checkpoint of every %(part)s, of %(count)s in all.") % drawn)
+        notes.append(_("Showing the slowest checkpoint per %(part)s (%(count)s total).") % drawn)
     if behind:
-        notes.append(f"{_('Not from roll-ups:')} {behind}.")
+        notes.append(_("Roll-ups are not used: %(reason)s.") % {"reason": behind})
     if any(start.by_engine for start in starts):
-        notes.append(_("Dotted lines: where a run began, or the engine restarted it."))
+        notes.append(_("Dotted: new run or engine restart."))
     if gaps:
-        notes.append(_("Shaded: checkpoints that the engine had forgotten before it could be asked."))
+        notes.append(_("Shaded: checkpoints that the engine dropped before Waymark polled it."))
     return " ".join(notes)

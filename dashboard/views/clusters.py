@@ -54,7 +54,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
         changed = registration.change(form.instance, actor_of(request))
         messages.success(
-            request, _("Saved. It is asked with these settings from now on.") if changed else _("No change.")
+            request, _("Saved. Waymark now polls the cluster with these settings.") if changed else _("No change.")
         )
         _warn(request, form.instance)
         return redirect("cluster", pk)
@@ -88,7 +88,7 @@ def watch(request: HttpRequest, pk: int) -> HttpResponse:
     actor = actor_of(request)
     if request.POST.get("watched") == "yes":
         registration.watch(found, watched=True, actor=actor)
-        messages.success(request, _("%(name)s is watched again.") % {"name": found.name})
+        messages.success(request, _("Waymark monitors %(name)s again.") % {"name": found.name})
         return redirect("cluster", pk)
     form = ReasonForm(request.POST, label_suffix="")
     if not form.is_valid():
@@ -96,7 +96,7 @@ def watch(request: HttpRequest, pk: int) -> HttpResponse:
     registration.watch(found, watched=False, actor=actor, reason=form.cleaned_data["reason"])
     messages.success(
         request,
-        _("%(name)s is not watched any more. Its jobs and their history stay as they are.") % {"name": found.name},
+        _("Waymark no longer monitors %(name)s. Its jobs and their history do not change.") % {"name": found.name},
     )
     return redirect("cluster", pk)
 
@@ -108,8 +108,12 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
-        stays = "" if gone else _(" The history of its jobs stays; its secrets are erased.")
-        messages.success(request, _("%(name)s is removed.%(stays)s") % {"name": name, "stays": stays})
+        said = (
+            _("%(name)s is removed.")
+            if gone
+            else _("%(name)s is removed. The history of its jobs is kept, and its secrets are deleted.")
+        )
+        messages.success(request, said % {"name": name})
         return redirect("clusters")
     status = 422 if form.is_bound else 200
     return render(request, "clusters/remove.html", _context(found) | {"form": form}, status=status)
@@ -120,7 +124,8 @@ def same(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
     registration.confirm_same(found, actor_of(request))
     messages.success(
-        request, _("What answers there is %(name)s from now on. It is asked at once.") % {"name": found.name}
+        request,
+        _("%(name)s is accepted as the same cluster. Waymark polls it immediately.") % {"name": found.name},
     )
     return redirect("cluster", pk)
 

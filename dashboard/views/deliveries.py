@@ -66,7 +66,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
     except NotGivenUp as problem:
         messages.warning(request, str(problem))
     else:
-        messages.success(request, _("It is tried again now, under the same key."))
+        messages.success(request, _("Waymark sends the message again now, with the same key."))
     return redirect("delivery", pk)
 
 

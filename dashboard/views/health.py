@@ -40,7 +40,7 @@ def health(request: HttpRequest) -> JsonResponse:
 @login_not_required
 def metrics(request: HttpRequest) -> HttpResponse:
     if not _may_scrape(request):
-        text = "Metrics are told to this machine itself, or with the bearer token of WAYMARK_METRICS_TOKEN.\n"
+        text = "Metrics are available from this machine, or with the bearer token in WAYMARK_METRICS_TOKEN.\n"
         return HttpResponse(text, status=403, content_type="text/plain; charset=utf-8")
     return HttpResponse(exposition(*look()), content_type=CONTENT_TYPE)
 

@@ -75,9 +75,8 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     require_somewhere(request, Role.OPERATOR)
     form = SeveralForm(request.POST)
     if not form.is_valid():
-        chosen = "incident" not in form.errors
-        problem = "Note: at most 2000 characters." if chosen else "Choose at least one incident of the list."
-        messages.error(request, _("%(problem)s Nothing was changed.") % {"problem": problem})
+        none = "incident" in form.errors
+        messages.error(request, _("Select at least one incident. Nothing was changed.") if none else _long_note())
         return redirect(_back(request))
     named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
     access = access_of(request)
@@ -85,10 +84,12 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     by, note = actor_of(request), form.cleaned_data["note"]
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done
-    moved_on = _(" %(left)s had been moved on already.") % {"left": left} if left else ""
     said = messages.success if done else messages.warning
-    told = ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}
-    said(request, told + moved_on)
+    told = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
+    if left:
+        unchanged = ngettext("%(left)s incident had already changed.", "%(left)s incidents had already changed.", left)
+        told.append(unchanged % {"left": left})
+    said(request, " ".join(told))
     return redirect(_back(request))
 
 
@@ -96,7 +97,7 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
 def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
         lifecycle.acknowledge(found, by, cleaned["note"], now)
-        return "Acknowledged."
+        return _("Incident acknowledged.")
 
     return _move(request, pk, NoteForm(request.POST), act)
 
@@ -105,7 +106,7 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
 def resolve(request: HttpRequest, pk: int) -> HttpResponse:
     def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
         lifecycle.resolve(found, by, cleaned["note"], now)
-        return "Resolved."
+        return _("Incident resolved.")
 
     return _move(request, pk, NoteForm(request.POST), act)
 
@@ -115,9 +116,13 @@ def snooze(request: HttpRequest, pk: int) -> HttpResponse:
     def act(found: Incident, by: str, cleaned: dict[str, int | str], now: datetime) -> str:
         until = now + timedelta(seconds=int(cleaned["snooze_for"]))
         lifecycle.snooze(found, until, by, str(cleaned["note"]), now)
-        return f"Snoozed until {timezone.localtime(until):%Y-%m-%d %H:%M %Z}."
+        return _("Incident snoozed until %(until)s.") % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"}
 
     return _move(request, pk, SnoozeForm(request.POST, label_suffix=""), act)
+
+
+def _long_note() -> str:
+    return _("The note has more than 2000 characters. Nothing was changed.")
 
 
 def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., str]) -> HttpResponse:
@@ -125,7 +130,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     if not form.is_valid():
         if isinstance(form, SnoozeForm):
             return _show(request, pk, form, "incident", 422)
-        messages.error(request, _("Note: at most 2000 characters. Nothing was changed."))
+        messages.error(request, _long_note())
         return redirect("incident", pk)
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))

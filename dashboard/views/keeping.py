@@ -50,14 +50,14 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
 def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
     found, form = _find(pk), NoteForm(request.POST)
     if not form.is_valid():
-        messages.error(request, _("Why: at most 2000 characters. Nothing was removed."))
+        messages.error(request, _("Reason: enter at most 2000 characters. Nothing was deleted."))
         return redirect("savepoint", pk)
     try:
         dispose(found, form.cleaned_data["note"] or "by hand", actor_of(request), timezone.now())
     except NotDisposable as stays:
-        messages.error(request, _("Nothing was removed. %(stays)s") % {"stays": stays})
+        messages.error(request, _("Nothing was deleted. %(stays)s") % {"stays": stays})
     else:
-        messages.success(request, _("Its files are being removed."))
+        messages.success(request, _("Waymark is deleting the files of the savepoint."))
     return redirect("savepoint", pk)
 
 

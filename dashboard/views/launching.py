@@ -65,7 +65,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
 def _save(request: HttpRequest, job: Job, form: LaunchForm, by: str) -> HttpResponse:
     version = save_launch(job, form, by)
     messages.success(
-        request, _("Saved as version %(number)s. It counts from the next start.") % {"number": version.number}
+        request, _("Saved as version %(number)s. It takes effect at the next start.") % {"number": version.number}
     )
     return redirect("job-launch", job.pk)
 
@@ -95,4 +95,4 @@ def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, str]]:
     changes = [
         (new, what_changes(old.spec, new.spec).removeprefix("start it with ")) for new, old in pairwise(versions)
     ]
-    return [*changes, *((first, _("the first known")) for first in versions[-1:])]
+    return [*changes, *((first, _("first known version")) for first in versions[-1:])]

@@ -21,11 +21,11 @@ def mail(request: HttpRequest, mail_id: str) -> HttpResponse:
     try:
         found, text = read_mail(_mailbox(), mail_id)
     except NoSuchMail:
-        raise Http404("This mail is not kept (any more).") from None
+        raise Http404("This mail is no longer stored.") from None
     return render(request, "system/mail.html", {"mail": found, "text": text, "section": "mail"})
 
 
 def _mailbox() -> Path:
     if settings.MAILBOX_DIR is None:
-        raise Http404("Mail goes to a real server; none is kept here.")
+        raise Http404("Waymark sends mail through a server and stores none here.")
     return Path(settings.MAILBOX_DIR)

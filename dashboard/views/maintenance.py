@@ -69,12 +69,12 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     except WindowIsOver as problem:
         messages.warning(request, str(problem))
     else:
-        told = ngettext(
-            " %(freed)s notification that it held back goes out now.",
-            " %(freed)s notifications that it held back go out now.",
+        ended = ngettext(
+            "Window ended. Waymark now sends %(freed)s notification that the window held back.",
+            "Window ended. Waymark now sends %(freed)s notifications that the window held back.",
             freed,
         ) % {"freed": freed}
-        messages.success(request, _("Ended.%(told)s") % {"told": told if freed else ""})
+        messages.success(request, ended if freed else _("Window ended."))
     return redirect("maintenance")
 
 

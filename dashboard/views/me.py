@@ -43,14 +43,14 @@ def password(request: HttpRequest) -> HttpResponse:
     user, now = own_user(request), timezone.now()
     form = OwnPasswordForm(user, request.POST, request=request, now=now, label_suffix="")
     if not user.has_usable_password():
-        messages.error(request, _("Your account logs in elsewhere: its password is changed there."))
+        messages.error(request, _("Your account uses single sign-on. Change the password at your provider."))
         return redirect("me")
     if not form.is_valid():
         return _page(request, 422, password_form=form)
     accounts.set_password(user, form.cleaned_data["new_password1"], user.get_username(), now)
     update_session_auth_hash(request, user)
     sessions.begin(request, now)
-    messages.success(request, _("Your password is changed. Your other sessions are over, your API tokens are revoked."))
+    messages.success(request, _("Password changed. Your other sessions ended, and your API tokens are revoked."))
     return redirect("me")
 
 

@@ -122,7 +122,7 @@ def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _not_run(request: HttpRequest, pk: int, why: str) -> HttpResponse:
-    messages.error(request, _("Nothing was started. %(refused)s") % {"refused": told(why)})
+    messages.error(request, _("The job was not started. %(refused)s") % {"refused": told(why)})
     return redirect("job-runs", pk)
 
 
@@ -136,9 +136,12 @@ def _refused(request: HttpRequest, pk: int, why: str, again: dict[str, str]) -> 
 def cancel_restart(request: HttpRequest, pk: int) -> HttpResponse:
     attempt = get_object_or_404(RestartAttempt.objects.select_related("job"), pk=pk)
     if cancel_attempt(attempt, actor_of(request), timezone.now()):
-        messages.success(request, _("Canceled. Nothing was stopped or started."))
+        messages.success(request, _("The restart was canceled. Nothing was stopped or started."))
     else:
-        messages.warning(request, _("Too late: the job is being stopped or started already, or the restart has ended."))
+        messages.warning(
+            request,
+            _("The restart can no longer be canceled: the job is stopping or starting, or the restart has ended."),
+        )
     return redirect("restart-progress", pk)
 
 

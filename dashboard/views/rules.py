@@ -79,7 +79,7 @@ def remove_rule(request: HttpRequest, pk: int) -> HttpResponse:
     except acts.RuleStays as stays:
         messages.error(request, str(stays))
         return redirect("rule", pk)
-    messages.success(request, _("Rule removed. Its open incidents are resolved at the next check."))
+    messages.success(request, _("Rule deleted. Its open incidents are resolved at the next check."))
     return redirect("job-alerts", found.job_id) if found.job_id else redirect("rules")
 
 
@@ -129,7 +129,7 @@ def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, status=422)
     rule = acts.save_rule(form, actor_of(request), timezone.now())
-    messages.success(request, _("Rule saved. It is checked at once and then on its interval."))
+    messages.success(request, _("Rule saved. Waymark checks it now and then at its interval."))
     return redirect("job-alerts", rule.job_id) if rule.job_id else redirect("rules")
 
 

@@ -18,7 +18,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
     form = ViewForm(request.POST, user=request.user)
     if form.is_valid():
         view = form.save()
-        messages.success(request, _("The view “%(name)s” is kept.") % {"name": view.name})
+        messages.success(request, _("View “%(name)s” saved.") % {"name": view.name})
         return _fleet(view.query)
     for name, errors in form.errors.items():
         label = "" if name == "__all__" else f"{form.fields[name].label or 'Filter'}: "
@@ -30,7 +30,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
 def forget_view(request: HttpRequest, pk: int) -> HttpResponse:
     view = get_object_or_404(SavedView, pk=pk, user=request.user)
     view.delete()
-    messages.success(request, _("The view “%(name)s” is gone.") % {"name": view.name})
+    messages.success(request, _("View “%(name)s” deleted.") % {"name": view.name})
     return redirect("fleet")
 
 

@@ -60,7 +60,8 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
     """Look at the files of a retained checkpoint now."""
     job = find_job(pk)
     found = get_object_or_404(retained_checkpoints(job), pk=checkpoint)
-    _check(request, job, found.external_path, f"Checkpoint {found.checkpoint_id}")
+    name = _("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": found.checkpoint_id}
+    _check(request, job, found.external_path, name)
     return redirect("job-savepoints", pk)
 
 
@@ -76,22 +77,28 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
     try:
         problem = look_at(job, path, timezone.now())
     except EngineError as error:
-        messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": error})
+        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": error})
     except StorageSilent as silent:
         told_why = told(f"{silent}.")
-        messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": told_why})
+        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})
     else:
         _say(request, name, problem)
 
 
 def _say(request: HttpRequest, name: str, problem: str | None) -> None:
     if problem is None:
-        why = "the cluster cannot say, and WAYMARK_STATE_ROOTS names no place that it lies in"
-        messages.warning(request, _("%(name)s was not looked at: %(why)s.") % {"name": name, "why": why})
+        messages.warning(
+            request,
+            _(
+                "%(name)s was not checked: the cluster cannot check it, and no directory in WAYMARK_STATE_ROOTS "
+                "contains it."
+            )
+            % {"name": name},
+        )
     elif problem:
         messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": problem})
     else:
-        messages.success(request, _("%(name)s is complete: every file is there.") % {"name": name})
+        messages.success(request, _("%(name)s is complete: all files exist.") % {"name": name})
 
 
 @action

@@ -68,7 +68,7 @@ def sent_from_an_old_page(request: HttpRequest, reason: str = "") -> HttpRespons
     if request.path_info != reverse(settings.LOGIN_URL):
         return render(request, "errors/csrf.html", status=403)
     if not request.user.is_authenticated:
-        messages.warning(request, _("That page was too old to log in from. Try again here."))
+        messages.warning(request, _("The log-in page was too old. Log in again."))
     return redirect(request.get_full_path())  # where whoever is logged in is led on
 
 

@@ -37,7 +37,7 @@ def ask_state(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     snapshot = _chosen(request, job)
     if snapshot is None:
-        messages.error(request, _("Choose a snapshot that completed and is known to this job."))
+        messages.error(request, _("Select a completed snapshot of this job."))
         return redirect("job-state", pk)
     if request.POST.get("kind") == StateReadKind.LIST:
         return _asked(request, job, snapshot, Question(StateReadKind.LIST))

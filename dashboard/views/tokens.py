@@ -51,9 +51,9 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=pk, user=request.user.pk)
     if access.revoke(token, request.user.get_username(), timezone.now()):
-        messages.success(request, _("%(name)s is revoked: what uses it is refused from now on.") % {"name": token.name})
+        messages.success(request, _("Token %(name)s revoked. Requests with it are refused.") % {"name": token.name})
     else:
-        messages.warning(request, _("%(name)s was revoked already.") % {"name": token.name})
+        messages.warning(request, _("Token %(name)s was already revoked.") % {"name": token.name})
     return redirect("tokens")
 
 

@@ -36,7 +36,7 @@ def users(request: HttpRequest) -> HttpResponse:
         return _list(request, form, 422)
     typed = form.cleaned_data
     made = accounts.create(typed["username"], typed["email"], typed["password"], typed["role"], actor_of(request))
-    messages.success(request, _("%(made)s may log in.") % {"made": made})
+    messages.success(request, _("User %(made)s created.") % {"made": made})
     return redirect("user", made.pk)
 
 
@@ -67,8 +67,8 @@ def activate(request: HttpRequest, pk: int) -> HttpResponse:
     except accounts.NotAllowed as refused:
         messages.error(request, str(refused))
     else:
-        again = _("%(found)s may log in again.")
-        no_more = _("%(found)s cannot log in any more. Its sessions are over, its API tokens are revoked.")
+        again = _("%(found)s can log in again.")
+        no_more = _("%(found)s can no longer log in. All sessions ended, and all API tokens are revoked.")
         messages.success(request, (again if active else no_more) % {"found": found})
     return redirect("user", pk)
 
@@ -83,8 +83,7 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
     accounts.set_password(found, form.cleaned_data["password"], actor_of(request), timezone.now())
     messages.success(
         request,
-        _("%(found)s logs in with the new password from now on. Its sessions are over, its API tokens are revoked.")
-        % {"found": found},
+        _("New password of %(found)s set. All sessions ended, and all API tokens are revoked.") % {"found": found},
     )
     return redirect("user", pk)
 
@@ -93,7 +92,7 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
 def log_out(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(pk)
     accounts.log_out_everywhere(found, actor_of(request), timezone.now())
-    messages.success(request, _("All sessions of %(found)s are over, its API tokens are revoked.") % {"found": found})
+    messages.success(request, _("All sessions of %(found)s ended, and all API tokens are revoked.") % {"found": found})
     return redirect("user", pk)
 
 
@@ -109,7 +108,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, str(refused))
         return redirect("user", pk)
     if request.method == "POST":
-        messages.success(request, _("The account %(name)s is deleted.") % {"name": name})
+        messages.success(request, _("Account %(name)s deleted.") % {"name": name})
         return redirect("users")
     context = {
         "person": found,
@@ -132,7 +131,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
             form.add_error("selector", str(refused))
     if not form.is_valid():
         return _one(request, found, 422, grant_form=form)
-    messages.success(request, _("Granted."))
+    messages.success(request, _("Grant added."))
     return redirect("user", pk)
 
 
@@ -140,7 +139,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
 def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Grant.objects.select_related("user", "cluster"), pk=pk)
     accounts.take_away(found, actor_of(request))
-    messages.success(request, _("%(user)s has it no more: %(found)s.") % {"user": found.user, "found": found})
+    messages.success(request, _("Grant of %(user)s revoked: %(found)s.") % {"user": found.user, "found": found})
     return redirect("user", found.user_id)
 
 
@@ -148,7 +147,7 @@ def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
     tokens.revoke(found, actor_of(request), timezone.now())
-    messages.success(request, _("%(name)s is revoked.") % {"name": found.name})
+    messages.success(request, _("Token %(name)s revoked.") % {"name": found.name})
     return redirect("user", found.user_id)
 
 
@@ -175,7 +174,7 @@ def _word(user: User) -> str:
         return "administrator"
     account = getattr(user, "account", None)
     if account is not None and account.granted_only:
-        return "only what is granted"
+        return "grants only"
     return "operator" if user.is_staff else "viewer"
 
 

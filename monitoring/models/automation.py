@@ -31,7 +31,7 @@ class AutomationPause(models.Model):
 
 class Verdict(models.TextChoices):
     RESTART = "restart", _("restarted")
-    LEAVE = "leave", _("left for now")
+    LEAVE = "leave", _("no action yet")
     PERSON = "person", _("needs a person")
     BREAKER = "breaker", _("breaker opened")
 

@@ -16,20 +16,20 @@ class Engine(models.TextChoices):
 
 
 class Discovery(models.TextChoices):
-    URL = "url", _("at an address")
+    URL = "url", _("by URL")
     ZOOKEEPER = "zookeeper", _("through ZooKeeper")
 
 
 class Authentication(models.TextChoices):
-    NONE = "none", _("nothing")
-    BEARER = "bearer", _("a bearer token")
-    BASIC = "basic", _("name and password")
+    NONE = "none", _("none")
+    BEARER = "bearer", _("bearer token")
+    BASIC = "basic", _("user name and password")
 
 
 class ZooKeeperAuthentication(models.TextChoices):
-    NONE = "none", _("nothing")
-    DIGEST = "digest", _("a name for its ACLs (digest)")
-    SASL = "sasl", _("a log-in (SASL, DIGEST-MD5)")
+    NONE = "none", _("none")
+    DIGEST = "digest", _("user name for ACLs (digest)")
+    SASL = "sasl", _("log-in (SASL, DIGEST-MD5)")
 
 
 class Cluster(models.Model):

@@ -90,9 +90,9 @@ class IncidentEventKind(models.TextChoices):
     CHANGED = "changed", _("Changed")
     ACKNOWLEDGED = "acknowledged", _("Acknowledged")
     SNOOZED = "snoozed", _("Snoozed")
-    WOKEN = "woken", _("Snooze over")
+    WOKEN = "woken", _("Snooze ended")
     INHIBITED = "inhibited", _("Hidden")
-    RELEASED = "released", _("Hidden no more")
+    RELEASED = "released", _("No longer hidden")
     RESOLVED = "resolved", _("Resolved")
 
 

@@ -16,8 +16,8 @@ from monitoring.models.sealed_json import SealedLaunchField
 
 
 class RestoreFrom(models.TextChoices):
-    NEWEST = "newest", _("the newest trusted state of any kind")
-    SAVEPOINT = "savepoint", _("the newest savepoint only")
+    NEWEST = "newest", _("newest trusted snapshot of any type")
+    SAVEPOINT = "savepoint", _("newest savepoint only")
 
 
 class Job(models.Model):

@@ -10,8 +10,8 @@ from monitoring.models.sealed_json import SealedLaunchField
 
 
 class LaunchOrigin(models.TextChoices):
-    FOUND = "found", _("as the engine said")
-    EDITED = "edited", _("by hand")
+    FOUND = "found", _("reported by the engine")
+    EDITED = "edited", _("edited")
     RESTART = "restart", _("with a restart")
 
 

@@ -107,7 +107,7 @@ class Delivery(models.Model):
 
 class AttemptOutcome(models.TextChoices):
     SENT = "sent", _("Sent")
-    AGAIN = "again", _("To be tried again")
+    AGAIN = "again", _("Will be retried")
     GIVEN_UP = "given_up", _("Given up")
 
 
@@ -131,14 +131,14 @@ class NotificationReason(models.TextChoices):
     RESOLVED = "resolved", _("Resolved")
     REPEAT = "repeat", _("Still open")
     ESCALATION = "escalation", _("Escalated")
-    WOKEN = "woken", _("Snooze over")
+    WOKEN = "woken", _("Snooze ended")
 
 
 class NotificationState(models.TextChoices):
     WAITING = "waiting", _("Waiting")  # until due_at
     HELD = "held", _("Hidden")  # until the incident that hides this one is resolved
     GATHERED = "gathered", _("In a message")
-    DROPPED = "dropped", _("Not told")
+    DROPPED = "dropped", _("Not sent")
 
 
 class Notification(models.Model):

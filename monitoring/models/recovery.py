@@ -12,7 +12,7 @@ from monitoring.models.sealed_json import SealedLaunchField
 
 class RestartTrigger(models.TextChoices):
     AUTOMATIC = "automatic", _("automatic")
-    MANUAL = "manual", _("by hand")
+    MANUAL = "manual", _("manual")
     # Of a job that has ended: another run, from where it ended.
     AGAIN = "again", _("run again")
     SCHEDULED = "scheduled", _("on schedule")
@@ -22,10 +22,10 @@ class AttemptState(models.TextChoices):
     DECIDED = "decided", _("Decided")
     UPLOADING = "uploading", _("Uploading the program")
     IMPORTING = "importing", _("Copying the checkpoint location")
-    VALIDATING = "validating", _("Checking the state")
+    VALIDATING = "validating", _("Checking the snapshot")
     STOPPING = "stopping", _("Stopping the job")
     LAUNCHING = "launching", _("Starting the job")
-    WAITING = "waiting", _("Waiting until it runs")
+    WAITING = "waiting", _("Waiting for the job to run")
     SUCCEEDED = "succeeded", _("Running again")
     FAILED = "failed", _("Failed")
     CANCELED = "canceled", _("Canceled")
@@ -118,7 +118,7 @@ class RefusedStart(models.Model):
 
 
 class StepState(models.TextChoices):
-    RUNNING = "running", _("Under way")
+    RUNNING = "running", _("In progress")
     DONE = "done", _("Done")
     FAILED = "failed", _("Failed")
     SKIPPED = "skipped", _("Not needed")

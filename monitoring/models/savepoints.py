@@ -17,8 +17,8 @@ class SavepointState(models.TextChoices):
     IN_PROGRESS = "in_progress", _("In progress")
     COMPLETED = "completed", _("Completed")
     FAILED = "failed", _("Failed")
-    DISPOSING = "disposing", _("Being disposed of")  # no longer to be restored from: some of its files may be gone
-    DISPOSED = "disposed", _("Disposed of")
+    DISPOSING = "disposing", _("Deleting")  # no longer to be restored from: some of its files may be gone
+    DISPOSED = "disposed", _("Deleted")
 
     @property
     def open(self) -> bool:
@@ -27,7 +27,7 @@ class SavepointState(models.TextChoices):
 
 class SavepointOrigin(models.TextChoices):
     SCHEDULED = "scheduled", _("schedule")
-    MANUAL = "manual", _("by hand")
+    MANUAL = "manual", _("manual")
     RESTART = "restart", _("before a restart")
     FINAL = "final", _("at the end of a run")
     ADOPTED = "adopted", _("taken elsewhere")

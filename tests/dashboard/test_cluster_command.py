@@ -59,9 +59,9 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
         (["http://user:pw@127.0.0.1"], "url .*Name and password do not belong"),
         (["http://127.0.0.1:1"], "url .*nothing listens there"),
         ([], "url '': An address begins with http"),
-        (["http://127.0.0.1:1", "--every", "0"], "poll_interval_s '0': Write a number, from 1 to 3600"),
-        (["http://127.0.0.1:1", "--labels", "a b"], "labels 'a b': 'a b' is no label"),
-        (["--zookeeper", "zk"], "zookeeper_hosts 'zk': 'zk' is no server"),
+        (["http://127.0.0.1:1", "--every", "0"], "poll_interval_s '0': Enter a number of seconds from 1 to 3600"),
+        (["http://127.0.0.1:1", "--labels", "a b"], "labels 'a b': 'a b' is not a label"),
+        (["--zookeeper", "zk"], "zookeeper_hosts 'zk': 'zk' is not a server"),
         (["http://127.0.0.1:1", "--token-file", "/gone"], "--token-file: .*No such file"),
     ],
 )

@@ -54,7 +54,7 @@ def test_when_nobody_asks_the_cluster_any_more_nothing_is_claimed() -> None:
     forgotten = Cluster(name="waymark", last_answer_at=NOW - timedelta(minutes=5))
     health = judge(facts(cluster=forgotten), NOW)
     assert health.level is Level.UNKNOWN
-    assert "Not looked at for 5 min" in health.sentence
+    assert "Not polled for 5 min" in health.sentence
 
 
 def test_of_a_job_that_the_engine_does_not_name_nothing_is_claimed_until_it_counts_as_lost() -> None:
@@ -64,7 +64,7 @@ def test_of_a_job_that_the_engine_does_not_name_nothing_is_claimed_until_it_coun
     health = judge(known, NOW)
     assert (health.level, health.state_word, health.freshness) == (Level.UNKNOWN, "unknown", Freshness.UNKNOWN)
     assert health.sentence == (
-        "The engine answers and has not named this job for 45 s; if that lasts, it counts as lost."
+        "The engine has not reported this job for 45 s. If this continues, the job counts as LOST."
     )
 
 

@@ -80,13 +80,13 @@ def test_an_unknown_language_is_english(viewer: Client, job: Job, nonsense: str)
 
 # By page: some of what it must say, and what must be left of no heading.
 PAGES = {
-    "job": ["最近的检查点", "各类最新", "每个检查点耗时多久", "距上次完成"],
+    "job": ["最近的检查点", "各类型最新", "各阶段的检查点耗时", "最近检查点"],
     "job-history": ["8 个检查点", "端到端耗时", "已完成", "开始于"],
-    "job-summary": ["此作业的检查点通常情况如何", "最大", "平均", "逐次运行"],
+    "job-summary": ["检查点统计", "最大", "平均", "各次运行的统计"],
     "job-configuration": ["检查点模式", "精确一次", "状态后端"],
-    "job-state": ["状态中有什么"],
+    "job-state": ["状态内容"],
     "job-exceptions": ["没有异常"],
-    "job-compare": ["两者之间有何变化"],
+    "job-compare": ["比较"],
 }
 
 
@@ -104,7 +104,7 @@ def test_a_checkpoints_page_is_chinese(viewer: Client, job: Job) -> None:
     viewer.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
     checkpoint = Checkpoint.objects.filter(run__number=2).latest("checkpoint_id")
     page = viewer.get(reverse("checkpoint", args=[checkpoint.pk])).content.decode()
-    for text in ("检查点 8", "时间花在哪里", "启动延迟", "算子与子任务", "写入大小"):
+    for text in ("检查点 8", "各子任务耗时", "启动延迟", "算子与子任务", "写入大小"):
         assert text in page, text
 
 

@@ -17,8 +17,8 @@ WAIT = {"asked": 2 * GIB, "free": GIB, "limit": 16 * GIB, "position": 3, "length
     ("lacking", "said"),
     [
         ("memory", "The driver needs 2.00 GB of memory, and 1.00 GB of 16.0 GB is free."),
-        ("machine", "drivers on the job manager's machine may take 16.0 GB together."),
-        ("turn", "A job before it waits"),
+        ("machine", "drivers on the job manager's machine may use 16.0 GB together."),
+        ("turn", "A job ahead in the queue is waiting"),
         ("recovery", "recovering jobs of a higher priority first."),
     ],
 )
@@ -26,7 +26,7 @@ def test_each_reason_is_a_sentence_with_its_figures(lacking: str, said: str) -> 
     text = sentence({"for": lacking, **WAIT})
 
     assert said in text
-    assert text.endswith("It is number 3 of 7 that wait.")
+    assert text.endswith("Position in the queue: 3 of 7.")
 
 
 @pytest.mark.parametrize("lacking", ["drivers", "starts"])
@@ -55,5 +55,5 @@ def test_the_preparation_of_an_environment_says_its_step_and_no_position() -> No
 
 
 def test_a_reason_of_a_newer_job_manager_leaves_the_position() -> None:
-    assert sentence({"for": "weather", **WAIT}) == "It is number 3 of 7 that wait."
+    assert sentence({"for": "weather", **WAIT}) == "Position in the queue: 3 of 7."
     assert sentence({"for": "weather"}) == ""

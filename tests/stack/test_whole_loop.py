@@ -242,12 +242,12 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
 
     person.goto(job_page + "alerts/")
     rule = person.get_by_role("row").filter(has_text="Failed checkpoints within a window")
-    rule.get_by_role("link", name="Override").click()
-    person.get_by_text("Holds, flapping and rhythm").click()
+    rule.get_by_role("link", name="Customize").click()
+    person.get_by_text("Timing and flapping").click()
     person.get_by_label("Check every").fill("5 s")
-    person.get_by_role("button", name="Save the rule").click()
+    person.get_by_role("button", name="Save rule").click()
     person.goto(job_page + "configuration/")
-    person.get_by_label("Restart automatically when the job dies").check()
+    person.get_by_label("Restart automatically when the job fails").check()
     person.get_by_role("button", name="Save", exact=True).click()
 
     mood.write_text("slow")

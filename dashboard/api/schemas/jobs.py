@@ -15,24 +15,24 @@ from monitoring.models import Job
 
 class HealthOut(Schema):
     level: str = Field(description="failing, degraded, unknown, healthy or ended.")
-    freshness: str = Field(description="The age of the last completed checkpoint against the job's own interval.")
-    state: str = Field(description="Flink's word for the state of its run, or unknown.")
-    sentence: str = Field(description="What is the matter; empty when nothing is.")
+    freshness: str = Field(description="The age of the last completed checkpoint relative to the checkpoint interval.")
+    state: str = Field(description="The status of the current run, or unknown.")
+    sentence: str = Field(description="The problem. Empty if there is none.")
 
 
 class JobOut(ModelSchema):
     cluster_id: int
-    cluster: str = Field(description="Its name.")
-    run_id: int | None = Field(description="Its current run.")
+    cluster: str = Field(description="The name of the cluster.")
+    run_id: int | None = Field(description="The current run.")
     health: HealthOut
     last_completed_at: datetime | None
-    last_completed_id: int | None = Field(description="The engine's number of that checkpoint.")
+    last_completed_id: int | None = Field(description="The id of this checkpoint in the engine.")
     last_duration_ms: int | None
     state_size: int | None
     last_failed_at: datetime | None
     last_failure: str
     unresolved_incidents: int
-    restart_id: int | None = Field(description="The restart that is under way.")
+    restart_id: int | None = Field(description="The restart in progress.")
 
     class Meta:
         model = Job
@@ -40,8 +40,8 @@ class JobOut(ModelSchema):
 
 
 class AutomationOut(ModelSchema):
-    savepoint_schedule: str = Field(description="Such as every 1 h; empty: none.")
-    run_schedule: str = Field(description="When it is run again, such as at 03:00 every day (UTC); empty: on request.")
+    savepoint_schedule: str = Field(description="For example every 1 h. Empty: no schedule.")
+    run_schedule: str = Field(description="For example at 03:00 every day (UTC). Empty: on request only.")
 
     class Meta:
         model = Job
@@ -56,13 +56,15 @@ class AutomationOut(ModelSchema):
 
 
 class ConfigurationOut(Schema):
-    parts: dict[str, dict[str, Any]] = Field(description="By part and key, as the engine says it; secrets are hidden.")
+    parts: dict[str, dict[str, Any]] = Field(
+        description="By part and key, as the engine reports it. Secrets are hidden."
+    )
     since: datetime | None
 
 
 class FleetOut(Schema):
     jobs: int
-    levels: dict[str, int] = Field(description="How many jobs are how.")
+    levels: dict[str, int] = Field(description="Number of jobs by level.")
     silent_clusters: list[str]
     last_answer_at: datetime | None
 

@@ -35,8 +35,8 @@ from monitoring.models import (
 
 
 class ClusterOut(ModelSchema):
-    state: str = Field(description="In a word, as its page says it.")
-    jobs: int = Field(description="How many jobs it has, and how many of them live.")
+    state: str = Field(description="The status of the cluster, as on its page.")
+    jobs: int = Field(description="Number of jobs. `running`: number of running jobs.")
     running: int
     reachable: bool
 
@@ -53,16 +53,16 @@ class ClusterOut(ModelSchema):
 
 class RunOut(ModelSchema):
     job_id: int
-    vertices: list[dict[str, Any]] = Field(description="The operators: id, name and parallelism of each.")
+    vertices: list[dict[str, Any]] = Field(description="Id, name and parallelism of each operator.")
     outcome: dict[str, Any] = Field(
-        description="How a run that ended by itself left its state: saved, savepoint (its final one), state (where the "
-        "next run goes on), rows and batches. Empty for every other run."
+        description="The final state of a run that ended by itself: saved, savepoint (the final one), state (where the "
+        "next run continues), rows and batches. Empty for other runs."
     )
     launch_wait: dict[str, Any] = Field(
-        description="Why a run in CREATED waits until its driver may start: for (memory, drivers, starts, turn, "
-        "machine, recovery or environment), since, sentence (in words), and what the reason has. In the queue of "
-        "drivers: asked, free and limit (bytes or numbers), position and length. For environment: kind, step, output "
-        "(the last line that pip printed) and failure (why an earlier preparation failed). Empty for every other run."
+        description="Why a run in CREATED waits for its driver: for (memory, drivers, starts, turn, machine, recovery "
+        "or environment), since, sentence, and details of the reason. In the queue of drivers: asked, free and limit "
+        "(bytes or numbers), position and length. For environment: kind, step, output (the last line of pip) and "
+        "failure (why an earlier preparation failed). Empty for other runs."
     )
 
     @staticmethod
@@ -106,7 +106,7 @@ class ExceptionOut(ModelSchema):
 
 class CheckpointOut(ModelSchema):
     run_id: int
-    archived: bool = Field(False, description="It was read from the archive.")
+    archived: bool = Field(False, description="Whether it was read from the archive.")
 
     class Meta:
         model = Checkpoint
@@ -119,7 +119,7 @@ class CheckpointOut(ModelSchema):
 
 
 class OperatorOut(ModelSchema):
-    checkpoint_id: int = Field(description="The row's id, as in /checkpoints/{id}, not the engine's number.")
+    checkpoint_id: int = Field(description="The id in /checkpoints/{id}, not the id in the engine.")
 
     class Meta:
         model = OperatorCheckpoint
@@ -134,7 +134,7 @@ class SubtaskOut(Schema):
     acknowledged_at: datetime | None
     unaligned: bool | None
     aborted: bool
-    figures: dict[str, int | None] = Field(description="Milliseconds and bytes by name.")
+    figures: dict[str, int | None] = Field(description="Values in milliseconds or bytes, by name.")
 
 
 class OperatorDetailOut(OperatorOut):
@@ -148,7 +148,7 @@ class CheckpointDetailOut(CheckpointOut):
 class SavepointOut(ModelSchema):
     job_id: int
     run_id: int
-    checkpoint_id: int | None = Field(None, description="The row of its checkpoint.")
+    checkpoint_id: int | None = Field(None, description="The id of its checkpoint, as in /checkpoints/{id}.")
 
     class Meta:
         model = Savepoint
@@ -166,11 +166,11 @@ class StepOut(ModelSchema):
 
 class RestartOut(ModelSchema):
     job_id: int
-    imports: dict[str, str] = Field(description="Checkpoint locations that are copied into the state, by query.")
-    rejected: list[dict[str, Any]] = Field(description="States that could not be restored: path, and why.")
+    imports: dict[str, str] = Field(description="Checkpoint locations that are imported, by query.")
+    rejected: list[dict[str, Any]] = Field(description="Snapshots that could not be restored: path and reason.")
     silent: list[dict[str, Any]] = Field(
-        description="Where checkpoints that no poll saw could not be looked for: the place, and how long it was waited "
-        "for its storage, in seconds."
+        description="Locations in which Waymark could not search for checkpoints that no poll saw: the location, and "
+        "the seconds that Waymark waited for the storage."
     )
     old_run_id: int | None
     new_run_id: int | None
@@ -201,8 +201,8 @@ class IncidentOut(ModelSchema):
     rule_id: int | None
     job_id: int | None
     cluster_id: int | None
-    inhibited_by_id: int | None = Field(description="The incident that hides this one.")
-    subject: str = Field(description="The name of what it is about.")
+    inhibited_by_id: int | None = Field(description="The incident that hides this incident.")
+    subject: str = Field(description="The name of the job or cluster.")
 
     class Meta:
         model = Incident
@@ -224,7 +224,7 @@ class IncidentDetailOut(IncidentOut):
 
 class DeliveryOut(ModelSchema):
     channel_id: int
-    channel_name: str = Field(alias="channel.name", description="Also of a channel that was deleted since.")
+    channel_name: str = Field(alias="channel.name", description="Also set if the channel was deleted.")
 
     class Meta:
         model = Delivery
@@ -238,7 +238,7 @@ class TryOut(ModelSchema):
 
 
 class DeliveryDetailOut(DeliveryOut):
-    tries: list[TryOut] = Field(description="What the receiver answered is empty for an account with grants only.")
+    tries: list[TryOut] = Field(description="The answers are empty for an account with grants only.")
 
 
 class WindowOut(ModelSchema):
@@ -251,7 +251,7 @@ class WindowOut(ModelSchema):
 
 
 class PauseOut(ModelSchema):
-    cluster_id: int | None = Field(description="null: everything.")
+    cluster_id: int | None = Field(description="null: all clusters.")
 
     class Meta:
         model = AutomationPause
@@ -279,14 +279,14 @@ class SavedViewOut(ModelSchema):
 
 
 class StateReadOut(ModelSchema):
-    """A question about a snapshot's state. `answer`: as `manage.py state … --json` gives it.
+    """A read of a snapshot's state. `answer` has the format of `manage.py state … --json`.
 
-    For an account or a token that may not act on the job, `key_text` and `contains` are empty, and a list comes
-    without the elements of operator state."""
+    If the account or token may not act on the job, `key_text` and `contains` are empty, and a list omits the elements
+    of operator state."""
 
     job_id: int
     answer: Any = Field(
-        None, description="null while it is waited for; keys and values are null for who may not act on the job."
+        None, description="null until the read is done. Keys and values are null if you may not act on the job."
     )
 
     class Meta:

@@ -52,8 +52,8 @@ def test_an_account_is_made_with_its_role_and_may_log_in(admin: Client) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ({"username": "anna"}, "account of this name already"),
-        ({"username": "ANNA"}, "account of this name already"),
+        ({"username": "anna"}, "account with this name already"),
+        ({"username": "ANNA"}, "account with this name already"),
         ({"password": "12345678"}, "too common"),
         ({"password": "short"}, "too short"),
         ({"role": "king"}, "Select a valid choice"),
@@ -78,7 +78,7 @@ def test_a_change_is_audited_with_before_and_after(admin: Client, viewer_user: U
 
 def test_the_only_administrator_stays_one(admin: Client, admin_user: User) -> None:
     demoted = admin.post(reverse("user", args=[admin_user.pk]), {"role": "viewer", "email": ""})
-    assert "only administrator" in demoted.content.decode()
+    assert "only active administrator" in demoted.content.decode()
     admin.post(reverse("user-activate", args=[admin_user.pk]), {"active": "no"})
     admin_user.refresh_from_db()
     assert (admin_user.is_superuser, admin_user.is_active) == (True, True)
@@ -275,7 +275,7 @@ def test_a_grant_by_label_reaches_the_jobs_that_have_it_and_no_others(
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [({}, "Choose a cluster"), ({"selector": "team=,x"}, "is not a term"), ({"role": "admin"}, "valid choice")],
+    [({}, "Select a cluster"), ({"selector": "team=,x"}, "is not a term"), ({"role": "admin"}, "valid choice")],
 )
 def test_a_grant_that_makes_no_sense_is_refused(
     admin: Client, viewer_user: User, typed: dict[str, str], said: str
@@ -294,7 +294,7 @@ def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
     assert f"{token.start}…" in again
     assert again.count("wmk_") == 1
     twice = viewer.post(reverse("tokens"), NEW_TOKEN)
-    assert "of this name" in twice.content.decode()
+    assert "with this name" in twice.content.decode()
     assert viewer.post(reverse("token-revoke", args=[token.pk])).status_code == 302
     assert viewer.post(reverse("tokens"), NEW_TOKEN).status_code == 200
 
@@ -391,7 +391,7 @@ def test_nobody_deletes_their_own_account_or_the_last_administrator(
     assert "Delete…" in admin.get(reverse("user", args=[other.pk])).content.decode()
     assert "Delete…" not in admin.get(reverse("user", args=[admin_user.pk])).content.decode()
     User.objects.filter(pk=other.pk).update(is_active=False)
-    with pytest.raises(accounts.NotAllowed, match="only administrator"):
+    with pytest.raises(accounts.NotAllowed, match="only active administrator"):
         accounts.delete(admin_user, by=viewer_user)
     assert User.objects.filter(pk=admin_user.pk).exists()
 

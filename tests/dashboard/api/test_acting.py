@@ -179,7 +179,7 @@ def test_a_channels_secret_goes_in_and_never_comes_out(api: Caller) -> None:
     assert (changed["enabled"], changed["has_secret"]) == (False, True)
     assert Channel.objects.get(name="hook").settings["url"].endswith("/t0ken")
     refused = api.send("patch", f"/channels/{made.json()['id']}", {"allow_private": True})
-    assert refused.json()["error"]["fields"][0]["message"] == "Your account may not change this."
+    assert refused.json()["error"]["fields"][0]["message"] == "Your account may not change this field."
 
 
 def test_clusters_are_an_administrators(api: Caller, admin_api: Caller, now: datetime) -> None:

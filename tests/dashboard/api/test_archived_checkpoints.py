@@ -74,12 +74,12 @@ def test_archived_checkpoints_are_told_as_before(api: Any, viewer: Client, run: 
     assert told() == before
 
     page = viewer.get(f"/checkpoints/{one.pk}/").content.decode()
-    assert "from the archive" in page
+    assert '<span class="tag">archived</span>' in page
     assert "Older: 6" in page
     assert "Subtasks of source" in viewer.get(f"/operators/{operator.pk}/").content.decode()
     shown = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
-    assert "60 in the archive" in shown
-    assert shown.count("from the archive") == 25
+    assert "60 archived" in shown
+    assert shown.count('<span class="tag">archived</span>') == 25
     archived = Archived(frozenset({run.job.cluster_id}))
     assert subject_of("checkpoints/<int:pk>/", {"pk": one.pk}) == archived
     assert subject_of("operators/<int:pk>/", {"pk": operator.pk}) == archived
@@ -145,7 +145,7 @@ def test_storage_that_never_answers_is_said_and_what_postgresql_has_is_shown(
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
     cycle.advance(NOW)
     settings.ARCHIVE = mute
-    silence = "The archive's storage did not answer within 0.3 s: checkpoints of 2026-08-14 and others that lie there"
+    silence = "The storage of the archive did not answer within 0.3 s. Checkpoints of 2026-08-14 and other archived"
     before = f"{(NOW - timedelta(minutes=90)).isoformat()}_0"
 
     page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": before})
@@ -156,7 +156,7 @@ def test_storage_that_never_answers_is_said_and_what_postgresql_has_is_shown(
     assert told["unreadable"][0].startswith(silence)
     shown = operator.get(f"/checkpoints/{one.pk}/")
     assert shown.status_code == 503
-    assert "in the archive, whose storage did not answer within 0.3 s" in shown.content.decode()
+    assert "the storage of the archive did not answer within 0.3 s" in shown.content.decode()
     refused = api.get(f"/checkpoints/{one.pk}")
     assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
     download = viewer.get(f"/jobs/{run.job_id}/download/history.csv")

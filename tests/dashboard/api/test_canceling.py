@@ -48,7 +48,7 @@ def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(
     assert answer.status_code == 409
     message = answer.json()["error"]["message"]
     assert "Job is not cancelable." in message
-    assert "The job goes on." in message
+    assert "The job keeps running." in message
     assert deeds() == ["job.cancel", "job.not-canceled"]
     # Under a key, too, it is asked again when it comes again.
     expect_cancel(engine, job)
@@ -63,21 +63,21 @@ def test_an_answer_that_was_lost_is_not_called_a_refusal_and_stays_in_the_audit(
     Cluster.objects.update(rest_url="http://127.0.0.1:1")
     answer = api.post(f"/jobs/{job.pk}/cancel", **headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "unknown")
-    assert "Whether it was canceled is not known." in answer.json()["error"]["message"]
+    assert "Waymark does not know whether the job was canceled." in answer.json()["error"]["message"]
     assert deeds() == ["job.cancel", "job.not-canceled"]
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLING])
 def test_a_job_that_has_ended_is_not_canceled(api: Caller, job: Job, engine: HTTPServer, state: RunState) -> None:
     Run.objects.update(state=state)
-    refused(api, job, f"The job is {state.value} already.")
+    refused(api, job, f"The job is already {state.value}.")
 
 
 def test_what_waymark_does_with_it_comes_first(api: Caller, job: Job, engine: HTTPServer, now: datetime) -> None:
     api.post(f"/jobs/{job.pk}/savepoints")
-    refused(api, job, "A savepoint is under way.")
+    refused(api, job, "A savepoint is in progress.")
     attempt = make.make_attempt(job, now, state=AttemptState.LAUNCHING)
-    refused(api, job, f"Restart {attempt.epoch} is under way.")
+    refused(api, job, f"Restart {attempt.epoch} is in progress.")
     Cluster.objects.update(unreachable_since=now)
     refused(api, job, "The cluster does not answer.")
 

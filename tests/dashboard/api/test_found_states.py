@@ -34,7 +34,7 @@ def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
     refused = api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]})
     [wrong] = refused.json()["error"]["fields"]
     assert (refused.status_code, wrong["field"]) == (422, "state")
-    assert "which was found in the directory of run 2, is not there any more" in wrong["message"]
+    assert "which was found in the directory of run 2, no longer exists" in wrong["message"]
     (lying / "_metadata").write_bytes(metadata("2.3.0-rocksdb-0b-checkpoint"))
     assert api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]}).json()["restore_path"] == f"file:{lying}"
 

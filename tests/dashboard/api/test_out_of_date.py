@@ -44,7 +44,7 @@ def test_what_was_decided_on_another_run_is_refused(call: Call, job: Job, now: d
     replaced(job, now)
     taken, why = call(act, old)
     assert not taken
-    assert "Run 1 was replaced by run 2, 20 s ago. It was started by restart 1 (ada)." in why
+    assert "Run 2 replaced run 1 20 s ago. Restart 1 (ada) started the new run." in why
     assert not done(job)
 
 

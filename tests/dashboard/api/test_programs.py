@@ -73,7 +73,11 @@ def test_an_operator_uploads_none(api: Caller, job: Job, engine: HTTPServer) -> 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("flights.exe", b"MZ", "is no .py, .zip or .whl file"), ("a.py", b"", "empty"), ("a" * 220 + ".py", b"1", "200")],
+    [
+        ("flights.exe", b"MZ", "is not a .py, .zip or .whl file"),
+        ("a.py", b"", "empty"),
+        ("a" * 220 + ".py", b"1", "200"),
+    ],
 )
 def test_what_is_no_program_is_refused_by_name(
     admin_api: Caller, job: Job, engine: HTTPServer, name: str, content: bytes, says: str

@@ -92,7 +92,7 @@ def test_a_session_may_call_and_needs_the_csrf_token_to_change(operator_user: Us
 
 def test_a_token_that_may_read_changes_nothing(caller_of: Callable[..., Caller], operator_user: User, job: Job) -> None:
     reader = caller_of(operator_user, may_write=False)
-    assert "may read, not write" in problem(reader.post(f"/jobs/{job.pk}/savepoints"), 403)["message"]
+    assert "This token can only read" in problem(reader.post(f"/jobs/{job.pk}/savepoints"), 403)["message"]
     assert not job.savepoints.exists()
 
 

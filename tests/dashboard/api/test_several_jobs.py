@@ -103,7 +103,7 @@ def test_state_is_asked_for_listed_first_and_fetched(
     where = f"/jobs/{spark_job.pk}"
     assert snapshot.pk in [each["id"] for each in api.get(f"{where}/snapshots").json()]
     early = api.post(f"{where}/state-reads", {"snapshot": snapshot.pk, "kind": "read", "place": "0:total"})
-    assert (early.status_code, "Ask with kind list first" in early.json()["error"]["message"]) == (409, True)
+    assert (early.status_code, "First send kind list" in early.json()["error"]["message"]) == (409, True)
     assert api.post(f"{where}/state-reads", {"snapshot": snapshot.pk}).status_code == 202
     StateRead.objects.update(state="done", answer=CONTENTS)
     asked = api.post(

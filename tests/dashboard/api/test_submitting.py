@@ -112,7 +112,7 @@ def test_without_state_nothing_is_looked_at(admin_api: Caller, cluster: Cluster,
 @pytest.mark.parametrize(
     ("changed", "field", "told"),
     [
-        ({"checkpoints": {}}, "checkpoints", "A location is needed."),
+        ({"checkpoints": {}}, "checkpoints", "Enter a location."),
         ({"checkpoints": {"a": "orders"}}, "checkpoints", "'orders' is neither an absolute path"),
         ({"checkpoints": {"": "/a", "b": "/b"}}, "checkpoints", "Write NAME=LOCATION for each query."),
         ({"name": ""}, "name", "This field is required."),
@@ -162,4 +162,4 @@ def test_flink_takes_no_such_job(admin_api: Caller, cluster: Cluster) -> None:
     Cluster.objects.update(engine=Engine.FLINK)
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY)
     assert answer.status_code == 409
-    assert "is no job manager of Waymark's" in answer.json()["error"]["message"]
+    assert "is not a Waymark job manager" in answer.json()["error"]["message"]

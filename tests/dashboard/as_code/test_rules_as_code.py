@@ -116,26 +116,26 @@ def test_secrets_are_not_in_it_and_stay(now: datetime) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("threshold: 5", "threshold: many", "line 9: threshold is 'many': Write a whole number, from 1 to 100000."),
+        ("threshold: 5", "threshold: many", "line 9: threshold is 'many': Enter a whole number, from 1 to 100000."),
         ("threshold: 5", "treshold: 5", "line 9: treshold is '5': no such key: allowed are "),
-        ("window: 30 min", "window: 30", "line 10: window is '30': Write a number and a unit"),
+        ("window: 30 min", "window: 30", "line 10: window is '30': Enter a number and a unit"),
         (
             "labels: team=payments",
             "labels: team==payments",
             "line 8: labels is 'team==payments': “team==payments”",
         ),
         ("kind: failed_in_window", "kind: failing", "line 7: kind is 'failing': allowed are alignment, "),
-        ("[payments]", "[nobody]", "line 12: channels is 'nobody': known are payments."),
+        ("[payments]", "[nobody]", "line 12: channels is 'nobody': allowed are payments."),
         ("kind: mail", "kind: pigeon", "line 3: kind is 'pigeon': allowed are mail, webhook, apprise."),
-        ("to: payments@example.org", "to: payments", "line 4: to is 'payments': payments is no mail address"),
+        ("to: payments@example.org", "to: payments", "line 4: to is 'payments': payments is not a mail address"),
         ("severity: critical", "severity: grave", "line 11: severity is 'grave': "),
         ("name: Payments fail", "name: ''", "line 6: name"),
-        ("threshold: 5", "threshold: 5\n    threshold: 6", "line 10: threshold stands here twice: first in line 9."),
-        ("rules:", "rulez:", "line 5: rulez is not allowed here: allowed are channels, rules."),
-        ("threshold: 5", "threshold: [5", "This is no YAML"),
+        ("threshold: 5", "threshold: 5\n    threshold: 6", "line 10: threshold occurs twice, first in line 9."),
+        ("rules:", "rulez:", "line 5: rulez is not allowed here. Allowed are channels, rules."),
+        ("threshold: 5", "threshold: [5", "This is not valid YAML"),
         ("threshold: 5", "threshold: &a 5", "line 9: An anchor is not allowed here"),
         ("threshold: 5", "threshold: !!python/name:os.system 5", "line 9: A tag is not allowed here"),
-        ("labels: team=payments", "cluster: x\n    job: y", "line 9: job is 'y of cluster x': no such job is known."),
+        ("labels: team=payments", "cluster: x\n    job: y", "line 9: job is 'y of cluster x': there is no such job."),
         ("channels: [payments]", "channels: {a: b}", "line 12: channels is "),
     ],
 )
@@ -205,7 +205,7 @@ def test_the_page_says_what_is_wrong_and_keeps_what_was_typed(operator: Client) 
 def test_only_an_administrator_allows_a_private_address(operator: Client) -> None:
     asked = SMALL.replace("    to:", "    allow_private: true\n    to:")
     page = operator.post(reverse("rules-as-code"), {"text": asked, "step": "apply"})
-    assert "only an administrator may say so" in page.content.decode()
+    assert "only an administrator can allow this" in page.content.decode()
     assert not Channel.objects.exists()
 
 

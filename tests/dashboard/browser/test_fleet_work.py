@@ -22,14 +22,14 @@ def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life
     poller_looked()
     reader = read_as()
     page = reader.open(reverse("fleet"))
-    bulk = page.get_by_role("form", name="For the chosen jobs")
+    bulk = page.get_by_role("form", name="With selected")
     expect(bulk).to_be_hidden()
 
-    page.get_by_label(f"Choose {jobs[0].name}").check()
+    page.get_by_label(f"Select {jobs[0].name}").check()
     expect(bulk).to_be_visible()
     page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
     page.wait_for_load_state("networkidle")
-    expect(page.get_by_label(f"Choose {jobs[0].name}")).to_be_checked()  # also when the table was renewed
+    expect(page.get_by_label(f"Select {jobs[0].name}")).to_be_checked()  # also when the table was renewed
     page.get_by_role("button", name="Savepoint now").click()
     expect(page.get_by_role("heading", name="Savepoint now: 1 of 1")).to_be_visible()
     assert Savepoint.objects.filter(job=jobs[0], requested_by="olga", state="requested").exists()
@@ -55,13 +55,13 @@ def test_more_jobs_come_when_they_are_reached(
     page = reader.open(reverse("fleet"))
     rows = page.locator("#fleet-live tbody tr")
     expect(rows).to_have_count(50)
-    page.get_by_label("Choose all jobs that are shown").check()
+    page.get_by_label("Select all jobs shown").check()
 
     page.get_by_role("link", name="Next 50").scroll_into_view_if_needed()
     expect(rows).to_have_count(100)
-    expect(page.get_by_label("Choose job-049")).to_be_checked()
-    expect(page.get_by_label("Choose job-050")).not_to_be_checked()
-    expect(page.get_by_label("Choose all jobs that are shown")).not_to_be_checked()
+    expect(page.get_by_label("Select job-049")).to_be_checked()
+    expect(page.get_by_label("Select job-050")).not_to_be_checked()
+    expect(page.get_by_label("Select all jobs shown")).not_to_be_checked()
     with page.expect_response(lambda response: "upto=2" in response.url):
         page.evaluate("document.body.dispatchEvent(new CustomEvent('tick-2'))")
     expect(rows).to_have_count(100)  # what came stays
@@ -73,7 +73,7 @@ def test_more_jobs_come_when_they_are_reached(
 
     page.get_by_role("link", name="Next 50").scroll_into_view_if_needed()
     expect(rows).to_have_count(170)
-    page.get_by_label("Choose all 170").check()
+    page.get_by_label("Select all 170").check()
     page.get_by_role("button", name="Stop with a savepoint…").click()
     expect(page.get_by_role("heading", name="Stop 170 jobs, each with a savepoint?")).to_be_visible()
     assert reader.complaints == []

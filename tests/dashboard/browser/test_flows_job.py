@@ -57,7 +57,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
 
     page.locator(".menu summary").click()
     page.get_by_role("button", name="中文").click()
-    expect(page.get_by_role("heading", name="时间花在哪里？")).to_be_visible()
+    expect(page.get_by_role("heading", name="各子任务耗时")).to_be_visible()
     expect(page.locator("#live")).to_have_text("实时")
     reader.picture("checkpoint-chinese")
     page = reader.open(reverse("job-history", args=[job.pk]))
@@ -72,7 +72,7 @@ def test_on_a_phone_the_open_tab_is_in_view_and_a_renewal_takes_neither_it_nor_t
     job = scenes.busy_job(now, make.make_cluster(now))
     reader = read_as("narrow")
     page = reader.open(reverse("job-exceptions", args=[job.pk]))
-    tabs = page.get_by_role("navigation", name="About this job")
+    tabs = page.get_by_role("navigation", name="Job pages")
     expect(tabs.get_by_role("link", name="Exceptions")).to_be_in_viewport()
 
     tabs.get_by_role("link", name="State").focus()

@@ -45,9 +45,9 @@ def settle(page: Page, name: str) -> None:
         page.locator(".detail-row").get_by_role("button", name="Async").click()
         page.wait_for_selector(".detail-row th[aria-sort=descending]")
     if name == "state":
-        page.get_by_text("Partition by partition").first.click()
+        page.get_by_text("Size by partition").first.click()
     if name == "job":
-        page.get_by_text("As a table").first.click()
+        page.get_by_text("Show as table").first.click()
         page.wait_for_selector(".chart-table table")
     if name == "history" and page.locator(".expander:visible").count():
         page.locator(".expander:visible").nth(1).click()

@@ -65,7 +65,7 @@ def test_a_page_whose_run_was_replaced_restarts_nothing_until_it_was_read_again(
     button = page.get_by_role("button", name="Stop with a savepoint and restart")
     replaced(job, now)
     button.click()
-    expect(page.get_by_text("Run 1 was replaced by run 2")).to_be_visible()
+    expect(page.get_by_text("Run 2 replaced run 1")).to_be_visible()
     assert not RestartAttempt.objects.exists()
 
     page.get_by_role("button", name="Stop with a savepoint and restart").click()

@@ -38,7 +38,7 @@ def admin(read_as: Callable[..., Reader], cluster: Cluster) -> Reader:
 def choose(page: Page, locations: str) -> None:
     page.get_by_label("A checkpoint location that Spark wrote").check()
     page.get_by_label("Checkpoint location", exact=True).fill(locations)
-    page.get_by_role("button", name="Look there").click()
+    page.get_by_role("button", name="Check location").click()
 
 
 def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
@@ -52,15 +52,15 @@ def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTT
     def settle(page: Page, name: str) -> None:
         if name == "found":
             choose(page, SEVERAL)
-            expect(page.locator("#found")).to_contain_text("orders goes on after batch 41.")
+            expect(page.locator("#found")).to_contain_text("orders continues after batch 41.")
         elif name == "savepoint":
             page.get_by_label("A savepoint or retained checkpoint").check()
-            page.get_by_label("Its location").fill("s3://warehouse/savepoints/savepoint-4c2f1e-0a1b2c3d4e5f")
-            page.get_by_role("button", name="Look there").click()
+            page.get_by_label("Location", exact=True).fill("s3://warehouse/savepoints/savepoint-4c2f1e-0a1b2c3d4e5f")
+            page.get_by_role("button", name="Check location").click()
             expect(page.locator("#found-savepoint")).to_contain_text("late to console")
         elif name == "wrong":
             page.get_by_role("button", name="Submit the job").click()
-            expect(page.get_by_role("alert")).to_contain_text("Nothing was started.")
+            expect(page.get_by_role("alert")).to_contain_text("The job was not started.")
             admin.complaints[:] = [each for each in admin.complaints if "422" not in each]  # the form that was empty
 
     address = reverse("cluster-submit", args=[cluster.pk])
@@ -72,11 +72,11 @@ def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpse
     expect_look(httpserver, FOUND)
     page = admin.open(reverse("fleet"))
     page.get_by_role("link", name="Submit a job").click()
-    page.get_by_label("Name of the job").fill("orders")
+    page.get_by_label("Job name").fill("orders")
     page.get_by_label("Program on the cluster").fill("4c2f_orders.py")
-    page.get_by_label("Entry").fill("orders.py")
+    page.get_by_label("Entry point").fill("orders.py")
     choose(page, "/checkpoints/orders")
-    expect(page.locator("#found")).to_contain_text("The job goes on after batch 41.")
+    expect(page.locator("#found")).to_contain_text("The job continues after batch 41.")
     page.get_by_role("button", name="Submit the job").click()
     expect(page.get_by_role("heading", name="Start of orders")).to_be_visible()
     assert RestartAttempt.objects.get().imports == {"": "/checkpoints/orders"}

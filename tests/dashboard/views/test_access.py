@@ -66,7 +66,7 @@ def test_viewers_and_operators_see_every_page(viewer: Client, operator: Client, 
 def test_a_viewer_may_not_act(viewer: Client, job: Job, name: str) -> None:
     response = viewer.post(address(name, job))
     assert response.status_code == 403
-    assert "may look, not act" in response.content.decode()
+    assert "Your account is read-only here" in response.content.decode()
     assert not Savepoint.objects.exists()
 
 
@@ -87,7 +87,7 @@ def test_without_its_csrf_token_an_action_is_refused(operator_user: User, job: J
     careful.force_login(operator_user)
     response = careful.post(reverse("job-savepoint", args=[job.pk]))
     assert response.status_code == 403
-    assert "Nothing was done" in response.content.decode()
+    assert "Form not submitted" in response.content.decode()
     assert not Savepoint.objects.exists()
 
 
@@ -95,7 +95,7 @@ def test_a_log_in_page_from_before_another_tabs_log_in_leads_on(operator_user: U
     careful = Client(enforce_csrf_checks=True)
     stale = careful.post("/login/?next=/rules/", {"username": "olga", "password": "pw-olga-1"}, follow=True)
     assert stale.redirect_chain == [("/login/?next=/rules/", 302)]
-    assert "too old to log in from" in stale.content.decode()
+    assert "The log-in page was too old." in stale.content.decode()
     careful.force_login(operator_user)
     assert careful.post("/login/?next=/rules/").headers["Location"] == "/login/?next=/rules/"
     assert careful.get("/login/?next=/rules/").headers["Location"] == "/rules/"
@@ -168,7 +168,7 @@ def test_a_form_after_the_session_ended_did_nothing_and_its_page_comes_again(
 ) -> None:
     response = stranger.post(reverse("job-savepoint", args=[job.pk]), headers={"Referer": sent_from}, follow=True)
     assert response.redirect_chain == [(f"{reverse('login')}?{urlencode({'next': page}, safe='/')}", 302)]
-    assert "Your session was over: nothing was done." in response.content.decode()
+    assert "Your session has expired and no action was taken." in response.content.decode()
     assert not Savepoint.objects.exists()
 
 
@@ -176,4 +176,4 @@ def test_a_form_after_the_session_ended_did_nothing_and_its_page_comes_again(
 def test_unknown_ids_are_not_found(operator: Client, name: str) -> None:
     response = operator.get(reverse(name, args=[987_654]))
     assert response.status_code == 404
-    assert "There is no such page" in response.content.decode()
+    assert "This page does not exist" in response.content.decode()

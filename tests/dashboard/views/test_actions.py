@@ -74,10 +74,10 @@ def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first
     response = operator.get(address)
     assert [choice.to_be_taken for choice in response.context["offer"].choices[:2]] == [True, False]
     page = response.content.decode()
-    assert "<b>The savepoint that it is stopped with</b>" in page
+    assert "<b>New savepoint, taken when the job stops</b>" in page
     assert 'name="from" value="stop"' in page
-    assert "<b>Nothing replayed:</b>" in page
-    assert "How is the running job stopped?" not in page
+    assert "<b>No data is reprocessed.</b>" in page
+    assert "Stop the running job" not in page
     response = operator.post(address, {"from": "stop"}, follow=True)
     attempt = RestartAttempt.objects.get(job=job)
     assert (attempt.from_stop, attempt.stop_first, attempt.restore_path) == (True, True, "")
@@ -91,7 +91,7 @@ def test_one_that_does_not_run_cannot_be_saved(operator: Client, job: Job, state
     address = reverse("job-restart", args=[job.pk])
     assert 'name="from" value="checkpoint-' in operator.get(address).content.decode()
     response = operator.post(address, {"from": "stop"}, follow=True)
-    assert "not offered" in response.content.decode()
+    assert "no longer offered" in response.content.decode()
     assert not RestartAttempt.objects.exists()
 
 
@@ -101,7 +101,7 @@ def test_of_a_checkpoint_of_the_live_run_is_said_that_it_may_go(operator: Client
     newest = run.checkpoints.first()
     assert newest is not None
     savepoint = make.make_savepoint(run, now)
-    said = "if a newer checkpoint took this one&#x27;s place meanwhile, the job goes on as it is"
+    said = "if a newer checkpoint has replaced this one, the job keeps running"
     for key, is_said in ((f"checkpoint-{newest.pk}", True), (f"savepoint-{savepoint.pk}", False)):
         page = operator.get(reverse("job-restart", args=[job.pk]), {"from": key}).content.decode()
         assert (said in page or said.replace("&#x27;", "'") in page) is is_said
@@ -136,7 +136,7 @@ def test_a_restart_from_a_checkpoint_names_its_path(operator: Client, job: Job) 
 @pytest.mark.parametrize("sent", ["", "savepoint-999999", "/etc/passwd"])
 def test_a_state_that_is_not_offered_is_refused_and_nothing_happens(operator: Client, job: Job, sent: str) -> None:
     response = operator.post(reverse("job-restart", args=[job.pk]), {"from": sent}, follow=True)
-    assert "not offered" in response.content.decode()
+    assert "no longer offered" in response.content.decode()
     assert not RestartAttempt.objects.exists()
 
 
@@ -181,7 +181,7 @@ def test_a_restart_can_be_cancelled_before_anything_happened(operator: Client, j
 def test_the_progress_of_an_ended_restart_is_no_longer_asked_for(operator: Client, job: Job, now: datetime) -> None:
     attempt = make.make_attempt(job, now, old_run=job.current_run, new_run=job.current_run)
     page = operator.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
-    assert "The job runs again" in page
+    assert "Job is running again" in page
     assert "fast-tick" not in page
 
 

@@ -59,12 +59,12 @@ def test_a_stopped_job_says_how_to_start_it_again(operator: Client, run: Run, no
     assert "Waymark does not restart a job that was stopped" in page
     start = f"{reverse('job-restart', args=[run.job_id])}?from=savepoint-{savepoint.pk}"
     assert start in page
-    assert "Nothing replayed" in operator.get(start).content.decode()
+    assert "No data is reprocessed" in operator.get(start).content.decode()
 
 
 def test_a_canceled_job_offers_a_choice_of_states(operator: Client, run: Run, now: datetime) -> None:
     Run.objects.filter(pk=run.pk).update(state=RunState.CANCELED, ended_at=now)
-    assert "choose a state to start from" in operator.get(reverse("job", args=[run.job_id])).content.decode()
+    assert "Choose a snapshot to start from" in operator.get(reverse("job", args=[run.job_id])).content.decode()
 
 
 def test_the_navigation_counts_what_is_open(viewer: Client, run: Run, now: datetime) -> None:

@@ -43,7 +43,7 @@ def test_one_cluster_is_paused_until_somebody_ends_it(operator: Client, job: Job
 @pytest.mark.parametrize(
     ("typed", "field", "told"),
     [
-        ({"reason": ""}, "reason", "Say why"),
+        ({"reason": ""}, "reason", "Enter the reason for the pause"),
         ({"reason": "x", "lasts": "5 s"}, "lasts", "is not allowed"),
         ({"reason": "x", "cluster": "99999"}, "cluster", "Select a valid choice"),
     ],

@@ -66,13 +66,13 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
     ("field", "typed", "told"),
     [
         ("savepoint_schedule", "-1 h", "is not allowed"),
-        ("savepoint_schedule", "often", "Write a number and a unit"),
+        ("savepoint_schedule", "often", "Enter a number and a unit"),
         ("savepoint_schedule", "0 0 30 2 *", "Bad day-of-month"),
         ("savepoint_schedule", "0 3 * *", "Five fields are needed"),
-        ("max_restarts_per_hour", "0", "At least 1"),
-        ("max_restarts_per_day", "0", "At least 1"),
+        ("max_restarts_per_hour", "0", "Enter at least 1"),
+        ("max_restarts_per_day", "0", "Enter at least 1"),
         ("oldest_state_s", "1 s", "is not allowed"),
-        ("automation_paused", "on", "Say why"),
+        ("automation_paused", "on", "Enter the reason"),
         ("pause_lasts", "5 s", "is not allowed"),
         ("savepoint_schedule", "0 0 31 2 *", "ay-of-month"),
     ],
@@ -105,7 +105,7 @@ def test_a_job_is_paused_for_a_time_and_saving_again_does_not_prolong_it(
     assert timedelta(hours=1, minutes=59) < until - now < timedelta(hours=2, minutes=1)
     page = operator.get(reverse("automation")).content.decode()
     assert "Disks" in page
-    assert 'data-name="Until">somebody ends it' not in page
+    assert 'data-name="Until">ended manually' not in page
 
     operator.post(url, typed | {"pause_lasts": "2 h", "max_restarts_per_hour": "5"})
     job.refresh_from_db()

@@ -64,7 +64,7 @@ def test_all_that_match_are_meant_whatever_page_they_are_on(operator: Client, jo
     assert "60 of 60" in page
     assert Job.objects.filter(labels__env="prod").count() == 60
     assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # and no other
-    assert "Choose at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
+    assert "Select at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
 
 
 def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> None:
@@ -85,11 +85,11 @@ def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> No
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        ({"deed": "savepoint"}, "Jobs: Choose at least one job. Nothing was done."),
-        ({"deed": "savepoint", "jobs": ["999999"]}, "Jobs: Job 999999 is not there (any more)."),
-        ({"deed": "savepoint", "jobs": ["<b>"]}, "Jobs: “&lt;b&gt;” is no job."),
-        ({"deed": "explode"}, "What to do: Select a valid choice."),
-        ({"deed": "label", "labels": ""}, "Labels: Name at least one"),
+        ({"deed": "savepoint"}, "Jobs: Select at least one job. No job was changed."),
+        ({"deed": "savepoint", "jobs": ["999999"]}, "Jobs: Job 999999 does not exist or was removed."),
+        ({"deed": "savepoint", "jobs": ["<b>"]}, "Jobs: “&lt;b&gt;” is not a job ID."),
+        ({"deed": "explode"}, "Action: Select a valid choice."),
+        ({"deed": "label", "labels": ""}, "Labels: Enter at least one label"),
         ({"deed": "label", "labels": "=x"}, "Labels: "),
     ],
 )

@@ -74,20 +74,20 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
     )
     page = operator.get(reverse("channel", args=[made.pk])).content.decode()
     assert "TIiajkdnlazkcOXrIdevi7FQ" not in page
-    assert "An address is set" in page
+    assert "A URL is stored" in page
 
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
         ("name", "", "required"),
-        ("to", "nobody", "nobody is no mail address; one looks like name@example.org."),
+        ("to", "nobody", "nobody is not a mail address. Expected: name@example.org."),
         ("to", "", "at least one mail address"),
         ("smtp", "mail.example.org", "smtp+tls://user:password@mail.example.org:587"),
         ("smtp", "smtp://127.0.0.1:25", "this machine itself"),
         ("language", "tlh", "tlh"),
-        ("group_wait_s", "soon", "whole seconds, from 0 to 600"),
-        ("messages_per_10_min", "0", "switch the channel off"),
+        ("group_wait_s", "soon", "whole seconds from 0 to 600"),
+        ("messages_per_10_min", "0", "disable the channel"),
         ("repeat_every_s", "1 min", "from 5 min to 7 d"),
         ("escalate_after_s", "15 min", ""),
         ("subject_template", "{% include 'x' %}", "Allowed are"),
@@ -144,7 +144,7 @@ def test_the_test_button_shows_the_receivers_answer(operator: Client, httpserver
     settings = {"url": httpserver.url_for("/hook")}
     made = Channel.objects.create(name="h", kind="webhook", settings=settings, allow_private=True)
     page = operator.post(reverse("channel-test", args=[made.pk]), follow=True).content.decode()
-    assert "The test did not arrive. 404 NOT FOUND: no such hook" in page
+    assert "The test message was not delivered. 404 NOT FOUND: no such hook" in page
     httpserver.clear()
     httpserver.expect_request("/hook").respond_with_data("thanks")
     page = operator.post(reverse("channel-test", args=[made.pk]), follow=True).content.decode()
@@ -235,17 +235,17 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"job": "nobody"}, "job", "No job is called 'nobody'."),
-        ({"job": ""}, "job", "Say the job that is meant."),
-        ({"job": "twice"}, "job", "write a/twice"),
-        ({"scope": "cluster"}, "cluster", "Say the cluster"),
+        ({"job": "nobody"}, "job", "There is no job named 'nobody'."),
+        ({"job": ""}, "job", "Enter a job."),
+        ({"job": "twice"}, "job", "Enter a/twice"),
+        ({"scope": "cluster"}, "cluster", "Select a cluster"),
         ({"scope": "selector", "selector": "team="}, "selector", "“team=” is not a term: write terms like"),
-        ({"scope": "selector", "selector": ""}, "selector", "Say at least one label"),
+        ({"scope": "selector", "selector": ""}, "selector", "Enter at least one label"),
         ({"lasts": "2 years"}, "lasts", "from 1 min to 30 d"),
-        ({"lasts": ""}, "lasts", "Write how long"),
-        ({"starts_at": "2020-01-01T10:00"}, "starts_at", "That is past"),
-        ({"starts_at": "tomorrow"}, "starts_at", "Write a date and a time"),
-        ({"reason": ""}, "reason", "Say why"),
+        ({"lasts": ""}, "lasts", "Enter a duration"),
+        ({"starts_at": "2020-01-01T10:00"}, "starts_at", "This time is in the past"),
+        ({"starts_at": "tomorrow"}, "starts_at", "Enter a date and time"),
+        ({"reason": ""}, "reason", "Enter a reason"),
     ],
 )
 def test_a_window_that_makes_no_sense_says_so_at_its_field(

@@ -75,7 +75,7 @@ def test_the_page_shows_every_figure_of_the_checkpoint(viewer: Client, checkpoin
     assert f"Checkpoint {checkpoint.checkpoint_id}</h2>" in page
     assert checkpoint.external_path in page
     assert page.count('<svg class="lane"') == 6
-    assert "Where did the time go?" in page
+    assert "Duration by subtask" in page
 
 
 def test_its_operators_are_sorted_by_any_column(viewer: Client, checkpoint: Checkpoint) -> None:

@@ -91,7 +91,7 @@ def test_everybody_sees_a_cluster_and_nobody_its_secrets(
     )
     for client in (viewer, operator, admin):
         page = client.get(reverse("cluster", args=[cluster.pk])).content.decode()
-        assert "a bearer token" in page
+        assert "bearer token" in page
         assert "s3cret" not in page
     assert "s3cret" not in admin.get(reverse("cluster-edit", args=[cluster.pk])).content.decode()
 
@@ -124,23 +124,23 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
         ({"rest_url": "http://127.0.0.1:1"}, "rest_url", "nothing listens there"),
         ({"rest_url": "http://no-such-job-manager:8081"}, "rest_url", "does not resolve"),
         ({"rest_url": "http://a/" + "x" * 500}, "rest_url", "at most 500 characters"),
-        ({"rest_url": "http://127.0.0.1:1/?x=1"}, "rest_url", "has no ? and no #"),
+        ({"rest_url": "http://127.0.0.1:1/?x=1"}, "rest_url", "cannot contain ? or #"),
         ({"name": ""}, "name", "required"),
-        ({"discovery": "zookeeper"}, "zookeeper_hosts", "At least one server is needed"),
-        ({"discovery": "zookeeper", "zookeeper_hosts": "zk:99999"}, "zookeeper_hosts", "'zk:99999' is no server"),
+        ({"discovery": "zookeeper"}, "zookeeper_hosts", "Enter at least one server"),
+        ({"discovery": "zookeeper", "zookeeper_hosts": "zk:99999"}, "zookeeper_hosts", "'zk:99999' is not a server"),
         (
             {"discovery": "zookeeper", "zookeeper_hosts": "zk:2181", "zookeeper_root": "/a b"},
             "zookeeper_root",
-            "no path of ZooKeeper",
+            "is not a ZooKeeper path",
         ),
-        (GUARDED | {"zookeeper_username": ""}, "zookeeper_username", "The name is missing"),
+        (GUARDED | {"zookeeper_username": ""}, "zookeeper_username", "Enter a user name"),
         (GUARDED | {"zookeeper_username": "a:b"}, "zookeeper_username", "colon"),
-        (GUARDED | {"zookeeper_password": ""}, "zookeeper_password", "The password is missing"),
-        ({"authentication": "bearer"}, "token", "The token is missing"),
-        ({"authentication": "bearer", "token": "a b"}, "token", "no spaces"),
-        ({"authentication": "basic", "password": "x"}, "username", "The name is missing"),
+        (GUARDED | {"zookeeper_password": ""}, "zookeeper_password", "Enter a password"),
+        ({"authentication": "bearer"}, "token", "Enter a token"),
+        ({"authentication": "bearer", "token": "a b"}, "token", "cannot contain spaces"),
+        ({"authentication": "basic", "password": "x"}, "username", "Enter a user name"),
         ({"authentication": "basic", "username": "a:b", "password": "x"}, "username", "colon"),
-        ({"authentication": "basic", "username": "a"}, "password", "The password is missing"),
+        ({"authentication": "basic", "username": "a"}, "password", "Enter a password"),
         ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
         ({"client_key": "hello"}, "client_certificate", "one of them is missing"),
         ({"poll_interval_s": "0.2"}, "poll_interval_s", "from 1 to 3600 seconds"),
@@ -186,7 +186,7 @@ def test_an_empty_form_has_the_usual_rhythm(admin: Client) -> None:
 
 def test_one_that_is_down_is_saved_when_that_is_meant(admin: Client) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1"))
-    assert "Save it although it does not answer now" in response.content.decode()
+    assert "Save without a connection" in response.content.decode()
     admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1", unanswered="on"))
     assert Cluster.objects.get().rest_url == "http://127.0.0.1:1"
 
@@ -195,14 +195,14 @@ def test_what_cannot_be_right_is_not_saved_even_so(admin: Client, flink: FlinkSe
     flink.instead("/overview", "<html>")
     response = admin.post(reverse("cluster-add"), typed(flink.url, unanswered="on"))
     assert response.status_code == 422
-    assert "Save it although" not in response.content.decode()
+    assert "Save without a connection" not in response.content.decode()
 
 
 def test_an_edit_keeps_the_secret_and_audits_before_and_after(admin: Client, flink: FlinkServer) -> None:
     flink.needs = {"Authorization": bearer("s3cret")}
     cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="s3cret")
     url = reverse("cluster-edit", args=[cluster.pk])
-    assert "It is set. Leave this empty to keep it." in admin.get(url).content.decode()
+    assert "A value is stored. Leave the field empty to keep it." in admin.get(url).content.decode()
     admin.post(url, typed(flink.url, authentication="bearer", poll_interval_s="7"))
     cluster.refresh_from_db()
     assert (cluster.poll_interval_s, cluster.token.reveal(), cluster.next_poll_at) == (7, "s3cret", None)
@@ -235,7 +235,7 @@ def test_a_kept_secret_does_not_go_to_another_address(admin: Client, flink: Flin
     cluster = Cluster.objects.create(name="prod", rest_url="http://flink.internal:8081", **fields)
     for name in ("cluster-edit", "cluster-test-typed"):
         response = admin.post(reverse(name, args=[cluster.pk]), typed(flink.url, authentication="bearer"))
-        assert "The address is another one: enter this again" in response.content.decode()
+        assert "The address has changed. Enter the secret again" in response.content.decode()
     assert flink.asked == []
     flink.needs = {"Authorization": bearer("s3cret")}
     admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url, authentication="bearer", token="s3cret"))
@@ -252,17 +252,17 @@ def test_an_edit_that_changes_nothing_is_not_audited(admin: Client, flink: Flink
 
 def test_the_test_button_tries_what_is_typed_and_stores_nothing(admin: Client, flink: FlinkServer) -> None:
     page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
-    assert all(text in page for text in ("Apache Flink 2.3.0 answers", "25 checkpoints", "cluster-id /demo"))
+    assert all(text in page for text in ("Apache Flink 2.3.0 is reachable", "25 checkpoints", "cluster-id /demo"))
     flink.instead("/overview", "<html>")
     page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
-    assert "<b>Address of its REST API:</b> A server answers there, but not with Flink&#x27;s REST API" in page
+    assert "<b>URL of the REST API:</b> A server answers there, but not with Flink&#x27;s REST API" in page
     assert not Cluster.objects.exists()
 
 
 def test_the_pages_test_button_uses_what_is_stored(admin: Client, flink: FlinkServer) -> None:
     flink.needs = {"Authorization": bearer("s3cret")}
     cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="s3cret")
-    assert "answers" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
+    assert "is reachable" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
     flink.needs = {"Authorization": bearer("other")}
     assert "does not accept this token" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
 
@@ -321,8 +321,8 @@ def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer:
     found = Identity("zookeeper", {"path": "/flink", "cluster-id": "/b"}, ("zk:2181",), "p2")
     cluster = make.make_cluster(now, identity=was.as_row(), stranger=found.as_row())
     page = viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
-    assert "Another cluster answers at this address" in page
-    assert "rebuilt</button>" not in page
+    assert "The cluster identity changed." in page
+    assert "Accept as the same cluster</button>" not in page
     admin.post(reverse("cluster-same", args=[cluster.pk]))
     cluster.refresh_from_db()
     assert (cluster.identity, cluster.stranger) == (json.loads(json.dumps(found.as_row())), None)
@@ -343,7 +343,7 @@ def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(
     cluster.refresh_from_db()
     assert (cluster.zookeeper_tls, cluster.zookeeper_password.reveal()) == (True, "let-me-in")
     elsewhere = admin.post(edit, kept | {"zookeeper_hosts": "127.0.0.1:2"})
-    assert "enter this again" in errors(elsewhere)["zookeeper_password"][0]
+    assert "Enter the secret again" in errors(elsewhere)["zookeeper_password"][0]
     assert admin.post(edit, kept | {"zookeeper_authentication": "none"}).status_code == 302
     cluster.refresh_from_db()
     assert (cluster.zookeeper_username, cluster.zookeeper_password.reveal()) == ("", "")
@@ -354,8 +354,8 @@ def test_a_secret_that_cannot_be_read_is_shown_as_that(viewer: Client, now: date
     cluster = make.make_cluster(now, authentication="bearer", token="s3cret")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE monitoring_cluster SET token = %s", [seal("x")[:-6] + "AAAAA="])
-    assert "secret not readable" in viewer.get(reverse("clusters")).content.decode()
-    assert "It cannot be asked." in viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
+    assert "unreadable secret" in viewer.get(reverse("clusters")).content.decode()
+    assert "Waymark cannot poll this cluster." in viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
 
 
 def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
@@ -380,12 +380,12 @@ def test_the_list_says_how_they_are_in_a_sentence_and_what_needs_somebody_comes_
     make.make_cluster(now, "silent", unreachable_since=now)
     make.make_cluster(now, "off", enabled=False)
     page = viewer.get(reverse("clusters")).content.decode()
-    assert "2 answer, 1 does not answer, 1 is not watched." in page
+    assert "2 reachable, 1 unreachable, 1 not monitored." in page
     assert page.index("http://silent.") < page.index("http://a.") < page.index("http://off.")
 
 
 def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client) -> None:
-    assert "An administrator can add one here." in viewer.get(reverse("clusters")).content.decode()
+    assert "An administrator can add a cluster here." in viewer.get(reverse("clusters")).content.decode()
     assert reverse("cluster-add") in admin.get(reverse("clusters")).content.decode()
 
 

@@ -36,8 +36,8 @@ def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: C
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "15"})
     assert [side.run.number for side in answer.context["sides"]] == [1, 2]
     titles = [title for title, _ in answer.context["comparison"].groups]
-    assert titles == ["The whole", *(name for name, _ in make.VERTICES)]
-    assert "What changed most." in answer.content.decode()
+    assert titles == ["Whole checkpoint", *(name for name, _ in make.VERTICES)]
+    assert "Largest differences:" in answer.content.decode()
     (most, *_) = answer.context["comparison"].told
     assert "Async" in most.label
     assert most.ratio is not None

@@ -55,7 +55,7 @@ def test_it_is_asked_about_and_then_deleted_and_its_messages_stay(
     assert viewer.get(address).status_code == viewer.post(address).status_code == 403
     asked = page(operator, address)
     assert "Delete the channel on-call?" in asked
-    assert "first escalates to nobody any more" in asked
+    assert "first no longer escalates to a second channel" in asked
     assert operator.post(address).headers["Location"] == reverse("channels")
     assert [each.name for each in Channel.objects.all()] == ["first"]
     escalating.refresh_from_db()
@@ -83,7 +83,7 @@ def test_a_channel_that_is_the_only_one_of_a_rule_stays(operator: Client, channe
     rule.channels.set([channel])
     address = reverse("channel-remove", args=[channel.pk])
     assert reverse("rule", args=[rule.pk]) in page(operator, address)
-    assert "Delete the channel</button>" not in page(operator, address)
+    assert "Delete channel</button>" not in page(operator, address)
     assert "These rules name no other channel" in operator.post(address, follow=True).content.decode()
     by_api = operator.delete(f"/api/v1/channels/{channel.pk}")
     assert (by_api.status_code, Channel.objects.count()) == (409, 1)
@@ -98,7 +98,7 @@ def test_what_waits_for_it_is_dropped_and_given_up(
     operator: Client, channel: Channel, incident: Incident, now: datetime
 ) -> None:
     Delivery.objects.update(state=DeliveryState.PENDING)
-    assert "1 message that waits is given up" in page(operator, reverse("channel-remove", args=[channel.pk]))
+    assert "1 waiting message is given up" in page(operator, reverse("channel-remove", args=[channel.pk]))
     Notification.objects.all().delete()
     write([incident.events.get()], now)
     operator.post(reverse("channel-remove", args=[channel.pk]))
@@ -127,7 +127,7 @@ def test_one_that_the_environment_names_is_said_to_come_back(
     operator: Client, channel: Channel, settings: Settings
 ) -> None:
     address = reverse("channel-remove", args=[channel.pk])
-    assert "It comes back" not in page(operator, address)
+    assert "Created again at the next start" not in page(operator, address)
     Channel.objects.filter(pk=channel.pk).update(name="Mail")
     settings.ALERT_MAIL = ["ops@example.org"]
-    assert "It comes back" in page(operator, address)
+    assert "Created again at the next start" in page(operator, address)

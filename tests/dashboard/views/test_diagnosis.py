@@ -49,14 +49,14 @@ def test_the_overview_says_what_is_wrong_now_and_what_to_set(operator: Client, j
     said = operator.get(reverse("job", args=[job.pk])).content.decode()
     assert SAYS in said
     assert reverse("checkpoint", args=[failed.pk]) in said
-    assert "Advice on its configuration" in said
+    assert "Configuration advice:" in said
     assert "execution.checkpointing.num-retained: 3" in said
 
 
 def test_the_configuration_has_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
     said = operator.get(reverse("job-configuration", args=[job.pk])).content.decode()
     assert "execution.checkpointing.num-retained: 3" in said
-    assert '<dt>Retained</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said
+    assert '<dt>Retained checkpoints</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said
 
 
 def test_a_healthy_job_is_left_in_peace(operator: Client, job: Job, now: datetime) -> None:
@@ -79,7 +79,7 @@ def test_the_incident_says_its_likely_cause(operator: Client, job: Job, failed: 
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk, "count": 3})
     said = operator.get(reverse("incident", args=[incident.pk])).content.decode()
-    assert "Likely cause" in said
+    assert "Probable cause" in said
     assert SAYS in said
     Incident.objects.update(kind="cluster_unreachable")
     assert SAYS not in operator.get(reverse("incident", args=[incident.pk])).content.decode()

@@ -92,7 +92,7 @@ def test_a_negative_number_stays_a_number(viewer: Client, job: Job) -> None:
 def test_a_wrong_filter_is_named_by_field(viewer: Client, job: Job) -> None:
     answer = viewer.get(reverse("job-download", args=[job.pk, "history", "csv"]), {"took": "soon"})
     assert answer.status_code == 400
-    assert "Write a number and a unit" in answer.json()["errors"]["took"][0]
+    assert "Enter a number and a unit" in answer.json()["errors"]["took"][0]
 
 
 @pytest.mark.parametrize(("what", "form"), [("history", "xlsx"), ("secrets", "csv")])

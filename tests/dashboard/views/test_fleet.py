@@ -42,8 +42,8 @@ def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, n
 def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
     scenes.troubled_fleet(now)
     page = operator.get(reverse("fleet")).content.decode()
-    assert "apac does not answer" in page
-    assert "was RUNNING" in page
+    assert "apac has not answered" in page
+    assert "last seen RUNNING" in page
 
 
 def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(operator: Client, now: datetime) -> None:
@@ -51,12 +51,12 @@ def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(ope
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
     make.make_checkpoints(run, now - timedelta(minutes=5), make.Shape(count=8))
-    said = "The engine answers and has not named this job for"
+    said = "The engine has not reported this job for"
     (row,) = operator.get(reverse("fleet")).context["fleet"].shown.rows
     assert (row.health.state_word, row.health.sentence.startswith(said)) == ("unknown", True)
     page = operator.get(reverse("job", args=[job.pk])).content.decode()
     assert said in page
-    assert "was RUNNING" in page
+    assert "last seen RUNNING" in page
     assert "No checkpoint is triggered" not in page
     assert "The cluster does not answer" not in page
 

@@ -158,7 +158,7 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
     ):
         assert f"{counts[name]} {word}" in page
     newest = sample("checkpoints")["latest"]["completed"]
-    row = page[page.index("Newest of each kind") :]
+    row = page[page.index("Latest by type") :]
     for value in (
         number(newest["id"]),
         duration_text(newest["end_to_end_duration"]),
@@ -172,7 +172,7 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
 def test_failures_that_the_engine_counts_and_has_no_entry_of_are_explained(
     run: Run, seen: Callable[..., str], now: datetime
 ) -> None:
-    said = "2 failed before they began"
+    said = "2 checkpoints failed before they were triggered"
     Run.objects.filter(pk=run.pk).update(counts={**run.counts, "failed": 2})
     run.checkpoints.filter(status="FAILED").delete()
     assert said in seen("job", run.job_id, range="all")
@@ -188,7 +188,7 @@ def test_what_was_restored_is_told_with_its_path(run: Run, seen: Callable[..., s
         restored_is_savepoint=restored["is_savepoint"],
         restored_at=datetime.fromtimestamp(restored["restore_timestamp"] / 1000, UTC),
     )
-    row = seen("job", run.job_id, range="all").partition("Newest of each kind")[2]
+    row = seen("job", run.job_id, range="all").partition("Latest by type")[2]
     assert number(restored["id"]) in row
     assert restored["external_path"] in row
     assert "from a savepoint" in row
@@ -214,12 +214,12 @@ CONFIGURATION: list[tuple[str, str]] = [
     ("state_backend", "State backend"),
     ("interval", "Interval"),
     ("timeout", "Timeout"),
-    ("min_pause", "Minimum pause between"),
-    ("max_concurrent", "Maximum concurrent"),
+    ("min_pause", "Minimum pause between checkpoints"),
+    ("max_concurrent", "Maximum concurrent checkpoints"),
     ("unaligned_checkpoints", "Unaligned checkpoints"),
-    ("externalization", "Kept after the job ends"),
+    ("externalization", "Retained after the job ends"),
     ("tolerable_failed_checkpoints", "Tolerable failed checkpoints"),
-    ("checkpoints_after_tasks_finish", "With finished tasks"),
+    ("checkpoints_after_tasks_finish", "Checkpoints after tasks finish"),
     ("state_changelog_enabled", "State changelog"),
 ]
 

@@ -65,7 +65,7 @@ def test_it_is_offered_with_its_age_and_size_and_where_it_was_found(operator: Cl
 
 def test_it_is_chosen_as_the_automation_would(operator: Client, job: Job) -> None:
     told = page(operator, job)
-    assert "Found in the directory, not in the history:" in told
+    assert "Found in the checkpoint directory, not in the history:" in told
     assert 'name="from" value="found-1-4"' in told
 
 
@@ -74,7 +74,8 @@ def test_those_of_the_history_are_offered_beside_it(operator: Client, job: Job) 
         f"Checkpoint {number}" for number in (4, 3, 2, 1)
     ]
     seen = job.runs.get().checkpoints.get(checkpoint_id=3)
-    assert "Found in the directory, not in the history:" not in page(operator, job, **{"from": f"checkpoint-{seen.pk}"})
+    chosen = page(operator, job, **{"from": f"checkpoint-{seen.pk}"})
+    assert "Found in the checkpoint directory, not in the history:" not in chosen
 
 
 def test_a_person_starts_the_job_from_it(operator: Client, job: Job, dead: Run, root: Path) -> None:
@@ -88,9 +89,9 @@ def test_one_that_has_vanished_since_is_refused_in_words(operator: Client, job: 
     shutil.rmtree(place(root, dead, 4))
     address = reverse("job-restart", args=[job.pk])
     refused = operator.post(address, {"from": "found-1-4"}, follow=True).content.decode()
-    assert "checkpoint 4, which was found in the directory of run 1, is not there any more" in refused
+    assert "checkpoint 4, which was found in the directory of run 1, no longer exists" in refused
     assert not RestartAttempt.objects.exists()
-    assert "The state you asked for is not there" in page(operator, job, **{"from": "found-1-4"})
+    assert "The requested snapshot is no longer available." in page(operator, job, **{"from": "found-1-4"})
 
 
 @pytest.mark.parametrize("nonsense", ["found-1-5", "found-9-4", "found-1-", "found--1-4", f"found-1-{'9' * 40}"])
@@ -138,7 +139,7 @@ class TestStorageThatNeverAnswers:
 
     def test_the_page_comes_and_says_so(self, operator: Client, job: Job, mute: str) -> None:
         told = page(operator, job)
-        assert f"<b>There may be newer checkpoints than these:</b> {mute}" in told
+        assert f"<b>Newer checkpoints may exist:</b> {mute}" in told
         assert "from checkpoint 3" in told
 
     def test_it_does_not_say_that_there_is_nothing(self, operator: Client, job: Job, dead: Run, mute: str) -> None:
@@ -147,7 +148,7 @@ class TestStorageThatNeverAnswers:
         dead.checkpoints.filter(pk=seen.pk).update(status="COMPLETED", discarded=True)
         told = page(operator, job)
         assert mute in told
-        assert "There is no state to restart from" not in told
+        assert "No snapshot to restart from" not in told
 
     def test_what_is_known_can_be_started_from_without_it(self, operator: Client, job: Job, dead: Run) -> None:
         seen = dead.checkpoints.get(checkpoint_id=3)

@@ -53,20 +53,20 @@ def test_one_that_is_gone_is_shown_so_and_not_offered(operator: Client, job: Job
     assert newest is not None
     assert newest.path == "file:/data/savepoint-2"
     for listed in (page(operator, "job-savepoints", job.pk), page(operator, "savepoints")):
-        assert listed.count('<span class="badge badge-bad">gone</span>') == 1
+        assert listed.count('<span class="badge badge-bad">missing</span>') == 1
     assert f"?from=savepoint-{gone.pk}" not in page(operator, "job-savepoints", job.pk)
     assert f"?from=savepoint-{gone.pk}" not in page(operator, "job-restart", job.pk)
     assert f"savepoint-{gone.pk}" not in page(operator, "job-launch", job.pk)
     own = page(operator, "savepoint", gone.pk)
-    assert "<b>Somebody removed its files.</b>" in own
+    assert "<b>The files were deleted outside Waymark.</b>" in own
     assert "Restart from this savepoint" not in own
-    assert "Remove its files" in own  # which settles it
+    assert "Delete files" in own  # which settles it
 
 
 def test_a_restart_from_it_is_refused_with_the_reason(operator: Client, job: Job, gone: Savepoint) -> None:
     sent = {"from": f"savepoint-{gone.pk}"}
     answer = operator.post(reverse("job-restart", args=[job.pk]), sent, follow=True).content.decode()
-    assert "somebody removed the files of this savepoint" in answer
+    assert "the files of this savepoint were deleted" in answer
     assert not RestartAttempt.objects.exists()
 
 
@@ -81,10 +81,11 @@ def test_what_nobody_can_check_says_so(  # type: ignore[no-untyped-def]
     Cluster.objects.update(engine=engine)
     savepoint = job.savepoints.get(path="file:/data/savepoint-1")
     asked = page(operator, "job-restart", job.pk, **{"from": f"savepoint-{savepoint.pk}"})
-    assert ("<b>Checked:</b>" in asked, "<b>Not checked:</b>" in asked) == (checked, not checked)
+    assert ("<b>Check:</b>" in asked, "<b>No check:</b>" in asked) == (checked, not checked)
     assert ("WAYMARK_STATE_ROOTS" in asked) is not checked
     assert page(operator, "job-savepoints", job.pk).count(">not verified<") == (0 if checked else 2)
-    assert ("not verified: this cluster cannot check it" in page(operator, "savepoint", savepoint.pk)) is not checked
+    own = page(operator, "savepoint", savepoint.pk)
+    assert ("not verified: this cluster cannot check the savepoint" in own) is not checked
 
 
 def test_its_files_are_looked_at_when_somebody_wants_it(
@@ -99,9 +100,9 @@ def test_its_files_are_looked_at_when_somebody_wants_it(
     address = reverse("savepoint-check", args=[savepoint.pk])
 
     assert viewer.post(address).status_code == 403
-    assert "The savepoint is complete: every file is there." in operator.post(address, follow=True).content.decode()
+    assert "The savepoint is complete: all files exist." in operator.post(address, follow=True).content.decode()
     shutil.rmtree(directory)
     answer = operator.post(address, follow=True).content.decode()
-    assert "<b>Somebody removed its files.</b>" in answer
+    assert "<b>The files were deleted outside Waymark.</b>" in answer
     savepoint.refresh_from_db()
     assert savepoint.gone_at is not None

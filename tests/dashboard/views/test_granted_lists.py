@@ -67,8 +67,8 @@ def test_the_fleet_offers_to_choose_the_jobs_it_may_act_on(granted: Client, acte
 def test_incidents_are_acknowledged_where_it_acts(granted: Client, acted: Rows, seen: Rows) -> None:
     mine, other = acted.ids["incidents"], seen.ids["incidents"]
     listed = page(granted, "/incidents/")
-    assert f'value="{mine}" aria-label="Choose incident' in listed
-    assert f'value="{other}" aria-label="Choose incident' not in listed
+    assert f'value="{mine}" aria-label="Select incident' in listed
+    assert f'value="{other}" aria-label="Select incident' not in listed
     granted.post("/incidents/acknowledge/", {"incident": [mine, other]})
     states = dict(Incident.objects.filter(pk__in=[mine, other]).values_list("pk", "state"))
     assert states == {mine: IncidentState.ACKNOWLEDGED, other: IncidentState.OPEN}
@@ -99,8 +99,8 @@ def test_the_automation_is_paused_where_it_acts(granted: Client, acted: Rows, se
 def test_a_viewer_is_offered_nothing(viewer: Client, acted: Rows) -> None:
     for address, button in (
         ("/", "chosen-bar"),
-        ("/incidents/", "Choose incident"),
-        ("/maintenance/", "Plan the window"),
+        ("/incidents/", "Select incident"),
+        ("/maintenance/", "Plan window"),
         ("/automation/", "/end/"),
     ):
         assert button not in page(viewer, address)
@@ -144,11 +144,11 @@ def test_a_hidden_job_and_one_that_is_not_there_are_answered_alike(
             typed = {"scope": "job", "job": text, "lasts": "1 h", "reason": "x"}
             answer = granted.post(address, typed, **options)
             said = re.findall(
-                r"No job is called.*|.* write .*|.*hidden-.*", answer.content.decode().replace(text, "NAME")
+                r"There is no job named.*|.* Enter .*|.*hidden-.*", answer.content.decode().replace(text, "NAME")
             )
             answers.append((answer.status_code, said))
         assert answers[0] == answers[1]
-        assert (answers[0][0], "No job is called" in answers[0][1][0]) == (422, True)
+        assert (answers[0][0], "There is no job named" in answers[0][1][0]) == (422, True)
     typed = {"scope": "job", "job": acted.job.name, "lasts": "1 h", "reason": "x"}
     assert granted.post("/maintenance/", typed).status_code == 302
 

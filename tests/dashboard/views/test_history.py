@@ -99,7 +99,7 @@ def test_each_run_has_a_heading_that_says_what_it_was_restored_from(operator: Cl
 def test_ids_that_nobody_could_see_are_shown_as_a_gap(operator: Client, job: Job, now: datetime) -> None:
     Checkpoint.objects.filter(run=job.current_run, checkpoint_id__in=(60, 61, 62)).delete()
     CheckpointGap.objects.create(run=job.current_run, first_id=60, last_id=62, noticed_at=now)
-    assert "60–62 were not seen" in operator.get(reverse("job-history", args=[job.pk])).content.decode()
+    assert "60–62 were not recorded" in operator.get(reverse("job-history", args=[job.pk])).content.decode()
 
 
 def test_news_are_told_only_when_there_are_some(operator: Client, job: Job) -> None:
@@ -240,7 +240,7 @@ def test_it_is_filtered_by_time(operator: Client, job: Job, now: datetime) -> No
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"took": "soon"}, "Write a number and a unit (ms, s, min or h)"),
+        ({"took": "soon"}, "Enter a number and a unit (ms, s, min or h)"),
         ({"size": "-4 GB"}, "is not allowed: from 0 B to"),
         ({"kind": "BIG"}, "BIG is not one of the available choices"),
     ],

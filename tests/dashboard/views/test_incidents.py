@@ -59,7 +59,7 @@ def test_filters_by_state_severity_and_words(viewer: Client, fail: Any) -> None:
     assert sorted(listed(viewer, q="eu-prod")) == ["flights", "orders"]
     for nonsense in ({"state": "x"}, {"severity": "x"}, {"hidden_by": "x"}, {"q": "\0"}, {"hidden_by": "9" * 30}):
         assert len(listed(viewer, **nonsense)) == 2
-    assert "No incident is like that" in viewer.get(reverse("incidents"), {"q": "zzz"}).content.decode()
+    assert "No matching incidents" in viewer.get(reverse("incidents"), {"q": "zzz"}).content.decode()
 
 
 def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: Any, dies: Any) -> None:
@@ -69,7 +69,7 @@ def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: A
     assert listed(viewer, hidden_by=parent.pk) == ["flights"]
     assert "hides 1 incident of its jobs" in viewer.get(reverse("incidents")).content.decode()
     assert "flights failed." in viewer.get(reverse("incident", args=[parent.pk])).content.decode()
-    assert "Nobody is told of this one" in viewer.get(reverse("incident", args=[child.pk])).content.decode()
+    assert "Nobody is notified of this incident" in viewer.get(reverse("incident", args=[child.pk])).content.decode()
     assert 'title="open incidents">1' in viewer.get(reverse("nav")).content.decode()
 
 
@@ -91,7 +91,7 @@ def test_nothing_sensible_chosen_changes_nothing_and_says_so(operator: Client, f
     fail("a")
     values = {"incident": chosen, "back": "https://evil.example/"}
     page = operator.post(reverse("incidents-acknowledge"), values, follow=True)
-    assert "Choose at least one incident of the list." in page.content.decode()
+    assert "Select at least one incident." in page.content.decode()
     assert page.redirect_chain == [(reverse("incidents"), 302)]
     assert Incident.objects.get().state == IncidentState.OPEN
 
@@ -101,7 +101,7 @@ def test_a_snooze_says_until_when_and_is_audited(operator: Client, fail: Any, no
     page = operator.post(
         reverse("incident-snooze", args=[incident.pk]), {"snooze_for": "2 h", "note": "x"}, follow=True
     )
-    assert "Snoozed until" in page.content.decode()
+    assert "Incident snoozed until" in page.content.decode()
     incident.refresh_from_db()
     assert incident.state == IncidentState.SNOOZED
     assert incident.snoozed_until is not None
@@ -110,7 +110,7 @@ def test_a_snooze_says_until_when_and_is_audited(operator: Client, fail: Any, no
 
 
 @pytest.mark.parametrize(
-    ("span", "said"), [("", "Write for how long"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
+    ("span", "said"), [("", "Enter a duration"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
 )
 def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fail: Any, span: str, said: str) -> None:
     (incident,) = fail("flights")
@@ -130,7 +130,7 @@ def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
     assert viewer.post(reverse("incidents-acknowledge"), {"incident": [incident.pk]}).status_code == 403
     incident.refresh_from_db()
     assert incident.state == IncidentState.OPEN
-    assert "Acknowledge the chosen" not in viewer.get(reverse("incidents")).content.decode()
+    assert "Acknowledge selected" not in viewer.get(reverse("incidents")).content.decode()
 
 
 def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:

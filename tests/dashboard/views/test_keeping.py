@@ -38,7 +38,7 @@ def test_a_savepoint_is_pinned_and_noted(operator: Client, oldest: Savepoint) ->
     assert entry.details["was"] == {"pinned": False, "note": ""}
     page = operator.get(reverse("savepoint", args=[oldest.pk])).content.decode()
     assert "It stays: pinned." in page
-    assert "Remove its files" not in page
+    assert "Delete files" not in page
 
 
 def test_a_note_that_is_too_long_keeps_what_was_typed(operator: Client, oldest: Savepoint) -> None:
@@ -92,11 +92,11 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
 @pytest.mark.parametrize(
     ("field", "typed", "told"),
     [
-        ("savepoints_kept", "0", "At least 1"),
-        ("savepoints_kept", "many", "Write a whole number"),
-        ("final_savepoints_kept", "0", "At least 1"),
+        ("savepoints_kept", "0", "Enter at least 1"),
+        ("savepoints_kept", "many", "Enter a whole number"),
+        ("final_savepoints_kept", "0", "Enter at least 1"),
         ("savepoints_kept_s", "5 min", "is not allowed"),
-        ("savepoints_kept_s", "long", "Write a number and a unit"),
+        ("savepoints_kept_s", "long", "Enter a number and a unit"),
     ],
 )
 def test_a_bad_retention_is_named_and_changes_nothing(

@@ -55,7 +55,7 @@ def send(client: Client, job: Job, **typed: object) -> object:
 def test_the_page_shows_the_record_and_its_versions(viewer: Client, job: Job) -> None:
     page = viewer.get(reverse("job-launch", args=[job.pk])).content.decode()
     assert "4c2f_flights.py" in page
-    assert "in force" in page
+    assert ">current</span>" in page
     assert "Start the second job" not in page
 
 
@@ -137,7 +137,7 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
         ({"jar_id": ""}, "jar_id", "A program is needed: the id of one on the cluster, or a new one."),
         ({"kind": "flink-jar"}, "kind", "flink-jar is not one of the available choices"),
-        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
+        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon'. Write it as key: value."),
         (
             {"configuration": "execution.checkpointing.intervall: 10s"},
             "configuration",
@@ -145,7 +145,7 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
         ),
         ({"kind": "command", "command": "/bin/x\n{savepoint}\n; rm"}, "command", "means something to a shell"),
         ({"kind": "command", "command": "/bin/x\n{nothing}"}, "command", "there is no {nothing}"),
-        ({"now": "clone", "name": "", "state": "stop"}, "name", "needs a name of its own"),
+        ({"now": "clone", "name": "", "state": "stop"}, "name", "Enter a name for the second job."),
         ({"now": "clone", "name": "copy", "state": "stop"}, "state", "starts from a savepoint"),
         ({"state": "savepoint-999"}, "state", "Select a valid choice"),
     ],
@@ -204,16 +204,16 @@ def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Cli
     Job.objects.update(launch=None)
     Cluster.objects.update(engine="flink")
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
-    assert "a jar that was uploaded to the Flink cluster" in page
-    assert "A .jar file of up to" in page
-    assert "The jar&#x27;s main class." in page
+    assert "a jar on the Flink cluster" in page
+    assert "A .jar file, at most" in page
+    assert "The main class of the jar." in page
     for of_pyspark in ("job manager</option>", "module:function"):
         assert of_pyspark not in page
 
     errors = send(admin, job, kind="waymark").context["form"].errors
     assert "waymark is not one of the available choices" in " ".join(errors["kind"])
     errors = send(admin, job, kind="flink-jar", upload=SimpleUploadedFile("flights.py", b"x")).context["form"].errors
-    assert errors["upload"] == ["flights.py is no .jar file."]
+    assert errors["upload"] == ["flights.py is not a .jar file."]
     assert not RestartAttempt.objects.exists()
 
 
@@ -239,8 +239,8 @@ def test_a_job_that_does_not_run_offers_no_savepoint_on_stop(admin: Client, job:
     job.current_run.state = RunState.FAILED
     job.current_run.save()
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
-    assert "the savepoint that it is stopped with" not in page
-    assert "Start the job with this" in page
+    assert "taken when the job stops" not in page
+    assert "Start the job with this launch record" in page
     assert "Stop the job" not in page
 
 
@@ -275,9 +275,9 @@ def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: 
     form = response.context["form"]
     assert form["parallelism"].value() == 3
     assert "execution.checkpointing.interval: 2000 ms" in form["configuration"].value()
-    assert "Nobody said yet how this job is started" in response.content.decode()
+    assert "This job has no launch record yet." in response.content.decode()
     page = admin.get(reverse("job-configuration", args=[job.pk])).content.decode()
-    assert "Say how it is started" in page
+    assert "Add a launch record" in page
 
 
 def test_a_value_of_several_lines_stays_what_it_is(admin: Client, job: Job) -> None:
@@ -301,7 +301,7 @@ def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: 
     failed = RestartAttempt.objects.get()
     assert failed.goes_back
     page = reverse("restart-progress", args=[failed.pk])
-    assert "as it was" not in admin.get(page).content.decode()
+    assert "its previous launch record" not in admin.get(page).content.decode()
     RestartAttempt.objects.update(
         state="failed", error="It does not fit.", launches=1, restore_path="file:/sp/1", ended_at=failed.created_at
     )
@@ -310,4 +310,4 @@ def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: 
     assert back is not None
     shown = admin.get(page).content.decode()
     assert f'href="{reverse("restart-progress", args=[back.pk])}"' in shown
-    assert "starts the job as it was, from the same state" in shown
+    assert "starts the job with its previous launch record, from the same snapshot" in shown

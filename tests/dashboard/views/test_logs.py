@@ -74,7 +74,7 @@ def test_secrets_are_masked_in_the_log_and_cannot_be_searched_for(
     job_manager.logs = {"driver-1.log": b"connects with password=hunter2\nand hunter2 is prose\n"}
     assert "password=hidden (" in shown(page(operator, run))
     text = page(operator, run, text="password=hunter2")
-    assert "No line of this log contains it" in text
+    assert "No line of this log contains “password=hunter2”." in text
     assert "1 line contains" in page(operator, run, text="CONNECTS")
 
 
@@ -128,13 +128,13 @@ def test_a_cluster_that_does_not_answer_and_a_run_without_logs_are_told_apart(
     run.job.cluster.rest_url = "http://127.0.0.1:1"
     run.job.cluster.save()
     text = page(operator, run)
-    assert "The log cannot be read now." in text
+    assert "The log cannot be read." in text
     assert "<b>No log</b>" not in text
 
 
 def test_a_flink_job_has_its_logs_elsewhere(operator: Client, now: datetime) -> None:
     run = make.make_run(make.make_job(make.make_cluster(now, engine=Engine.FLINK)), now)
-    assert "Only for PySpark jobs" in page(operator, run)
+    assert "Available for PySpark jobs only" in page(operator, run)
 
 
 def test_the_log_is_linked_from_an_exception_and_only_for_operators(

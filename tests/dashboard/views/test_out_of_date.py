@@ -95,7 +95,7 @@ def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
     replaced(job, now)
     page = send(operator, name, job, old)
     assert "Nothing was stopped" in page
-    assert "Run 1 was replaced by run 2, 20 s ago. It was started by restart 1 (ada)." in page
+    assert "Run 2 replaced run 1 20 s ago. Restart 1 (ada) started the new run." in page
     assert not done(job)
 
     send(operator, name, job, shown_on(operator, name, job))
@@ -107,14 +107,14 @@ def test_nor_while_the_new_run_is_not_stored_yet(operator: Client, job: Job, now
     old = shown_on(operator, name, job)
     restarted(job, now)
     page = send(operator, name, job, old)
-    assert "Restart 1 (ada) replaced run 1 20 s ago. Its new run has not been polled yet." in page
+    assert "Restart 1 (ada) replaced run 1 20 s ago. Waymark has not polled the new run yet." in page
     assert not done(job)
 
 
 def test_the_automation_is_named_too(operator: Client, job: Job, now: datetime) -> None:
     old = shown_on(operator, "job-restart", job)
     replaced(job, now, RestartTrigger.AUTOMATIC)
-    assert "It was started by automatic restart 1." in send(operator, "job-restart", job, old)
+    assert "Automatic restart 1 started the new run." in send(operator, "job-restart", job, old)
 
 
 def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_alive(
@@ -126,7 +126,7 @@ def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_aliv
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED, ended_at=now - timedelta(seconds=20))
     make.make_savepoint(run, now, path="file:/data/savepoint-stop", stops_job=True, requested_by="ada")
     page = send(operator, "job-restart", job, old)
-    assert "Run 1 ended 20 s ago: it is FINISHED. ada stopped it with a savepoint." in page
+    assert "Run 1 ended 20 s ago with status FINISHED. ada stopped the run with a savepoint." in page
     assert not RestartAttempt.objects.exists()
 
 
@@ -137,14 +137,14 @@ def test_a_run_that_lives_again_is_not_replaced_by_a_page_that_shows_it_dead(
     old = shown_on(operator, "job-restart", job)
     assert old["shown_live"] == "0"
     Run.objects.update(state=RunState.RUNNING, ended_at=None)
-    assert "Run 1 lives again: it is RUNNING." in send(operator, "job-restart", job, old)
+    assert "Run 1 is active again: RUNNING." in send(operator, "job-restart", job, old)
     assert not RestartAttempt.objects.exists()
 
 
 @pytest.mark.parametrize("sent", ["", "x", "99999999999999999999", "-1"])
 def test_what_names_no_run_of_the_job_does_nothing(operator: Client, job: Job, sent: str) -> None:
     page = send(operator, "job-restart", job, {"shown_run": sent, "shown_live": "1"})
-    assert "This page was not shown for the job's current run, which is run 1." in page
+    assert "This page does not belong to the current run of the job, run 1." in page
     assert not RestartAttempt.objects.exists()
 
 
@@ -161,7 +161,7 @@ def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime
     assert viewer.get(address, old).status_code == 204
     replaced(job, now)
     note = viewer.get(address, old).content.decode()
-    assert "<b>This page is out of date.</b> Run 1 was replaced by run 2, 20 s ago." in note
+    assert "<b>This page is out of date.</b> Run 2 replaced run 1 20 s ago." in note
     for name in ("job-restart", "job-launch", "job-stop"):
         assert f'hx-get="{address}?shown_run=' in viewer.get(reverse(name, args=[job.pk])).content.decode()
 
@@ -176,4 +176,4 @@ def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, j
     replaced(job, now)
     page = operator.post(reverse("fleet-act"), sent | {"confirmed": "on"} | shown, follow=True).content.decode()
     assert [each.job for each in Savepoint.objects.filter(stops_job=True)] == [other]
-    assert "Run 1 was replaced by run 2, 20 s ago." in page
+    assert "Run 2 replaced run 1 20 s ago." in page

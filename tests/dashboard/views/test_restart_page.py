@@ -48,8 +48,8 @@ def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Sa
             job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
         )
     page = told(operator, job, older)
-    assert "6 checkpoints completed, 2 failed, 1 run began" in page
-    assert "version 1</a> of the program and goes on with another program, parallelism." in page
+    assert "6 checkpoints completed, 2 failed, 1 run started" in page
+    assert "version 1</a> of the program. The new run uses a different program, parallelism." in page
     assert "Changed settings</a>: interval, timeout." in page
 
 

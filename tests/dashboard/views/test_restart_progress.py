@@ -31,23 +31,23 @@ def told(client: Client, job: Job, now: datetime, silent: list[dict[str, object]
 
 def test_which_storage_did_not_answer_and_how_long_it_was_waited_for(viewer: Client, job: Job, now: datetime) -> None:
     page = told(viewer, job, now, [WAITED])
-    assert "<dt>Not looked at</dt>" in page
+    assert "<dt>Not searched</dt>" in page
     assert WAITED["place"] in page
-    assert "Its storage was waited for 5 s and did not answer." in page
-    assert "Checkpoints that lie there and that no poll saw could not be looked up." in page
+    assert "The storage did not respond within 5 s." in page
+    assert "Checkpoints there that Waymark never polled could not be found." in page
 
 
 def test_one_that_was_not_waited_for_says_why(viewer: Client, job: Job, now: datetime) -> None:
     page = told(viewer, job, now, [NOT_WAITED])
-    assert "Its storage was not waited for: looks before this one had no answer." in page
+    assert "Waymark did not wait for this storage, because earlier requests got no response." in page
 
 
 def test_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
     viewer.post(reverse("set_language"), {"language": "zh-hans", "next": "/"})
     page = told(viewer, job, now, [WAITED, NOT_WAITED])
-    assert "<dt>未能查看</dt>" in page
-    assert "等待其存储 5 秒，没有响应。 位于该处且从未被轮询到的检查点无法查找。" in page
-    assert "未等待其存储：此前的查看均无响应。" in page
+    assert "<dt>未搜索</dt>" in page
+    assert "存储在 5 秒 内没有响应。 无法找到位于该处且从未被 Waymark 轮询到的检查点。" in page
+    assert "Waymark 没有等待此存储，因为此前的请求均无响应。" in page
 
 
 def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: Job, now: datetime) -> None:
@@ -57,10 +57,10 @@ def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: J
             attempt=attempt, engine_job_id=f"{number}" * 32, path="file:/cp/1", refused_at=now, left_directory=left
         )
     page = viewer.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
-    assert page.count("<dt>Left behind</dt>") == 1
+    assert page.count("<dt>Leftover directory</dt>") == 1
     assert "file:/cp/77aa" in page
-    assert "If WAYMARK_STATE_ROOTS names its storage, Waymark looks for checkpoints there" in page
+    assert "If WAYMARK_STATE_ROOTS contains its storage, Waymark looks for checkpoints there" in page
 
 
 def test_where_all_storage_answered_nothing_is_said(viewer: Client, job: Job, now: datetime) -> None:
-    assert "Not looked at" not in told(viewer, job, now, [])
+    assert "Not searched" not in told(viewer, job, now, [])

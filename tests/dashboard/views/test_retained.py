@@ -49,7 +49,7 @@ def test_they_are_listed_beside_the_savepoints(viewer: Client, job: Job, newest:
     assert [each.is_savepoint for each in listed] == [False, False]
     assert listed[0] == newest
     page = response.content.decode()
-    assert "complete when taken" in page
+    assert "verified when taken" in page
     assert "Check files" not in page  # a viewer looks only
 
 
@@ -60,7 +60,7 @@ def test_those_that_the_engine_deletes_with_the_run_are_not(operator: Client, jo
 
 @pytest.mark.parametrize(
     ("problem", "said"),
-    [("", "is complete: every file is there"), ("_metadata is missing", "is damaged: _metadata is missing")],
+    [("", "is complete: all files exist"), ("_metadata is missing", "is damaged: _metadata is missing")],
 )
 def test_its_files_are_looked_at_now(
     operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, problem: str, said: str
@@ -91,7 +91,7 @@ def test_flinks_is_looked_at_where_it_lies(
     job_manager.can_validate = False
     url = reverse("job-check-checkpoint", args=[job.pk, newest.pk])
     page = operator.post(url, follow=True).content.decode()
-    assert "was not looked at: the cluster cannot say" in page
+    assert "was not checked: the cluster cannot check it" in page
 
     settings.STATE_ROOTS = [str(tmp_path)]
     directory = lay_down("2.3.0-hashmap-20kb-checkpoint", tmp_path / "chk-7")
@@ -105,7 +105,7 @@ def test_a_cluster_that_may_not_look_at_it_proves_nothing(
 ) -> None:
     job_manager.answers["validate"] = (status, "It is outside the savepoint directories.")
     page = operator.post(reverse("job-check-checkpoint", args=[job.pk, newest.pk]), follow=True).content.decode()
-    assert "was not looked at: the cluster cannot say" in page
+    assert "was not checked: the cluster cannot check it" in page
     assert not CheckedState.objects.exists()
 
 
@@ -114,7 +114,7 @@ def test_a_cluster_that_does_not_answer_is_named(operator: Client, job: Job, new
     job.cluster.save()
     url = reverse("job-check-checkpoint", args=[job.pk, newest.pk])
     page = operator.post(url, follow=True).content.decode()
-    assert f"Checkpoint {newest.checkpoint_id} was not looked at" in page
+    assert f"Checkpoint {newest.checkpoint_id} was not checked" in page
     assert not CheckedState.objects.exists()
 
 

@@ -147,11 +147,11 @@ def test_the_page_says_within_what_error_and_short_times_and_one_kind_are_exact(
     pipeline.run()
     long = page(viewer, job)
     assert long.context["summary"].rolled
-    assert "percentiles at most 2 % off" in long.content.decode()
+    assert "percentiles are accurate to ±2 %" in long.content.decode()
     assert not page(viewer, job, range="24h").context["summary"].rolled
     savepoints = page(viewer, job, kind="savepoint")
     assert not savepoints.context["summary"].rolled
-    assert "Percentiles as Flink computes them" in savepoints.content.decode()
+    assert "Percentiles are computed as in Flink" in savepoints.content.decode()
     download = viewer.get(reverse("job-download", args=[job.pk, "summary", "csv"]), {"range": "all"})
     assert "at most 2 % off" in b"".join(download).decode()
 
@@ -167,7 +167,7 @@ def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what
     monkeypatch.setattr(stretches, "MOST_BEHIND", 20)
     shown = page(viewer, job)
     assert not shown.context["summary"].rolled
-    assert "Not from roll-ups: roll-ups were last made" in shown.content.decode()
+    assert "Roll-ups are not used: roll-ups were last made" in shown.content.decode()
     assert {shown.context["summary"].of(name, "end_to_end_duration") for name in ("Minimum", "Maximum", "p50")} == {3}
     assert shown.context["summary"].completed == off.completed
 
@@ -196,7 +196,7 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     pipeline.run()
     answer = viewer.get(reverse("job-chart", args=[job.pk, name]), {"range": "1y"}).json()
     assert answer["rolled"]
-    assert "percentiles are at most 2 % off" in answer["note"]
+    assert "Percentiles are accurate to ±2 %" in answer["note"]
     done = Checkpoint.objects.filter(run__job=job, status="COMPLETED")
     highest = {"durations": "end_to_end_duration", "moved": "processed_data", "delays": "start_delay_max"}
     lines = {trace["meta"]["role"]: trace for trace in answer["figure"]["data"]}
@@ -223,7 +223,7 @@ def test_the_tiles_of_a_long_time_say_that_they_are_a_little_off(
     durations = of_the_rows(job, Span(now - timedelta(days=2 * DAYS), now))["end_to_end_duration"]
     assert (tiles.rolled, tiles.duration_max, tiles.completed) == (True, durations[-1], len(durations))
     assert tiles.duration_p95 == pytest.approx(nth(durations, 0.95), rel=RELATIVE_ERROR)
-    assert "at most 2 % off" in shown.content.decode()
+    assert "±2 %, incl. savepoints" in shown.content.decode()
     assert (
         tiles.state_size
         == Checkpoint.objects.filter(run__job=job, run__number=3, status="COMPLETED", is_savepoint=False)

@@ -14,8 +14,8 @@ from tests.monitoring.recovery.test_rows_written_again import SINKS
 
 pytestmark = pytest.mark.django_db
 
-WARNING = "<b>Written a second time:</b> the rows of batches after this state, by"
-UNKNOWN = "Sinks that Waymark rewinds end up exactly once; others see that input again."
+WARNING = "<b>Written twice:</b> rows of batches after this snapshot, by these queries:"
+UNKNOWN = "Sinks that Waymark rolls back contain each row exactly once. Other sinks receive this input again."
 
 
 @pytest.fixture
@@ -44,9 +44,7 @@ def test_a_savepoint_that_the_job_is_stopped_with_needs_no_warning(operator: Cli
     assert WARNING not in page(operator, "job-restart", job, **{"from": "stop"})
 
 
-@pytest.mark.parametrize(
-    ("vertices", "said"), [(SINKS[2:], "No query writes a row a second time."), (SINKS[:1], UNKNOWN)]
-)
+@pytest.mark.parametrize(("vertices", "said"), [(SINKS[2:], "No query writes a row twice."), (SINKS[:1], UNKNOWN)])
 def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
     operator: Client, job: Job, now: datetime, vertices: list[dict[str, object]], said: str
 ) -> None:
@@ -58,12 +56,12 @@ def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
 
 def test_the_configuration_says_it_of_each_sink(viewer: Client, job: Job) -> None:
     told = page(viewer, "job-configuration", job)
-    assert told.count("After a restore: gets the rows of batches after the restored state a second time") == 1
-    assert told.count("After a restore: drops the rows of batches after the restored state") == 1
+    assert told.count("After a restore: receives the rows of batches after the restored snapshot a second time") == 1
+    assert told.count("After a restore: removes the rows of batches after the restored snapshot") == 1
 
 
 def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> None:
-    assert "these queries write the rows of batches after it a second time:" in page(operator, "job-launch", job)
+    assert "these queries write the rows of later batches a second time:" in page(operator, "job-launch", job)
 
 
 @pytest.mark.parametrize(

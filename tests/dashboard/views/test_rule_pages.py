@@ -62,26 +62,26 @@ def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client
     ("kind", "field", "typed", "told"),
     [
         ("failed_in_window", "threshold", "0", "At least 1, from 1 to 100000"),
-        ("failed_in_window", "threshold", "many", "Write a whole number, from 1 to 100000"),
+        ("failed_in_window", "threshold", "many", "Enter a whole number, from 1 to 100000"),
         ("failed_in_window", "threshold", "", "required"),
         ("failed_in_window", "threshold", "100001", "At most 100000"),
         ("failed_in_window", "window_s", "-5 min", "is not allowed: from 1 min to 30 d"),
-        ("failed_in_window", "window_s", "9" * 400 + " d", "Write a number and a unit"),
-        ("failed_in_window", "window_s", "15", "Write a number and a unit"),
+        ("failed_in_window", "window_s", "9" * 400 + " d", "Enter a number and a unit"),
+        ("failed_in_window", "window_s", "15", "Enter a number and a unit"),
         ("failed_in_window", "check_every_s", "1 s", "from 5 s to 1 d"),
         ("failed_in_window", "severity", "mild", "mild"),
         ("failed_in_window", "selector", "team==payments", "“team==payments” is not a term"),
-        ("failed_in_window", "selector", "", "Say which"),
+        ("failed_in_window", "selector", "", "Enter terms like"),
         ("failed_in_window", "flap_opens", "-1", "At least 0"),
         ("failed_in_window", "open_hold_s", "2 d", "from 0 s to 1 d"),
         ("failed_in_total", "since", "yesterday", "valid date"),
-        ("end_to_end_duration", "threshold", "5", "Write a number and a unit (ms, s, min or h), from 1 ms to"),
+        ("end_to_end_duration", "threshold", "5", "Enter a number and a unit (ms, s, min or h), from 1 ms to"),
         ("end_to_end_duration", "threshold", "0 ms", "0 ms is not allowed"),
-        ("state_size", "threshold", "12 parsecs", "Write a number and a unit (B, KB, MB, GB or TB), from 1 B to"),
+        ("state_size", "threshold", "12 parsecs", "Enter a number and a unit (B, KB, MB, GB or TB), from 1 B to"),
         ("state_size", "threshold", "-1 GB", "is not allowed"),
         ("state_size_relative", "threshold", "100", "At least 101"),
         ("state_size_relative", "days", "0", "At least 1"),
-        ("data_loss_risk", "lead_s", "7 d", "Less than what the source keeps"),
+        ("data_loss_risk", "lead_s", "7 d", "Enter less time than the source keeps data"),
         ("no_completed_checkpoint", "threshold", "1 s", "from 10 s to 90 d"),
     ],
 )
@@ -109,7 +109,7 @@ def test_two_rules_of_one_kind_and_severity_are_refused_for_a_job(operator: Clie
     make.make_rule(job, severity="critical")
     address = reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}"
     response = operator.post(address, GOOD)
-    assert "of this kind and severity already" in str(response.context["form"].errors["severity"])
+    assert "already has a rule of this type and severity" in str(response.context["form"].errors["severity"])
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -141,7 +141,7 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     typed = GOOD | {"threshold": "2", "window_s": "15 min", "of_job": str(job.pk)}
     page = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed)
     assert len(page.context["replay"].bouts) == 1
-    assert "It would have opened 1 incident</b>" in page.content.decode()
+    assert "The rule would have opened 1 incident</b>" in page.content.decode()
     assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
     often = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed | {"per_week": "2"})
     assert (often.context["suggestion"].threshold, often.context["suggestion"].bouts) == (1, 1)
@@ -160,14 +160,14 @@ def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came
     )
     typed = WIDE | {"scope": "everything", "selector": "", "threshold": "2"}
     address = reverse("rule-backtest", args=["failed_in_window"])
-    assert "in all 3 jobs of its scope, 2 (" in operator.get(address, typed).content.decode()
+    assert "total of all 3 jobs in scope: 2 (" in operator.get(address, typed).content.decode()
 
     monkeypatch.setattr("monitoring.alerts.backtest.AT_ONCE", 1)
     monkeypatch.setattr("dashboard.views.backtests.BUDGET_S", -1)
     page = operator.get(address, typed).content.decode()
-    assert "in the first 1 of 3 jobs of its scope" in page
-    assert "Count on for longer" in page
-    assert "in all 3 jobs" in operator.get(address, typed | {"patient": "yes"}).content.decode()
+    assert "total of the first 1 of 3 jobs in scope" in page
+    assert "Continue counting" in page
+    assert "total of all 3 jobs" in operator.get(address, typed | {"patient": "yes"}).content.decode()
 
 
 def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client, job: Job, now: datetime) -> None:
@@ -190,16 +190,16 @@ def test_the_sentence_follows_what_is_typed_and_says_what_is_not_right_yet(opera
     said = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
     assert "when 7 checkpoints failed within 10 min" in said
     wrong = operator.get(address, GOOD | {"threshold": "none", "of_job": job.pk}).content.decode()
-    assert "Threshold: Write a whole number" in wrong
+    assert "Threshold: Enter a whole number" in wrong
 
 
 def test_a_job_shows_its_rules_and_where_they_come_from(operator: Client, job: Job) -> None:
     ensure_default_rules()
     make.make_rule(job, threshold=9)
     page = operator.get(reverse("job-alerts", args=[job.pk])).content.decode()
-    assert "this job's own" in page
-    assert "No completed checkpoint</a>, for all jobs" in page
-    assert ">Failed checkpoints</a>, for all jobs" not in page
+    assert "this job only" in page
+    assert "No completed checkpoint</a> (all jobs)" in page
+    assert ">Failed checkpoints</a> (all jobs)" not in page
 
 
 def test_to_override_begins_with_what_decides_now(operator: Client, job: Job) -> None:
@@ -213,8 +213,7 @@ def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -
     ensure_default_rules()
     default, own = AlertRule.objects.get(kind="failed_in_window"), make.make_rule(job)
     assert (
-        "switch it off instead"
-        in operator.post(reverse("rule-remove", args=[default.pk]), follow=True).content.decode()
+        "Disable it instead" in operator.post(reverse("rule-remove", args=[default.pk]), follow=True).content.decode()
     )
     operator.post(reverse("rule-remove", args=[own.pk]))
     assert not AlertRule.objects.filter(pk=own.pk).exists()

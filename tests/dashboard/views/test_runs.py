@@ -54,10 +54,10 @@ def test_each_run_shows_when_it_ran_what_it_did_and_how_it_ended(operator, ended
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (OUTCOME, "Its final savepoint is complete, and the next run starts from it."),
-        (OUTCOME | {"savepoint": ""}, "No batch was new, so the next run starts from the savepoint"),
-        (OUTCOME | {"savepoint": "", "state": ""}, "It has had no batch yet, so the next run starts without state."),
-        (OUTCOME | {"saved": False, "savepoint": ""}, "No final savepoint could be taken, so its checkpoints stay."),
+        (OUTCOME, "The final savepoint is complete. The next run starts from it."),
+        (OUTCOME | {"savepoint": ""}, "The run processed no new batch. The next run starts from the same savepoint"),
+        (OUTCOME | {"savepoint": "", "state": ""}, "The job has processed no batch yet. The next run starts without"),
+        (OUTCOME | {"saved": False, "savepoint": ""}, "The final savepoint failed, so the checkpoints of the run are"),
     ],
 )
 def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, said):
@@ -75,8 +75,8 @@ def test_the_heading_says_why_a_run_waits_to_start(operator, rows):
 
     text = page(operator, "job", job)
 
-    assert "Waits to start." in text
-    assert "Other drivers are starting, at most 4 at a time. It is number 2 of 5 that wait." in text
+    assert "Waiting to start." in text
+    assert "Other drivers are starting; at most 4 start at a time. Position in the queue: 2 of 5." in text
 
 
 def test_the_heading_says_that_the_environment_is_prepared_how_long_and_what_pip_said(operator, rows):
@@ -87,7 +87,7 @@ def test_the_heading_says_that_the_environment_is_prepared_how_long_and_what_pip
     first = page(operator, "job", job)
 
     assert "The Python environment is being prepared: pip installs the requirements." in first
-    assert f'It has waited for <time datetime="{since}" data-age' in first
+    assert f'Waiting for <time datetime="{since}" data-age' in first
     assert "pip's output" not in first.replace("&#x27;", "'")
     assert "preparation failed" not in first
 
@@ -121,7 +121,8 @@ def test_a_job_that_runs_is_not_run_again(operator, ended, rows):
 
     answer = operator.post(reverse("job-run-again", args=[ended.pk]), follow=True)
 
-    assert "Nothing was started. state is RUNNING: the job still runs." in answer.content.decode().replace("&#x27;", "")
+    shown = answer.content.decode().replace("&#x27;", "")
+    assert "The job was not started. state is RUNNING: the job still runs." in shown
     assert not RestartAttempt.objects.exists()
 
 

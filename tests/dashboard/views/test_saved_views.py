@@ -61,7 +61,7 @@ def test_a_view_is_kept_found_again_and_removed(viewer: Client, viewer_user: Use
     view = SavedView.objects.get(user=viewer_user)
     assert view.query == "labels=team%3Dpayments"
     assert f'href="/?{view.query}" aria-current="true">Payments</a>'.replace("&", "&amp;") in page
-    assert "Keep this view" not in page
+    assert "Save view" not in page
 
     viewer.post(reverse("view-save"), {"name": "Payments", "query": "state=failing"})
     assert SavedView.objects.get(user=viewer_user).query == "state=failing"
@@ -74,7 +74,7 @@ def test_a_view_is_kept_found_again_and_removed(viewer: Client, viewer_user: Use
     [
         ({"name": "", "query": "state=failing"}, "Name: This field is required."),
         ({"name": "x" * 61, "query": "state=failing"}, "Name: Ensure this value has at most 60 characters"),
-        ({"name": "all", "query": "page=2"}, "Filter: There is no filter to keep"),
+        ({"name": "all", "query": "page=2"}, "Filter: There is no filter to save"),
     ],
 )
 def test_a_view_that_makes_no_sense_is_named(viewer: Client, typed: dict[str, str], said: str) -> None:
@@ -99,7 +99,7 @@ def test_what_is_typed_finds_jobs_clusters_and_pages(viewer: Client, jobs: list[
     assert ("cluster", jobs[0].cluster.name) in found(viewer, jobs[0].cluster.name[:4])
     assert found(viewer, "chann") == [("page", "Channels")]
     assert ("page", "Fleet") in found(viewer, "")
-    assert "Nothing is called “&lt;nobody&gt;”" in viewer.get(reverse("find"), {"q": "<nobody>"}).content.decode()
+    assert "No results for “&lt;nobody&gt;”" in viewer.get(reverse("find"), {"q": "<nobody>"}).content.decode()
 
 
 def test_an_incident_is_found_by_its_number(viewer: Client, jobs: list[Job], now: datetime) -> None:

@@ -77,7 +77,7 @@ def test_when_the_contents_are_known_the_page_comes_anew_with_a_form(
     assert live.headers["HX-Refresh"] == "true"
     text = page(operator, job, snapshot)
     assert "aggregate &lt;b&gt; · total (value)" in text
-    assert "Uneven: partition 0 has 3.00 times the mean." in text
+    assert "Skewed: partition 0 is 3.00 times the mean." in text
     assert 'hx-trigger="fast-tick' not in text
 
 
@@ -95,7 +95,7 @@ def test_a_key_is_looked_for_by_field_and_by_part(
     )
     text = page(operator, job, snapshot)
     assert "{&quot;route&quot;: &quot;EWR-&lt;b&gt;&quot;}" in text
-    assert "There are more than 20" in text
+    assert "More than 20 rows match" in text
 
 
 def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot: Checkpoint, now: datetime) -> None:
@@ -111,7 +111,7 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
     )
     text = page(operator, job, snapshot)
     assert "from checkpoint 3 of run 1 to savepoint 2 of run 1" in text
-    assert "1,200 as before" in text
+    assert "1,200 unchanged" in text
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_viewer_sees_sizes_and_no_values(viewer: Client, job: Job, snapshot: C
     answered(job, snapshot, now, kind="read", answer={"rows": rows, "is_truncated": False})
     assert post(viewer, job, kind="list", snapshot=snapshot.pk).status_code == 403
     text = page(viewer, job, snapshot)
-    assert "Uneven: partition 0" in text
-    assert ("accounts" in text, "for operators" in text) == (True, True)
+    assert "Skewed: partition 0" in text
+    assert ("accounts" in text, "visible to operators only" in text) == (True, True)
     assert "canary" not in text
 
 

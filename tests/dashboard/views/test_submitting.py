@@ -99,10 +99,10 @@ def test_what_is_at_a_location_is_shown_before_anything_starts(
     expect_look(httpserver, FOUND)
     page = admin.post(reverse("cluster-look", args=[cluster.pk]), {"checkpoints": "/checkpoints/orders"})
     text = page.content.decode()
-    for told in ("The job goes on after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
+    for told in ("The job continues after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
         assert told in text
-    assert "Batch 42 was begun and not committed. It runs again" in text
-    assert "the location stays as it is" in text
+    assert "Batch 42 was started but not committed. It runs again" in text
+    assert "does not change the location" in text
     assert f'name="found" value="{SEEN}"' in text
 
 
@@ -123,7 +123,7 @@ def test_the_job_starts_from_what_was_seen(admin: Client, cluster: Cluster, http
     page = admin.get(answer.headers["Location"]).content.decode()
     assert "Start of orders" in page
     assert "/checkpoints/orders" in page
-    assert "It is copied and stays as it is." in page
+    assert "Waymark copies the location and does not change it." in page
 
 
 @pytest.mark.parametrize("seen", ["", "6f2f:40"])
@@ -197,7 +197,7 @@ def test_queries_that_write_rows_again_are_shown_before_anything_starts(
         "Check which queries write rows again, then submit the job again."
     ]
     for page in (shown, refused.content.decode()):
-        assert "Written a second time:" in page
+        assert "Written twice:" in page
         assert "late to console" in page
         assert "orders to" not in page
         assert 'name="warned" value="/sp/1"' in page
@@ -233,13 +233,13 @@ def test_a_look_at_a_savepoint_without_a_finding(
         ({"name": ""}, "name", "This field is required."),
         ({"jar_id": ""}, "upload", "A program is needed"),
         ({"entry_class": ""}, "entry_class", "This field is required."),
-        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
+        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon'. Write it as key: value."),
         ({"configuration": "execution.checkpointing.intervall: 1s"}, "configuration", "a PySpark job has no such key"),
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
         ({"state": "else"}, "state", "else is not one of the available choices"),
-        ({"state": "savepoint"}, "savepoint", "A location is needed."),
+        ({"state": "savepoint"}, "savepoint", "Enter a location."),
         ({"state": "savepoint", "savepoint": "sp/1"}, "savepoint", "'sp/1' is neither an absolute path nor an address"),
-        ({"checkpoints": ""}, "checkpoints", "A location is needed."),
+        ({"checkpoints": ""}, "checkpoints", "Enter a location."),
         ({"checkpoints": "c/1"}, "checkpoints", "'c/1' is neither an absolute path nor an address"),
         ({"checkpoints": "/a\n/b"}, "checkpoints", "Write NAME=LOCATION for each query."),
         ({"checkpoints": "a=/a\na=/b"}, "checkpoints", "Query 'a' has two locations."),

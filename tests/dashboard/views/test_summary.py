@@ -126,9 +126,9 @@ def test_it_is_over_any_time_and_one_run_or_all(viewer: Client, run: Run, now: d
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"since": "yesterday"}, "Write a date and a time"),
-        ({"run": "first"}, "Write the number of a run"),
-        ({"since": "2026-11-21T14:00", "until": "2026-11-21T13:00"}, "The end must be later than the beginning."),
+        ({"since": "yesterday"}, "Enter a date and time"),
+        ({"run": "first"}, "Enter a run number"),
+        ({"since": "2026-11-21T14:00", "until": "2026-11-21T13:00"}, "The end must be later than the start."),
     ],
 )
 def test_a_wrong_time_is_said_at_its_field_and_kept(

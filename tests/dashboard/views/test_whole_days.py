@@ -17,7 +17,7 @@ from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
-SAID = "Of then only whole UTC days are told: hours are kept for 45 days."
+SAID = "Only whole UTC days are shown: hourly roll-ups are kept for 45 days."
 # From noon on 13 August, sixty checkpoints of which six failed: 33 completed on the 13th, 21 on the 14th.
 PART = {"since": (OLD + timedelta(hours=2)).isoformat(), "until": (OLD + timedelta(hours=4)).isoformat()}
 

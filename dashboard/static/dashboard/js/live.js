@@ -7,7 +7,7 @@ const SLOW_MS = 4000;
 const FAST_MS = 1000;
 const SELDOM = [2, 3, 4, 5, 6];
 const CHINESE = document.documentElement.lang === "zh-hans";
-const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应`, over: "会话已结束" } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}`, over: "Session over" };
+const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应`, over: "会话已结束" } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}`, over: "Session expired" };
 
 export function beat(light) {
   let lost = null;

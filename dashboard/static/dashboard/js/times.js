@@ -14,7 +14,7 @@ function renew(now) {
 }
 
 const WORDS = {
-  en: { now: "now", ago: (text) => `${text} ago`, until: (text) => `in ${text}`, units: ["s", "min", "h", "d"] },
+  en: { now: "due now", ago: (text) => `${text} ago`, until: (text) => `in ${text}`, units: ["s", "min", "h", "d"] },
   "zh-hans": {
     now: "现在",
     ago: (text) => `${text}前`,

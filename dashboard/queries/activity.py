@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.deeds import deed_of, subject_of
+from dashboard.audit_texts import action_text, target_text
 from dashboard.language import event_sentence, schedule_text
 from dashboard.phrases import told
 from dashboard.units import age_text, bytes_text, duration_text, is_chinese
@@ -159,6 +159,6 @@ def without_name(text: str, name: str) -> str:
 
 def _audited(limit: int) -> list[Happening]:
     return [
-        Happening(entry.at, subject_of(entry), f"{entry.actor} {deed_of(entry)}", reverse("audit"))
+        Happening(entry.at, target_text(entry), f"{entry.actor} {action_text(entry)}", reverse("audit"))
         for entry in AuditEntry.objects.exclude(_TOLD_ELSEWHERE).order_by("-at", "-id")[:limit]
     ]

@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from dashboard import launch_wait, units
-from dashboard.deeds import deed_of, reason_of, subject_of
+from dashboard.audit_texts import action_text, reason_text, target_text
 from dashboard.health import Freshness, Level
 from dashboard.language import event_sentence, explained, incident_sentence, schedule_text
 from dashboard.phrases import told
@@ -307,10 +307,10 @@ def unverified(savepoint: Savepoint) -> bool:
     return bool(savepoint.path) and not can_be_checked(savepoint.job, savepoint.path)
 
 
-register.filter("deed", deed_of)
+register.filter("action_text", action_text)
 register.filter("failure_in_words", failure_in_words)
-register.filter("deed_reason", reason_of)
-register.filter("deed_subject", subject_of)
+register.filter("reason_text", reason_text)
+register.filter("target_text", target_text)
 register.filter("without_name", without_name)
 register.filter("told", told)
 register.filter("incident_sentence", incident_sentence)

@@ -28,6 +28,10 @@ def _text(quoted: str) -> str:
     return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', quoted)).replace('\\"', '"').replace("\\n", "\n")
 
 
+def english_texts() -> list[str]:
+    return [_text(key) for _, key, _ in _ENTRY.findall((CATALOG / "django.po").read_text())]
+
+
 def test_every_text_has_its_chinese_and_the_compiled_catalog_is_that_of_the_source() -> None:
     found = _ENTRY.findall((CATALOG / "django.po").read_text())
     entries = {(_text(context), _text(key)): _text(value) for context, key, value in found}

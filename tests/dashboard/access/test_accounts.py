@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dashboard.access import accounts, log_in, sessions, tokens
 from dashboard.access.confirming import RECENT
-from dashboard.deeds import deed_of
+from dashboard.audit_texts import action_text
 from monitoring.models import Account, AuditEntry, Grant, LogInFailure
 from tests.dashboard import builders as make
 
@@ -214,7 +214,7 @@ def test_log_ins_are_in_the_audit_log(admin_user: User) -> None:
     failed, done = entry("user.log-in-failed"), entry("user.log-in")
     assert (failed.actor, failed.target, failed.details) == ("anonymous", "user anna", {"address": "198.51.100.7"})
     assert (done.actor, done.target, done.details) == ("anna", "user anna", {"address": "198.51.100.8"})
-    assert deed_of(failed) == "failed to log in from 198.51.100.7"
+    assert action_text(failed) == "failed to log in from 198.51.100.7"
 
 
 def test_a_password_that_is_typed_as_the_name_is_stored_nowhere(admin_user: User) -> None:

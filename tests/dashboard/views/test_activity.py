@@ -45,10 +45,10 @@ def test_a_savepoint_is_told_by_how_it_went_not_by_its_request(run: Run, now: da
 
 
 def test_savepoints_never_push_a_change_by_hand_out(run: Run, now: datetime) -> None:
-    audit.record("olga", "savepoint.schedule", "job flights", interval_s=120)
+    audit.record("olga", "savepoint.schedule", "job flights", schedule="every 2 min")
     for n in range(20):
         make.make_savepoint(run, now - timedelta(minutes=n))
-    assert "olga set savepoints every 2 min" in [h.text for h in latest_happenings()]
+    assert "olga set the savepoint schedule to every 2 min" in [h.text for h in latest_happenings()]
 
 
 def test_a_stopped_job_says_how_to_start_it_again(operator: Client, run: Run, now: datetime) -> None:

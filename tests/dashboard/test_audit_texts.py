@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.deeds import deed_of, reason_of, subject_of
+from dashboard.audit_texts import action_text, reason_text, target_text
 from monitoring.models import AuditEntry
 
 
@@ -15,26 +15,26 @@ def entry(action: str, **details: Any) -> AuditEntry:
 @pytest.mark.parametrize(
     ("action", "details", "words"),
     [
-        ("savepoint.request", {"savepoint": 4}, "asked for a savepoint"),
-        ("savepoint.schedule", {"interval_s": 300}, "set savepoints every 5 min"),
-        ("savepoint.schedule", {"interval_s": None}, "set savepoints off"),
+        ("savepoint.request", {"savepoint": 4}, "requested a savepoint"),
+        ("savepoint.schedule", {"schedule": "every 5 min"}, "set the savepoint schedule to every 5 min"),
+        ("savepoint.schedule", {"schedule": "none"}, "set the savepoint schedule to off"),
         ("rule.change", {"threshold": "5", "window_s": "900"}, "changed the rule: threshold 5, window 15 min"),
         (
             "job.automation",
             {"was": {"auto_restart": True}, "now": {"auto_restart": False, "automation_note": ""}},
-            "changed what Waymark does: automatic restart off, note none",
+            "changed the automation: automatic restart off, note none",
         ),
-        ("job.automation", {}, "changed what Waymark does: nothing"),
+        ("job.automation", {}, "changed the automation: nothing"),
         ("something.new", {}, "something.new"),
     ],
 )
 def test_an_audit_entry_reads_as_a_sentence(action: str, details: dict[str, Any], words: str) -> None:
-    assert deed_of(entry(action, **details)) == words
+    assert action_text(entry(action, **details)) == words
 
 
 def test_a_job_is_named_without_the_word_job() -> None:
-    assert subject_of(entry("rule.change")) == "flights"
+    assert target_text(entry("rule.change")) == "flights"
 
 
 def test_the_schedule_is_said_as_a_reason() -> None:
-    assert reason_of(AuditEntry(reason="schedule")) == "scheduled"
+    assert reason_text(AuditEntry(reason="schedule")) == "scheduled"

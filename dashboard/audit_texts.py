@@ -1,4 +1,4 @@
-"""What the audit log holds, as people say it. The log's own keys stay the record; these are its words."""
+"""Texts for the entries of the audit log. The log stores keys and details."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _FIELDS = {
     "automation_paused": _("automation paused"),
     "pause_lasts": _("paused for"),
     "check_every_s": _("checked every"),
-    "poll_interval_s": _("asked every"),
-    "request_limit_s": _("waits at most"),
-    "requests_at_once": _("requests at once"),
+    "poll_interval_s": _("polled every"),
+    "request_limit_s": _("request timeout"),
+    "requests_at_once": _("concurrent requests"),
     "rest_url": _("address"),
     "managed_elsewhere": _("managed by"),
-    "max_restarts_per_day": _("restarts a day at most"),
-    "max_restarts_per_hour": _("restarts an hour at most"),
-    "oldest_state_s": _("oldest state"),
-    "restart_on_lost": _("restarted when lost"),
+    "max_restarts_per_day": _("maximum of restarts a day"),
+    "max_restarts_per_hour": _("maximum of restarts an hour"),
+    "oldest_state_s": _("oldest snapshot"),
+    "restart_on_lost": _("restart when lost"),
     "restore_from": _("restored from"),
-    "savepoint_schedule": _("savepoints"),
+    "savepoint_schedule": _("savepoint schedule"),
     "savepoint_time_zone": _("time zone"),
-    "run_schedule": _("runs"),
-    "run_time_zone": _("time zone of runs"),
-    "final_savepoints_kept": _("final savepoints"),
-    "savepoints_kept": _("the newest"),
-    "savepoints_kept_s": _("those of the last"),
+    "run_schedule": _("run schedule"),
+    "run_time_zone": _("time zone of the run schedule"),
+    "final_savepoints_kept": _("final savepoints kept"),
+    "savepoints_kept": _("newest savepoints kept"),
+    "savepoints_kept_s": _("savepoints kept for"),
     "window_s": _("window"),
 }
 
 Details = dict[str, Any]
-_DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
+_ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "cluster.add": _("added the cluster"),
-    "cluster.archive": _("removed the cluster; the history of its jobs stays"),
+    "cluster.archive": _("removed the cluster and kept the history of its jobs"),
     "cluster.change": lambda details: (
-        _("changed how it is asked: %(changes)s") % {"changes": _changes(details.get("now"))}
+        _("changed the polling of the cluster: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
-    "cluster.pause": _("stopped watching the cluster"),
+    "cluster.pause": _("paused the monitoring of the cluster"),
     "cluster.remove": _("removed the cluster"),
-    "cluster.resume": _("had the cluster watched again"),
+    "cluster.resume": _("resumed the monitoring of the cluster"),
     "cluster.same": lambda details: (
-        _("confirmed that it is the same cluster, rebuilt: now %(now)s") % {"now": details.get("now", "")}
+        _("confirmed that the rebuilt cluster is the same: now %(now)s") % {"now": details.get("now", "")}
     ),
     "incident.acknowledge": _("acknowledged the incident"),
     "channel.add": _("added the channel"),
@@ -62,15 +62,15 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     ),
     "channel.remove": _("deleted the channel"),
     "channel.test": _("tested the channel"),
-    "delivery.retry": _("had the message tried again"),
+    "delivery.retry": _("retried the message"),
     "incident.snooze": _("snoozed the incident"),
     "maintenance.end": _("ended the maintenance window"),
-    "maintenance.plan": _("planned a maintenance window"),
+    "maintenance.plan": _("scheduled a maintenance window"),
     "incident.resolve": _("resolved the incident"),
     "job.automation": lambda details: (
-        _("changed what Waymark does: %(changes)s") % {"changes": _changes(details.get("now"))}
+        _("changed the automation: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
-    "job.cancel": _("asked the engine to cancel the job"),
+    "job.cancel": _("requested the cancellation of the job"),
     "job.cancel-taken": _("canceled the job"),
     "job.not-canceled": _("could not cancel the job"),
     "job.program-sent": lambda details: (
@@ -81,18 +81,18 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     ),
     "job.program": lambda details: _("uploaded the program %(name)s") % {"name": details.get("name", "")},
     "job.launch": lambda details: (
-        _("changed how it is started (version %(version)s)") % {"version": details.get("version")}
+        _("changed the launch settings (version %(version)s)") % {"version": details.get("version")}
     ),
     "automation.pause": _("paused the automation"),
-    "automation.resume": _("let the automation go on"),
+    "automation.resume": _("resumed the automation"),
     "restart.breaker-close": _("closed the breaker"),
     "restart.breaker-open": _("opened the breaker"),
     "restart.cancel": _("canceled the restart"),
     "restart.canceled": _("canceled the restart"),
-    "restart.decide": _("decided to restart"),
-    "restart.failed": _("could not restart it"),
-    "restart.needs-person": _("asks for a person"),
-    "restart.succeeded": _("restarted it"),
+    "restart.decide": _("decided to restart the job"),
+    "restart.failed": _("could not restart the job"),
+    "restart.needs-person": _("requested manual action"),
+    "restart.succeeded": _("restarted the job"),
     "rule.import": lambda details: (
         _("imported rules and channels: %(changes)s") % {"changes": details.get("changes", "nothing")}
     ),
@@ -100,24 +100,24 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "rule.change": lambda details: (
         _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
     ),
-    "job.run_schedule": lambda details: _("set runs %(schedule)s") % {"schedule": _schedule(details)},
-    "savepoint.dispose": _("let a savepoint go"),
-    "savepoint.keep": lambda details: (
-        _("kept note of a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))}
-    ),
-    "savepoint.request": _("asked for a savepoint"),
+    "job.run_schedule": lambda details: _("set the run schedule to %(schedule)s") % {"schedule": _schedule(details)},
+    "savepoint.dispose": _("deleted a savepoint"),
+    "savepoint.keep": lambda details: _("edited a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))},
+    "savepoint.request": _("requested a savepoint"),
     "savepoint.retention": lambda details: (
-        _("changed which savepoints stay: %(changes)s") % {"changes": _changes(details.get("now"))}
+        _("changed the savepoint retention: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
-    "savepoint.schedule": lambda details: _("set savepoints %(schedule)s") % {"schedule": _schedule(details)},
-    "savepoint.stop": _("asked to stop it with a savepoint"),
+    "savepoint.schedule": lambda details: (
+        _("set the savepoint schedule to %(schedule)s") % {"schedule": _schedule(details)}
+    ),
+    "savepoint.stop": _("requested a stop with a savepoint"),
     "state.read": lambda details: (
-        _("looked into the state of %(snapshot)s") % {"snapshot": details.get("snapshot", "a snapshot")}
+        _("read the state of %(snapshot)s") % {"snapshot": details.get("snapshot", "a snapshot")}
     ),
-    "secrets.rekey": _("sealed the stored secrets anew"),
-    "user.activate": _("let the account log in again"),
+    "secrets.rekey": _("encrypted the stored secrets again"),
+    "user.activate": _("activated the account"),
     "user.change": lambda details: _("changed the account: %(changes)s") % {"changes": _changes(details.get("now"))},
-    "user.create": lambda details: _("made the account: %(changes)s") % {"changes": _changes(details.get("now"))},
+    "user.create": lambda details: _("created the account: %(changes)s") % {"changes": _changes(details.get("now"))},
     "user.deactivate": _("deactivated the account"),
     "user.grant": lambda details: _("granted %(grant)s") % {"grant": _grant(details.get("now"))},
     "user.confirm-failed": lambda details: (
@@ -133,37 +133,34 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "user.log-in-limited": _("stopped further log-ins for a while"),
     "user.log-out": _("ended all sessions and revoked all API tokens"),
     "user.password": _("set a new password"),
-    "user.ungrant": lambda details: _("took away %(grant)s") % {"grant": _grant(details.get("was"))},
+    "user.ungrant": lambda details: _("revoked %(grant)s") % {"grant": _grant(details.get("was"))},
     "token.make": lambda details: (
-        _("made a token that may %(may_write)s") % {"may_write": "write" if details.get("may_write") else "read"}
+        _("created a token that can %(may_write)s") % {"may_write": "write" if details.get("may_write") else "read"}
     ),
     "token.revoke": _("revoked the token"),
 }
 
 
-def deed_of(entry: AuditEntry) -> str:
-    """What the actor did, so that "<actor> <deed>" reads as a sentence. A key without words is given as it is."""
-    words = _DEEDS.get(entry.action)
+def action_text(entry: AuditEntry) -> str:
+    """Return what the actor did; `<actor> <text>` is a sentence. Return the key itself if it has no text."""
+    words = _ACTIONS.get(entry.action)
     if words is None:
         return entry.action
     return str(words(entry.details) if callable(words) else words)
 
 
-def subject_of(entry: AuditEntry) -> str:
-    """The job's or the cluster's name alone where one is meant."""
+def target_text(entry: AuditEntry) -> str:
+    """Return the target; of a job or a cluster only its name."""
     return entry.target.removeprefix("job ").removeprefix("cluster ")
 
 
-def reason_of(entry: AuditEntry) -> str:
+def reason_text(entry: AuditEntry) -> str:
     return str(_("scheduled")) if entry.reason == "schedule" else told(entry.reason)
 
 
 def _schedule(details: Details) -> str:
     if "schedule" in details:
         return told(str(details["schedule"]).replace("none", str(_("off"))))
-    seconds = details.get("interval_s")  # as entries of the first release say it
-    if isinstance(seconds, int | float) and seconds:
-        return _("every %(span)s") % {"span": length_text(span_text(seconds))}
     return str(_("off"))
 
 

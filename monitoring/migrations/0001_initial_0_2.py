@@ -22,7 +22,8 @@ PARTITIONED = (
     ("monitoring_operatorcheckpoint", "triggered_at"),
     ("monitoring_countersample", "at"),
 )
-# A unique key of a partitioned table contains the column that decides.
+# A unique key of a partitioned table contains the column that decides. Django adds the foreign key of counter samples
+# itself, at the end of the migration.
 CONSTRAINTS = """
 ALTER TABLE monitoring_checkpoint
     ADD CONSTRAINT checkpoint_id_is_unique_per_run UNIQUE (run_id, checkpoint_id, triggered_at),
@@ -31,9 +32,7 @@ ALTER TABLE monitoring_checkpoint
 ALTER TABLE monitoring_operatorcheckpoint
     ADD CONSTRAINT one_row_per_checkpoint_and_operator UNIQUE (checkpoint_id, vertex_id, triggered_at);
 ALTER TABLE monitoring_countersample
-    ADD CONSTRAINT one_counter_sample_per_run_and_moment UNIQUE (run_id, at),
-    ADD CONSTRAINT monitoring_countersample_run_id_fk FOREIGN KEY (run_id) REFERENCES monitoring_run (id)
-        DEFERRABLE INITIALLY DEFERRED;
+    ADD CONSTRAINT one_counter_sample_per_run_and_moment UNIQUE (run_id, at);
 """
 # The pipeline that makes roll-ups finds changed and deleted checkpoints by the number of the transaction.
 TRIGGERS = """

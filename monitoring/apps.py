@@ -20,7 +20,8 @@ def _refuse_databases_in_between(using: str, **_: Any) -> None:
     from django.db.migrations.loader import MigrationLoader
 
     loader = MigrationLoader(connections[using])
-    replaced = loader.disk_migrations["monitoring", "0001_initial_0_2"].replaces
+    initial = loader.disk_migrations.get(("monitoring", "0001_initial_0_2"))
+    replaced = [] if initial is None else initial.replaces  # tests clone a migrated database, and load no migration
     applied = [key for key in replaced if key in loader.applied_migrations]
     if 0 < len(applied) < len(replaced):
         raise CommandError(

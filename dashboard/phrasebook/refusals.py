@@ -138,6 +138,7 @@ FLASHES = {
     "No label any more.": "已没有标签。",
     "closed by hand.": "已手动关闭。",
     "by hand": "手动",
+    "manual": "手动",
 }
 
 INCIDENTS = {

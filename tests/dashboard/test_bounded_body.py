@@ -33,7 +33,7 @@ def post(client: Client, path: str, length: int, **headers: str) -> HttpResponse
 @pytest.mark.parametrize("length", [LARGEST_ANONYMOUS_BODY + 1, 200_000_000])
 def test_a_stranger_cannot_fill_the_disk(length: int) -> None:
     answer = post(Client(), reverse("login"), length)
-    assert (answer.status_code, answer.content) == (413, b"Log in to send files.")
+    assert (answer.status_code, answer.content) == (413, b"Log in to upload files.")
 
 
 def test_a_small_form_is_read() -> None:

@@ -96,7 +96,7 @@ def test_a_program_that_is_too_large_is_refused(
     monkeypatch.setattr(launch, "LARGEST_MB", 1)
     answer = upload(admin_api, job, content=b"x" * (1024 * 1024 + 1))
     assert (answer.status_code, engine.log) == (422, [])
-    assert "at most 1 MB" in answer.json()["error"]["message"]
+    assert "At most 1 MB are allowed." in answer.json()["error"]["message"]
 
 
 def test_what_the_cluster_refuses_is_a_conflict(admin_api: Caller, job: Job, httpserver: HTTPServer) -> None:

@@ -62,7 +62,7 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(api: Caller, job: Job
     for budget in ("max_restarts_per_hour", "max_restarts_per_day"):
         (wrong,) = problem(api.send("patch", f"/jobs/{job.pk}/automation", {budget: 0}), 422)["fields"]
         assert (wrong["field"], wrong["value"]) == (budget, "0")
-        assert wrong["message"].startswith("At least 1.")
+        assert wrong["message"].startswith("Enter at least 1.")
     (wrong,) = problem(api.send("patch", f"/jobs/{job.pk}/automation", {"auto_restrat": True}), 422)["fields"]
     assert wrong["field"] == "auto_restrat"
 

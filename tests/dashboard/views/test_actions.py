@@ -48,7 +48,7 @@ def test_a_second_savepoint_is_refused_with_the_reason(operator: Client, job: Jo
 
 
 def test_stopping_asks_first(operator: Client, job: Job) -> None:
-    assert "Keep it running" in operator.get(reverse("job-stop", args=[job.pk])).content.decode()
+    assert "Keep the job running" in operator.get(reverse("job-stop", args=[job.pk])).content.decode()
     assert not Savepoint.objects.exists()
     operator.post(reverse("job-stop", args=[job.pk]))
     assert Savepoint.objects.get(job=job).stops_job

@@ -132,7 +132,7 @@ def test_a_failed_one_says_why_in_full_and_what_was_thrown_meanwhile(viewer: Cli
     Checkpoint.objects.filter(pk=failed.pk).update(failure_message=cause)
     thrown = {"name": "java.io.IOException", "root_cause": "disk full", "task": "keyed (2/4)", "digest": "d" * 32}
     RunException.objects.create(run=failed.run, at=failed.triggered_at + timedelta(seconds=1), **thrown)
-    page = viewer.get(reverse("checkpoint", args=[failed.pk])).content.decode()
+    page = " ".join(viewer.get(reverse("checkpoint", args=[failed.pk])).content.decode().split())
     assert "at frame 399 &lt;script&gt;" in page
     assert "java.io.IOException: disk full" in page
     assert page.count("did not acknowledge") == 2

@@ -143,11 +143,11 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
         ({"authentication": "basic", "username": "a"}, "password", "Enter a password"),
         ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
         ({"client_key": "hello"}, "client_certificate", "one of them is missing"),
-        ({"poll_interval_s": "0.2"}, "poll_interval_s", "from 1 to 3600 seconds"),
-        ({"poll_interval_s": "nan"}, "poll_interval_s", "from 1 to 3600 seconds"),
-        ({"request_limit_s": "fast"}, "request_limit_s", "from 1 to 60 seconds"),
+        ({"poll_interval_s": "0.2"}, "poll_interval_s", "number of seconds from 1 to 3600"),
+        ({"poll_interval_s": "nan"}, "poll_interval_s", "number of seconds from 1 to 3600"),
+        ({"request_limit_s": "fast"}, "request_limit_s", "number of seconds from 1 to 60"),
         ({"requests_at_once": "65"}, "requests_at_once", "from 1 to 64"),
-        ({"labels": "team"}, "labels", "'team' is no label: write key=value"),
+        ({"labels": "team"}, "labels", "'team' is not a label. Write labels as key=value"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(

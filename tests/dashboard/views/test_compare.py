@@ -78,8 +78,8 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
         ("3/15", "15", "This job has no checkpoint 15 in run 3."),
         ("run 7", "run 1", "This job has no run 7."),
         ("run 1", "15", "Compare a checkpoint with a checkpoint, or a run with a run."),
-        ("<b>", "15", "“&lt;b&gt;” is neither. Write a checkpoint&#x27;s id"),
-        ("", "15", "Write a checkpoint&#x27;s id"),
+        ("<b>", "15", "“&lt;b&gt;” is neither a checkpoint nor a run. Enter a checkpoint ID"),
+        ("", "15", "Enter a checkpoint ID"),
     ],
 )
 def test_what_cannot_be_compared_is_said_at_its_field(viewer: Client, job: Job, a: str, b: str, said: str) -> None:

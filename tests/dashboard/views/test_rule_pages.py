@@ -160,7 +160,8 @@ def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came
     )
     typed = WIDE | {"scope": "everything", "selector": "", "threshold": "2"}
     address = reverse("rule-backtest", args=["failed_in_window"])
-    assert "total of all 3 jobs in scope: 2 (" in operator.get(address, typed).content.decode()
+    page = " ".join(operator.get(address, typed).content.decode().split())
+    assert "total of all 3 jobs in scope: 2 (" in page
 
     monkeypatch.setattr("monitoring.alerts.backtest.AT_ONCE", 1)
     monkeypatch.setattr("dashboard.views.backtests.BUDGET_S", -1)

@@ -118,10 +118,10 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
     ("wrong", "said"),
     [
         ({"place": "7:x"}, "This snapshot has no such state."),
-        ({"key_text": "a"}, "Name the key&#x27;s field"),
-        ({"partition": "-1"}, "Partitions begin with 0."),
-        ({"most": "100000"}, "From 1 to 500."),
-        ({"kind": "diff"}, "Choose the snapshot to compare with."),
+        ({"key_text": "a"}, "Enter the key field"),
+        ({"partition": "-1"}, "Partition numbers start at 0."),
+        ({"most": "100000"}, "Enter a number from 1 to 500."),
+        ({"kind": "diff"}, "Select the snapshot to compare with."),
         ({"other": "999999"}, "Select a valid choice"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_failed_try_is_repeated_after_a_wait_that_doubles(opened, hook, httpse
     httpserver.expect_request("/hook").respond_with_data("oh no", 500)
     opened()
 
-    assert deliver(now) == "Notifications: 1 to be tried again."
+    assert deliver(now) == "Notifications: 1 will be retried."
     assert deliver(now + timedelta(seconds=9)) == "No notification was due."
     deliver(now + timedelta(seconds=10))
 

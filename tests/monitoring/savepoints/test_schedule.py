@@ -113,7 +113,7 @@ def test_a_savepoint_that_others_started_counts_as_under_way(rows, job, now):
 def test_a_request_is_audited_with_who_and_why(job, now):
     request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
     entry = AuditEntry.objects.filter(action="savepoint.request").get()
-    assert (entry.actor, entry.reason) == ("ada", "by hand")
+    assert (entry.actor, entry.reason) == ("ada", "manual")
 
 
 def test_a_cron_schedule_is_kept_in_its_time_zone(job, now):

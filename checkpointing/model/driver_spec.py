@@ -54,6 +54,11 @@ class HighAvailabilitySpec:
     access: ZooKeeperAccessFiles | None = None  # None: as anybody, in plain text
 
 
+def is_script(entry_class: str) -> bool:
+    """Return whether `entry_class` names a whole script, `job.py` or `package.job`, and no function of it."""
+    return ":" not in entry_class
+
+
 @dataclass(frozen=True)
 class DriverSpec:
     """One attempt of one job. `work_directory` is fresh and belongs to this attempt alone.

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from checkpointing.model.driver_spec import is_script
 from checkpointing.spark.mistakes import may_pass
 from checkpointing.spark_internals import foreach_batch_class
 
@@ -45,11 +46,6 @@ class Program:
     @property
     def is_script(self) -> bool:
         return is_script(self.entry_class)
-
-
-def is_script(entry_class: str) -> bool:
-    """Return whether `entry_class` names a whole script, `job.py` or `package.job`, and no function of it."""
-    return ":" not in entry_class
 
 
 def load_program(program_path: Path, entry_class: str, import_directory: Path) -> Program:

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.jobs.known_keys import DIRECTORY
 from checkpointing.jobs.launching.deployment import DEPLOY_MODE, LAUNCHER, DeployMode, LauncherKind, is_loopback
+from checkpointing.model.driver_spec import is_script
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
 from checkpointing.rest.spark_submit_options import KEYS, settings_of
@@ -26,7 +27,6 @@ from checkpointing.rest.submission import (
     newest_batches,
     queries_writing_again,
 )
-from checkpointing.spark.program import is_script
 from dashboard.management.job_manager import ACCESS_HELP, WAIT_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\

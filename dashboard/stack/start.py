@@ -15,11 +15,13 @@ from dashboard.stack.environment import (
     InvalidEnvironment,
     StackEnvironment,
     build,
+    external_parts,
     make_var,
     secret_of,
     var_directory,
 )
 from dashboard.stack.external import ExternalSilent, await_external
+from dashboard.stack.extras import packages_of_up, require
 from dashboard.stack.output import Output
 from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
@@ -31,7 +33,9 @@ class CannotStart(RuntimeError):
 
 
 def start(*, demo: bool) -> None:
-    """Start everything and return when a signal has stopped it. Raises CannotStart."""
+    """Start everything and return when a signal has stopped it. Raises CannotStart or CommandError."""
+    outside = {part.name for part in external_parts(os.environ)}
+    require(f"`manage.py up{' --demo' if demo else ''}`", packages_of_up(outside, demo=demo))
     os.umask(0o077)  # of every part, too
     var = var_directory(os.environ)
     try:

@@ -6,6 +6,7 @@ import importlib.util
 import socket
 from pathlib import Path
 
+from dashboard.stack.extras import PYSPARK, missing_text
 from dashboard.stack.ports import LOOPBACK
 from dashboard.stack.process import Command, ServerFailed
 from dashboard.stack.record import write_private
@@ -45,7 +46,7 @@ def find_jars() -> list[Path]:
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or []) if spec else []
     if not places:
-        raise ServerFailed("ZooKeeper runs from PySpark's jars, and the package pyspark is not installed.")
+        raise ServerFailed(missing_text("The embedded ZooKeeper", [PYSPARK]))
     directory = Path(places[0]) / "jars"
     jars = []
     for pattern in _JARS:

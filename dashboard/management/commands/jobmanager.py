@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
-from checkpointing.main import CannotServe, run
+from dashboard.stack.extras import JOBMANAGER, require
 
 VARIABLES = """\
 Settings come from the environment (NAME_FILE reads NAME from a file):
@@ -50,6 +50,9 @@ class Command(BaseCommand):
         parser.epilog = VARIABLES
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require("`manage.py jobmanager`", JOBMANAGER.packages)
+        from checkpointing.main import CannotServe, run
+
         try:
             settings = JobManagerSettings.from_environ(os.environ)
             asyncio.run(run(settings, say=self._say))

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.stack.mailsink import LogIn, serve
+from dashboard.stack.extras import MAIL_SINK, require
 from dashboard.stack.ports import LOOPBACK
 
 
@@ -21,6 +21,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8025)
 
     def handle(self, *args: Any, port: int, **options: Any) -> None:
+        require("`manage.py mailsink`", [MAIL_SINK])
+        from dashboard.stack.mailsink import LogIn, serve
+
         user = settings.EMAIL_HOST_USER
         log_in = LogIn(user, settings.EMAIL_HOST_PASSWORD) if user else None
         asyncio.run(serve(LOOPBACK, port, settings.VAR_DIR / "mail", log_in))

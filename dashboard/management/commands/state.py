@@ -7,13 +7,16 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.java import JavaNotFound
-from checkpointing.state_reading.contents import SnapshotContents, contents_of
 from checkpointing.storage.locations import as_absolute
+from dashboard.stack.extras import JOBMANAGER, require
+
+if TYPE_CHECKING:
+    from checkpointing.state_reading.contents import SnapshotContents
 
 PATH_HELP = "directory of a checkpoint or savepoint, local or remote (s3://…), such as …/chk-7 or …/savepoint-ab12cd-…"
 EPILOG = """\
@@ -53,6 +56,7 @@ class Command(BaseCommand):
         diff.add_argument("--sample", type=int, default=10, help="keys to show of each change (10)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require("`manage.py state`", JOBMANAGER.packages)
         # A closed list of choices is better checked by the functions below: they know the snapshot.
         actions: dict[str, Callable[[dict[str, Any]], tuple[Any, Iterable[str]]]] = {
             "list": _list,
@@ -92,10 +96,12 @@ def _plain(value: object) -> object:
 
 
 # --- actions: what goes out as JSON, and as lines --------------------------------------------------------------------
-# Spark's packages are imported where they are needed: `list` answers at once.
+# Spark's packages are an extra, and imported where they are needed: `list` answers at once.
 
 
 def _list(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
+    from checkpointing.state_reading.contents import contents_of
+
     contents = contents_of(options["path"])
     return contents, _contents_lines(contents)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from dashboard.stack.doctor import (
     Level,
     check_account,
+    check_extras,
     check_java,
     check_memory,
     check_packages,
@@ -18,6 +20,7 @@ from dashboard.stack.doctor import (
     examine,
 )
 from dashboard.stack.environment import PREFERRED_PORTS, make_var
+from dashboard.stack.extras import EXTRAS
 from dashboard.stack.ports import any_free
 from dashboard.stack.record import StackRecord
 from tests.other_account import does, needs_root
@@ -98,6 +101,40 @@ def test_a_package_of_another_version_than_locked_is_said(tmp_path: Path) -> Non
     (finding,) = check_packages(tmp_path / "requirements.txt")
     assert finding.level is Level.WARNING
     assert finding.text.endswith("Waymark is tested with 1.0.")
+
+
+def test_the_extras_are_listed_with_what_they_are_for() -> None:
+    findings = check_extras({})
+    assert [finding.subject for finding in findings] == ["Extra jobmanager", "Extra embedded", "Extra demo"]
+    for finding, extra in zip(findings, EXTRAS, strict=True):
+        assert (finding.level, finding.text) == (Level.GOOD, f"installed, for {extra.purpose}")
+
+
+def test_an_extra_that_is_not_installed_is_a_warning_where_up_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (package.module for extra in EXTRAS for package in extra.packages):
+        monkeypatch.setitem(sys.modules, module, None)
+    here = check_extras({})
+    assert [finding.level for finding in here] == [Level.WARNING, Level.WARNING, Level.GOOD]
+    assert all("not installed" in finding.text for finding in here)
+    assert all(f"--extra {extra.name} " in finding.remedy for finding, extra in zip(here, EXTRAS, strict=True))
+    elsewhere = {"WAYMARK_JOBMANAGER_URL": "http://x", "ZOOKEEPER_HOSTS": "x:1", "EMAIL_URL": "smtp://x"}
+    assert {finding.level for finding in check_extras(elsewhere)} == {Level.GOOD}
+
+
+def test_an_incomplete_extra_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    finding = check_extras({})[0]
+    assert finding.level is Level.PROBLEM
+    assert finding.text.startswith("incomplete, without uvicorn, websockets; for ")
+
+
+def test_without_pyspark_no_java_and_no_zookeeper_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    about = {finding.subject for finding in examine({"WAYMARK_VAR": str(tmp_path / "var"), "JAVA_HOME": "/nowhere"})}
+    assert not {"Java", "zookeeper"} & about
 
 
 def test_too_little_memory_is_said(tmp_path: Path) -> None:

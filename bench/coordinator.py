@@ -45,7 +45,6 @@ from checkpointing.model.messages import (
     Vertex,
     VertexKind,
 )
-from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from dashboard.stack.ports import any_free
 from dashboard.stack.process import running
 from dashboard.stack.zookeeper import ZooKeeperServer
@@ -150,7 +149,6 @@ class _Coordinator:
             id_counter=StandaloneCheckpointIDCounter(),
             store=HandleCompletedCheckpointStore(InMemoryStateHandleStore(), 1, _unused),
             storage=storage,
-            registry=ReferenceCountingRegistry(),
             stats=CheckpointStatsTracker(history_size=1),
             failure_manager=CheckpointFailureManager(tolerable_failures=0, fail_job=lambda message, error: None),
             clock=SystemClock(),

@@ -20,9 +20,9 @@ from checkpointing.coordinator.ports import (
     CheckpointLocation,
     CheckpointStorage,
     IoExecutor,
-    SharedStateRegistry,
     Timer,
 )
+from checkpointing.coordinator.shared_state import ReferenceCountingRegistry
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import StateFile
 
@@ -41,7 +41,7 @@ class CheckpointsCleaner:
         self,
         *,
         storage: CheckpointStorage,
-        registry: SharedStateRegistry,
+        registry: ReferenceCountingRegistry,
         io: IoExecutor,
         timer: Timer,
         left_behind: LeftBehind | None = None,

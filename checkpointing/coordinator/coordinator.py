@@ -32,7 +32,6 @@ from checkpointing.coordinator.ports import (
     CheckpointStorage,
     CompletedCheckpointStore,
     IoExecutor,
-    SharedStateRegistry,
     TaskGateway,
     Timer,
 )
@@ -44,6 +43,7 @@ from checkpointing.coordinator.requests import (
     Decision,
 )
 from checkpointing.coordinator.restoring import CheckpointRestoring
+from checkpointing.coordinator.shared_state import ReferenceCountingRegistry
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.termination import CoordinatorTermination
 from checkpointing.coordinator.triggering import TriggerHost, TriggerPipeline
@@ -81,7 +81,6 @@ class CheckpointCoordinator:
         id_counter: CheckpointIDCounter,
         store: CompletedCheckpointStore,
         storage: CheckpointStorage,
-        registry: SharedStateRegistry,
         stats: CheckpointStatsTracker,
         failure_manager: CheckpointFailureManager,
         clock: Clock,
@@ -104,7 +103,7 @@ class CheckpointCoordinator:
         self._timer = timer
         self._io = InFlightIo(io, self._on_quiet)
         self._cleaner = CheckpointsCleaner(
-            storage=storage, registry=registry, io=io, timer=timer, left_behind=left_behind
+            storage=storage, registry=ReferenceCountingRegistry(), io=io, timer=timer, left_behind=left_behind
         )
         self._gate = StartGate(self._start_what_waits)
         self._cleaner.add_listener(self._gate.proceed)

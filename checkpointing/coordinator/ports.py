@@ -107,18 +107,6 @@ class CheckpointStorage(Protocol):
         ...
 
 
-class SharedStateRegistry(Protocol):
-    """Which shared files are still needed (references counted over retained and pending checkpoints)."""
-
-    def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
-        """Count the shared ones among `files`, each once."""
-        ...
-
-    def release(self, checkpoint_id: int) -> Sequence[StateFile]:
-        """Forget `checkpoint_id`; the files that nothing refers to any more."""
-        ...
-
-
 class PossibleInconsistentState(Exception):
     """The store may or may not have taken the checkpoint: its files must stay."""
 

@@ -33,7 +33,6 @@ from checkpointing.model.messages import AcknowledgeCheckpoint
 from checkpointing.model.status import JobStatus
 from checkpointing.storage.errors import StorageSilent
 from checkpointing.storage.layout import unused_file
-from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.sweeping import Swept
 
 T = TypeVar("T")
@@ -88,7 +87,6 @@ class JobCheckpoints:
             id_counter=recovery.counter,
             store=recovery.store,
             storage=self._storage,
-            registry=ReferenceCountingRegistry(),
             stats=self.stats,
             failure_manager=CheckpointFailureManager(tolerable_failures=config.tolerable_failures, fail_job=fail_job),
             clock=services.clock,

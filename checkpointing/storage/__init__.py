@@ -1,4 +1,4 @@
-"""Where snapshots lie: layout, metadata with checksums, verification, shared files, disposal. Blocking throughout."""
+"""Where snapshots lie: layout, metadata with checksums, verification, disposal. Blocking throughout."""
 
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage, dispose_savepoint
 from checkpointing.storage.errors import (
@@ -24,7 +24,6 @@ from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import canonical, is_local, local_path
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
-from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.verification import read_metadata, verify
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
     "MetadataTampered",
     "MetadataTruncated",
     "OutsideSavepointRoots",
-    "ReferenceCountingRegistry",
     "SavepointRoots",
     "SnapshotIncomplete",
     "SnapshotUnusable",

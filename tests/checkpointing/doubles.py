@@ -30,7 +30,6 @@ from checkpointing.model.messages import (
     VertexKind,
 )
 from checkpointing.model.status import JobStatus
-from checkpointing.storage.shared_state import ReferenceCountingRegistry
 
 T = TypeVar("T")
 
@@ -297,7 +296,6 @@ class CoordinatorHarness:
         self.counter = InMemoryCounter()
         self.store = InMemoryStore(num_retained)
         self.storage = InMemoryStorage()
-        self.registry = ReferenceCountingRegistry()
         self.stats = CheckpointStatsTracker()
         self.plan = CheckpointPlan(vertices, ready=True)
         self.job_failures: list[tuple[str, CheckpointException]] = []
@@ -316,7 +314,6 @@ class CoordinatorHarness:
             id_counter=self.counter,
             store=self.store,
             storage=self.storage,
-            registry=self.registry,
             stats=self.stats,
             failure_manager=self.failure_manager,
             clock=self.clock,

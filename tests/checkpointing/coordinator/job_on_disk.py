@@ -32,7 +32,7 @@ from checkpointing.model.messages import (
     TriggerCheckpoint,
 )
 from checkpointing.model.status import JobStatus
-from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, SavepointRoots, read_metadata
+from checkpointing.storage import FileCheckpointStorage, SavepointRoots, read_metadata
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.layout import unused_file
@@ -172,7 +172,6 @@ class JobOnDisk:
             id_counter=id_counter,
             store=self.store,
             storage=self.storage,
-            registry=ReferenceCountingRegistry(),
             stats=self.stats,
             failure_manager=CheckpointFailureManager(
                 tolerable_failures=self._config.tolerable_failures,

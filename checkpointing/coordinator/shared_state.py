@@ -12,7 +12,7 @@ from checkpointing.model.messages import StateFile
 
 
 class ReferenceCountingRegistry:
-    """The SharedStateRegistry of one job. Kept in memory: rebuilt from the retained checkpoints after a fail-over.
+    """Flink's SharedStateRegistry of one job. It is rebuilt from the retained checkpoints after a fail-over.
 
     Every known checkpoint has a bit of its own, and a file's users are the bits set: a number, small as long as few
     checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement

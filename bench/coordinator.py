@@ -25,20 +25,22 @@ from kazoo.client import KazooClient
 from bench.figures import Figure
 from checkpointing.clock import SystemClock
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
-from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.pending import JobIdentity
+from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.java import find_java
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner, CoordinatorSteps
+from checkpointing.jobs.loop import Cancellable
 from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
+    JobManagerMessage,
     StateFile,
     SubtaskMetrics,
     TriggerCheckpoint,
@@ -101,10 +103,10 @@ def _timed_checkpoint(bench: _Coordinator) -> float:
         gc.disable()
         started = time.process_time()
         for message in messages:
-            bench.coordinator.answers.acknowledge(message)
+            bench.coordinator.acknowledge(message)
         spent += time.process_time() - started
         gc.enable()
-    bench.coordinator.answers.acknowledge(bench.acknowledgement(last))
+    bench.coordinator.acknowledge(bench.acknowledgement(last))
     return spent / len(timed)
 
 
@@ -138,22 +140,23 @@ class _Coordinator:
     def __init__(self, parallelism: int) -> None:
         self._vertex = Vertex("b" * 32, "count", VertexKind.STATEFUL, parallelism, "q")
         self._tasks = _Tasks()
-        storage, io = _Storage(), _InlineIo()
-        self.coordinator = CheckpointCoordinator(
-            job_id=JOB_ID,
-            job_name="bench",
-            entry_class="bench:bench",
-            config=CheckpointConfiguration(retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
-            plan=lambda: CheckpointPlan((self._vertex,), ready=True),
-            tasks=self._tasks,
-            id_counter=StandaloneCheckpointIDCounter(),
-            store=HandleCompletedCheckpointStore(InMemoryStateHandleStore(), 1, _unused),
-            storage=storage,
-            stats=CheckpointStatsTracker(history_size=1),
-            failure_manager=CheckpointFailureManager(tolerable_failures=0, fail_job=lambda message, error: None),
-            clock=SystemClock(),
+        store = HandleCompletedCheckpointStore(InMemoryStateHandleStore(), 1, _unused)
+        coordinator = CheckpointCoordinator(
+            JobIdentity(JOB_ID, "bench", "bench:bench"),
+            self._tasks.session_id,
+            CheckpointConfiguration(retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
+            SystemClock(),
+            lambda: CheckpointPlan((self._vertex,), ready=True),
+            history_size=1,
+        )
+        self.coordinator = CoordinatorRunner(
+            coordinator,
+            CoordinatorSteps(_Storage(), store, StandaloneCheckpointIDCounter()),
+            io=_InlineIo(),
             timer=_Timer(),
-            io=io,
+            send=self._tasks.send,
+            fail_job=lambda message, error: None,
+            left_behind=lambda what, error: None,
         )
 
     def begin(self) -> list[int]:
@@ -163,7 +166,7 @@ class _Coordinator:
 
     def complete(self) -> None:
         for index in self.begin():
-            self.coordinator.answers.acknowledge(self.acknowledgement(index))
+            self.coordinator.acknowledge(self.acknowledgement(index))
 
     def acknowledgement(self, index: int) -> AcknowledgeCheckpoint:
         """With one private and one shared file, as an incremental checkpoint has them."""
@@ -187,14 +190,9 @@ class _Tasks:
     session_id = "session-1"
     checkpoint_id = 0
 
-    def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
-        self.checkpoint_id = message.checkpoint_id
-
-    def notify_complete(self, message: object) -> None:
-        pass
-
-    def notify_aborted(self, message: object) -> None:
-        pass
+    def send(self, message: JobManagerMessage) -> None:
+        if isinstance(message, TriggerCheckpoint):
+            self.checkpoint_id = message.checkpoint_id
 
 
 class _Storage:

@@ -1,4 +1,4 @@
 """When a checkpoint may start, who still owes an acknowledgement, what counts as failure.
 
-Pure: no I/O, no clock and no thread of its own. Everything comes in through the protocols in `ports`.
+Pure: no I/O, no clock and no thread of its own. Events come in, and effects go out for a runner to perform.
 """

@@ -1,40 +1,36 @@
-"""What the tasks say to a trigger: a subtask acknowledges its part, declines it, or tells what it waits for."""
+"""What the tasks say to a trigger: a subtask acknowledges its part, declines it, or reports what it waits for."""
 
 from __future__ import annotations
 
 import logging
 
-from checkpointing.clock import Clock
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.context import CoordinatorContext
 from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.finalizing import CheckpointFinalizer
-from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint
+from checkpointing.coordinator.pending import AcknowledgeOutcome, PendingCheckpoint
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.model.messages import AcknowledgeCheckpoint, DeclineCheckpoint, DelayCheckpoint
 
 logger = logging.getLogger(__name__)
 
 
 class TaskAnswers:
-    """For the checkpoints of one job that are on their way, in `endings`; the complete ones go to the `finalizer`."""
+    """For the pending checkpoints of one job, in `endings`; the complete ones go to the `finalizer`."""
 
     def __init__(
         self,
-        *,
-        job: JobIdentity,
+        context: CoordinatorContext,
         endings: CheckpointEndings,
         finalizer: CheckpointFinalizer,
         cleaner: CheckpointsCleaner,
-        stats: CheckpointStatsTracker,
-        clock: Clock,
     ) -> None:
-        self._job = job
+        self._job_id = context.job.job_id
+        self._stats = context.stats
+        self._clock = context.clock
         self._endings = endings
         self._finalizer = finalizer
         self._cleaner = cleaner
-        self._stats = stats
-        self._clock = clock
         self._closed = False
 
     def close(self) -> None:
@@ -42,8 +38,8 @@ class TaskAnswers:
         self._closed = True
 
     def acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
-        """Take one subtask's acknowledgement. True when its checkpoint is on its way or expired a short time ago."""
-        if message.job_id != self._job.job_id or self._closed:
+        """Take one subtask's acknowledgement. True when its checkpoint is pending or expired a short time ago."""
+        if message.job_id != self._job_id or self._closed:
             logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
             return False
         pending = self._endings.pending.get(message.checkpoint_id)
@@ -58,12 +54,12 @@ class TaskAnswers:
         if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
             self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
             if pending.is_fully_acknowledged:
-                self._finalizer.finalize(pending, pending.finalize(self._job, now))
+                self._finalizer.finalize(pending, now)
         return True
 
     def decline(self, message: DeclineCheckpoint) -> None:
         """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
-        if message.job_id != self._job.job_id:
+        if message.job_id != self._job_id:
             raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
         pending = self._endings.pending.get(message.checkpoint_id)
         if pending is None or not pending.is_abortable:
@@ -72,9 +68,9 @@ class TaskAnswers:
         self._abort(pending, CheckpointFailureReason.of_decline(message.reason), message.cause)
 
     def delay(self, message: DelayCheckpoint) -> None:
-        """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
+        """A task reports what its part of a checkpoint waits for; reported again when the checkpoint expires."""
         pending = self._endings.pending.get(message.checkpoint_id)
-        if pending is not None and message.job_id == self._job.job_id:
+        if pending is not None and message.job_id == self._job_id:
             silent_ms = message.silent_ms
             progressed_s = None if silent_ms is None else self._clock.monotonic() - silent_ms / 1000
             pending.delayed(message.cause, progressed_s)

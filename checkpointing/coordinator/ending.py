@@ -1,29 +1,29 @@
-"""How a checkpoint ends: completed, failed or aborted. Each on its way is in `pending` until it did, once.
+"""How a checkpoint ends: completed, failed or aborted. Each one is in `pending` until it ends, once.
 
-The order within each end is part of the contract: first what is known here, then statistics, then the tasks are told,
-then files go; the future comes last, so that who waits for it finds everything done.
+The order within each end is part of the contract: first the coordinator's own state, then the statistics, the message
+to the tasks and the removal of files. The future comes last: its holder finds everything done.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 
-from checkpointing.clock import Clock
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
-from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.finalizing import Added
-from checkpointing.coordinator.gate import StartGate
+from checkpointing.coordinator.context import CoordinatorContext
+from checkpointing.coordinator.effects import Added, CancelTimer, ExpiryTimer, Reject, Resolve, Send, SetTimer
+from checkpointing.coordinator.failures import UNKNOWN_CHECKPOINT_ID, CheckpointFailureManager
 from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
-from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsistentState, TaskGateway
+from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.coordinator.requests import CheckpointRequest
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.requests import CheckpointRequest, running_future
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
 from checkpointing.model.status import JobStatus
 
 NUM_ENDED_REMEMBERED = 16
+MOST_PATIENCE = 16
 
 # No checkpoint has this id.
 _NOBODY = 0
@@ -31,47 +31,43 @@ _Reason = CheckpointFailureReason
 
 
 class CheckpointEndings:
-    """`abandon(request)` frees the trigger pipeline of a request whose checkpoint ended.
+    """`retained`: oldest first, as the store has them. `files_kept`: the locations of failed ones, by id, whose files
+    stay because the store may have them.
 
-    `retained`: oldest first, as the store has them. `files_kept`: failed ones whose files stay, for the store may have
-    them. `found_ids`: complete ones that lay in the job's directory and not in the store. `never_stored`: those of them
+    `found_ids`: complete ones that were in the job's directory and not in the store. `never_stored`: those of them
     that a crash kept from the store, needed until a newer one is in it.
     `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
-    `expired_in_silence`: how many have expired since the last completed one because a batch made no progress.
     """
 
-    def __init__(
-        self,
-        *,
-        tasks: TaskGateway,
-        stats: CheckpointStatsTracker,
-        failures: CheckpointFailureManager,
-        cleaner: CheckpointsCleaner,
-        clock: Clock,
-        gate: StartGate,
-        abandon: Callable[[CheckpointRequest], None],
-    ) -> None:
+    def __init__(self, context: CoordinatorContext, cleaner: CheckpointsCleaner) -> None:
         self.pending: dict[int, PendingCheckpoint] = {}
         self.retained: tuple[CompletedCheckpoint, ...] = ()
-        self.files_kept: dict[int, PendingCheckpoint] = {}
+        self.files_kept: dict[int, CheckpointLocation | None] = {}
         self.found_ids: set[int] = set()
         self.never_stored: tuple[CompletedCheckpoint, ...] = ()
         self.last_completion_ms: float | None = None
         self.full_snapshot_owed = False
-        self.expired_in_silence = 0
-        self._tasks = tasks
-        self._stats = stats
-        self._failures = failures
+        self._session_id = context.session_id
+        self._timeout_s = context.config.timeout_ms / 1000
+        self._stats = context.stats
+        self._clock = context.clock
+        self._outbox = context.outbox
         self._cleaner = cleaner
-        self._clock = clock
-        self._gate = gate
-        self._abandon = abandon
+        self._failures = CheckpointFailureManager(tolerable_failures=context.config.tolerable_failures)
+        self._expired_in_silence = 0
         self._expired: deque[int] = deque(maxlen=NUM_ENDED_REMEMBERED)
         self._discarded: OrderedDict[int, CheckpointLocation] = OrderedDict()
-        self._when_next_completed: list[Callable[[CompletedCheckpoint], None]] = []
+        self._next_completed: list[Future[int]] = []
 
-    def when_next_completed(self, callback: Callable[[CompletedCheckpoint], None]) -> None:
-        self._when_next_completed.append(callback)
+    def next_completed(self) -> Future[int]:
+        """Return a future that is completed after the next checkpoint or savepoint: all with a lower id are over.
+
+        The tasks take one after the other, so nothing is written for those any more, whichever job manager triggered
+        them.
+        """
+        future: Future[int] = running_future()
+        self._next_completed.append(future)
+        return future
 
     def acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
         """The checkpoint has ended. The figures still count; the files go, unless a complete checkpoint has them."""
@@ -87,55 +83,56 @@ class CheckpointEndings:
         location = self._discarded.get(checkpoint_id)
         if location is not None and any(not file.shared for file in message.files):
             self._cleaner.discard_location(location)
-        self._gate.proceed()
         return checkpoint_id in self._expired
 
-    def expire(self, checkpoint_id: int) -> None:
+    def time_out(self, checkpoint_id: int) -> None:
+        """Expire the checkpoint, unless its batch has made progress within the time-out.
+
+        A batch that only waits, as for a slow database, looks like one that hangs. The time-out therefore doubles each
+        time, up to MOST_PATIENCE times, so that such a batch ends after a few restarts.
+        """
         pending = self.pending.get(checkpoint_id)
         if pending is None or not pending.is_abortable:
             return
-        cause, silence_s = pending.waiting_for, pending.silence_s(self._clock.monotonic())
+        now_s = self._clock.monotonic()
+        patience = min(2**self._expired_in_silence, MOST_PATIENCE)
+        left_s = pending.time_left_s(now_s, self._timeout_s * patience)
+        if left_s > 0:
+            self._outbox.put(SetTimer(ExpiryTimer(checkpoint_id), left_s))
+            return
+        cause, silence_s = pending.waiting_for, pending.silence_s(now_s)
         if silence_s is not None and not pending.properties.is_savepoint:
             cause += f" It has made no progress for {round(silence_s)} s."
-            self.expired_in_silence += 1
+            self._expired_in_silence += 1
         self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED, cause))
 
     def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
-        """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
-        with self._gate.held():
-            pending.phase = PendingPhase.COMPLETED
-            del self.pending[pending.checkpoint_id]
-            self.last_completion_ms = self._clock.monotonic() * 1000
-            self.expired_in_silence = 0
-            self._stats.report_completed(pending.checkpoint_id, checkpoint, pending.metadata_size)
-            self._failures.handle_success(pending.checkpoint_id)
-            dropped = () if added is None else added.dropped
-            if added is not None:
-                self.full_snapshot_owed = False
-                self.retained = added.retained
-            if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
-                self._subsume_pending_before(checkpoint.checkpoint_id)
-                self._tasks.notify_complete(
-                    NotifyComplete(self._tasks.session_id, checkpoint.checkpoint_id, _last_subsumed(dropped))
-                )
-            for subsumed in dropped:
-                self._discard_subsumed(subsumed)
-            if added is not None:
-                self._settle_what_was_uncertain(added)
-            pending.future.set_result(checkpoint)
-            callbacks, self._when_next_completed = self._when_next_completed, []
-            for callback in callbacks:
-                callback(checkpoint)
-
-    def _settle_what_was_uncertain(self, added: Added) -> None:
-        for checkpoint_id in added.withdrawn:
-            self.discard_files(self.files_kept.pop(checkpoint_id))
-        self._discard_never_stored()
-
-    def _discard_never_stored(self) -> None:
-        orphans, self.never_stored = self.never_stored, ()
-        for orphan in orphans:
-            self._discard_subsumed(orphan)
+        """End a durable checkpoint. A savepoint is not in the store: `added` is None."""
+        pending.phase = PendingPhase.COMPLETED
+        del self.pending[pending.checkpoint_id]
+        self.last_completion_ms = self._clock.monotonic() * 1000
+        self._expired_in_silence = 0
+        self._stats.report_completed(pending.checkpoint_id, checkpoint, pending.metadata_size)
+        self._failures.handle_success(pending.checkpoint_id)
+        dropped = () if added is None else added.dropped
+        if added is not None:
+            self.full_snapshot_owed = False
+            self.retained = added.retained
+        if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
+            self._subsume_pending_before(checkpoint.checkpoint_id)
+            last_subsumed = max((c.checkpoint_id for c in dropped if c.properties.discard_on_subsumed), default=None)
+            self._outbox.put(Send(NotifyComplete(self._session_id, checkpoint.checkpoint_id, last_subsumed)))
+        for subsumed in dropped:
+            self._discard_subsumed(subsumed)
+        if added is not None:
+            for checkpoint_id in added.withdrawn:
+                self.discard_files(checkpoint_id, self.files_kept.pop(checkpoint_id))
+            self._discard_never_stored()
+        self._outbox.put(Resolve(pending.future, checkpoint))
+        below = min((checkpoint.checkpoint_id, *self.pending))
+        waiting, self._next_completed = self._next_completed, []
+        for future in waiting:
+            self._outbox.put(Resolve(future, below))
 
     def discard_uncertain(self, status: JobStatus, *, is_saved: bool) -> None:
         """The store is closed for good: none of them can be found in it any more.
@@ -143,12 +140,70 @@ class CheckpointEndings:
         Complete ones that were never stored go or stay as if they had been.
         """
         uncertain, self.files_kept = self.files_kept, {}
-        for pending in uncertain.values():
-            self.discard_files(pending)
+        for checkpoint_id, location in uncertain.items():
+            self.discard_files(checkpoint_id, location)
         self.never_stored = tuple(
             orphan for orphan in self.never_stored if orphan.properties.discard_on(status, is_saved=is_saved)
         )
         self._discard_never_stored()
+
+    def finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
+        if isinstance(error, PossibleInconsistentState):
+            self.files_kept[pending.checkpoint_id] = pending.location
+        pending.withdraw()
+        self._end_unsuccessfully(pending, CheckpointException.of_finalize_error(error), files_in_use=False)
+
+    def abort(self, pending: PendingCheckpoint, exception: CheckpointException) -> None:
+        is_writing = pending.phase is PendingPhase.WRITING
+        pending.abort(exception)
+        self._end_unsuccessfully(pending, exception, files_in_use=is_writing)
+
+    def abort_all(self, exception: CheckpointException) -> None:
+        for pending in list(self.pending.values()):
+            if pending.is_abortable:
+                self.abort(pending, exception)
+
+    def fail_request(self, request: CheckpointRequest, exception: CheckpointException) -> None:
+        """End a request that has no checkpoint yet."""
+        self._stats.report_failed_without_pending()
+        self._outbox.put(Reject(request.future, exception))
+        self._count_failure(request, exception, UNKNOWN_CHECKPOINT_ID)
+
+    def discard_files(self, checkpoint_id: int, location: CheckpointLocation | None) -> None:
+        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
+        if checkpoint_id in self.files_kept:
+            return
+        self._cleaner.discard(checkpoint_id, location)
+        if location is not None:
+            self._discarded[checkpoint_id] = location
+            if len(self._discarded) > NUM_ENDED_REMEMBERED:
+                self._discarded.popitem(last=False)
+
+    def discard_unused(self, files: Sequence[StateFile]) -> None:
+        """Remove shared files that no checkpoint on the disk needs, except those that a pending one needs."""
+        self._cleaner.register_shared(_NOBODY, files)
+        self._cleaner.release_shared(_NOBODY)
+
+    def _end_unsuccessfully(
+        self, pending: PendingCheckpoint, exception: CheckpointException, *, files_in_use: bool
+    ) -> None:
+        """`files_in_use`: its metadata is being written; the finalizer discards the files when that has ended."""
+        checkpoint_id = pending.checkpoint_id
+        del self.pending[checkpoint_id]
+        if exception.reason is _Reason.CHECKPOINT_EXPIRED:
+            self._expired.append(checkpoint_id)
+        self._stats.report_failed(checkpoint_id, self._clock.now_ms(), str(exception))
+        self._outbox.put(CancelTimer(ExpiryTimer(checkpoint_id)))
+        self._outbox.put(Send(NotifyAborted(self._session_id, checkpoint_id, exception.reason.name)))
+        if not files_in_use:
+            self.discard_files(checkpoint_id, pending.location)
+        self._outbox.put(Reject(pending.future, exception))
+        self._count_failure(pending.request, exception, checkpoint_id)
+
+    def _count_failure(self, request: CheckpointRequest, exception: CheckpointException, checkpoint_id: int) -> None:
+        failure = self._failures.handle_failure(exception, properties=request.properties, checkpoint_id=checkpoint_id)
+        if failure is not None:
+            self._outbox.put(failure)
 
     def _subsume_pending_before(self, checkpoint_id: int) -> None:
         subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
@@ -161,59 +216,7 @@ class CheckpointEndings:
             self._cleaner.discard_completed(checkpoint)
             self._stats.report_discarded(checkpoint.checkpoint_id)
 
-    def finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
-        exception = CheckpointException.of_finalize_error(error)
-        if isinstance(error, PossibleInconsistentState):
-            self.files_kept[pending.checkpoint_id] = pending
-        pending.withdraw()
-        self._end_unsuccessfully(pending, exception, files_in_use=False)
-
-    def abort(self, pending: PendingCheckpoint, exception: CheckpointException) -> None:
-        is_writing = pending.phase is PendingPhase.WRITING
-        pending.abort(exception)
-        self._end_unsuccessfully(pending, exception, files_in_use=is_writing)
-
-    def _end_unsuccessfully(
-        self, pending: PendingCheckpoint, exception: CheckpointException, *, files_in_use: bool
-    ) -> None:
-        """`files_in_use`: its metadata is being written; the finalizer hands it back for discarding when that ended."""
-        checkpoint_id = pending.checkpoint_id
-        with self._gate.held():
-            del self.pending[checkpoint_id]
-            self._abandon(pending.request)
-            if exception.reason is _Reason.CHECKPOINT_EXPIRED:
-                self._expired.append(checkpoint_id)
-            self._stats.report_failed(checkpoint_id, self._clock.now_ms(), str(exception))
-            self._tasks.notify_aborted(NotifyAborted(self._tasks.session_id, checkpoint_id, exception.reason.name))
-            if not files_in_use:
-                self.discard_files(pending)
-            pending.future.set_exception(exception)
-            self._failures.handle_failure(exception, properties=pending.properties, checkpoint_id=checkpoint_id)
-
-    def discard_files(self, pending: PendingCheckpoint) -> None:
-        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
-        if pending.checkpoint_id in self.files_kept:
-            return
-        self._cleaner.discard(pending.checkpoint_id, pending.location)
-        if pending.location is not None:
-            self._discarded[pending.checkpoint_id] = pending.location
-            if len(self._discarded) > NUM_ENDED_REMEMBERED:
-                self._discarded.popitem(last=False)
-        self._gate.proceed()
-
-    def discard_unused(self, files: Sequence[StateFile]) -> None:
-        """Shared files that no checkpoint on the disk needs; those that one on its way does are left."""
-        self._cleaner.register_shared(_NOBODY, files)
-        self._cleaner.release_shared(_NOBODY)
-        self._gate.proceed()
-
-    def abort_all(self, exception: CheckpointException) -> None:
-        with self._gate.held():
-            for pending in list(self.pending.values()):
-                if pending.is_abortable:
-                    self.abort(pending, exception)
-
-
-def _last_subsumed(dropped: Sequence[CompletedCheckpoint]) -> int | None:
-    """The newest of the dropped whose files go now; None when all of them stay."""
-    return max((c.checkpoint_id for c in dropped if c.properties.discard_on_subsumed), default=None)
+    def _discard_never_stored(self) -> None:
+        orphans, self.never_stored = self.never_stored, ()
+        for orphan in orphans:
+            self._discard_subsumed(orphan)

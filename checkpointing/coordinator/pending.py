@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 
-from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
+from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
 from checkpointing.coordinator.stats_model import NOT_YET
@@ -31,13 +31,15 @@ class IllegalCheckpointState(RuntimeError):
 
 
 class PendingPhase(Enum):
-    """COLLECTING acknowledgements → WRITING metadata → ADDING to the store → COMPLETED; or ABORTED.
+    """COLLECTING acknowledgements → WRITING metadata → WRITTEN → ADDING to the store → COMPLETED; or ABORTED.
 
-    While ADDING the store decides: the checkpoint can no longer be aborted, because the store may have it already.
+    A checkpoint is WRITTEN while the store takes an older one. While ADDING the store decides: the checkpoint can no
+    longer be aborted, because the store may have it already.
     """
 
     COLLECTING = "COLLECTING"
     WRITING = "WRITING"
+    WRITTEN = "WRITTEN"
     ADDING = "ADDING"
     COMPLETED = "COMPLETED"
     ABORTED = "ABORTED"
@@ -89,6 +91,7 @@ class PendingCheckpoint:
         self.trigger_timestamp = trigger_timestamp
         self.location: CheckpointLocation | None = None
         self.metadata_size = NOT_YET
+        self.written: CompletedCheckpoint | None = None
         self.phase = PendingPhase.COLLECTING
         self._vertices = {vertex.id: _VertexStates(vertex) for vertex in plan.vertices}
         self._batch_numbers = plan.batch_numbers
@@ -99,7 +102,6 @@ class PendingCheckpoint:
         self._delay = ""
         self._is_in_batch = False
         self._progressed_s: float | None = None
-        self._canceller: Cancellable | None = None
 
     @property
     def properties(self) -> CheckpointProperties:
@@ -126,28 +128,12 @@ class PendingCheckpoint:
         return self._num_acknowledged == self._num_subtasks and self.phase is not PendingPhase.ABORTED
 
     @property
-    def is_aborted(self) -> bool:
-        return self.phase is PendingPhase.ABORTED
-
-    @property
     def is_abortable(self) -> bool:
-        return self.phase in (PendingPhase.COLLECTING, PendingPhase.WRITING)
+        return self.phase in (PendingPhase.COLLECTING, PendingPhase.WRITING, PendingPhase.WRITTEN)
 
     @property
     def can_be_subsumed(self) -> bool:
         return not self.properties.is_savepoint
-
-    def set_canceller(self, canceller: Cancellable) -> bool:
-        """Keep the handle of the expiry timer; False (and nothing kept) when the checkpoint has ended already."""
-        if self.phase in (PendingPhase.ABORTED, PendingPhase.COMPLETED):
-            return False
-        self._canceller = canceller
-        return True
-
-    def cancel_expiry(self) -> None:
-        if self._canceller is not None:
-            self._canceller.cancel()
-            self._canceller = None
 
     def acknowledge(self, message: AcknowledgeCheckpoint, acknowledged_ms: int) -> AcknowledgeOutcome:
         if self.phase is PendingPhase.ABORTED:
@@ -195,7 +181,7 @@ class PendingCheckpoint:
         """Why it is not complete: the storage, the tasks' own words, else who has not acknowledged yet."""
         if self.location is None:
             return "The storage has not made its directory yet."
-        if self.phase is PendingPhase.WRITING:
+        if self.phase in (PendingPhase.WRITING, PendingPhase.WRITTEN):
             return "The storage has not written its metadata yet."
         total = self.num_acknowledged + self.num_outstanding
         return self._delay or f"{self.num_outstanding} of {total} subtasks have not acknowledged it."
@@ -211,6 +197,12 @@ class PendingCheckpoint:
                 return f"query {query} was acknowledged at batch {known} and at batch {batch}"
         return None
 
+    def metadata_written(self, checkpoint: CompletedCheckpoint, metadata_size: int) -> None:
+        """Note that `checkpoint`, which `finalize` returned, is durable; `metadata_size` is in bytes."""
+        self.phase = PendingPhase.WRITTEN
+        self.written = checkpoint
+        self.metadata_size = metadata_size
+
     def abort(self, exception: CheckpointException) -> None:
         """End the checkpoint; the caller discards its files and completes its future."""
         if exception.reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
@@ -218,12 +210,10 @@ class PendingCheckpoint:
         if not self.is_abortable:
             raise IllegalCheckpointState(f"checkpoint {self.checkpoint_id} is {self.phase.value}")
         self.phase = PendingPhase.ABORTED
-        self.cancel_expiry()
 
     def withdraw(self) -> None:
         """Finalizing failed: end the checkpoint, also while ADDING, because the store's answer is known."""
         self.phase = PendingPhase.ABORTED
-        self.cancel_expiry()
 
     def finalize(self, job: JobIdentity, completion_timestamp: int) -> CompletedCheckpoint:
         """The complete checkpoint as a value; from here on its metadata is being written."""

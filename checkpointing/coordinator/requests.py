@@ -6,6 +6,7 @@ import bisect
 import itertools
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
@@ -15,9 +16,9 @@ MAX_QUEUED_REQUESTS = 1000
 _sequence = itertools.count()
 
 
-def _running_future() -> Future[CompletedCheckpoint]:
-    """A future that its holder cannot cancel: only the coordinator ends a checkpoint."""
-    future: Future[CompletedCheckpoint] = Future()
+def running_future() -> Future[Any]:
+    """Return a future that its holder cannot cancel: only the coordinator ends it."""
+    future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
 
@@ -30,7 +31,7 @@ class CheckpointRequest:
     is_periodic: bool
     target_directory: str | None = None
     full: bool = False
-    future: Future[CompletedCheckpoint] = field(default_factory=_running_future)
+    future: Future[CompletedCheckpoint] = field(default_factory=running_future)
     sequence: int = field(default_factory=lambda: next(_sequence))
 
     @property

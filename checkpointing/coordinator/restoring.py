@@ -1,4 +1,4 @@
-"""What a job goes on from: what its store holds, what else lies in its directory, the snapshot it was given.
+"""What a job continues from: what its store holds, what else is in its directory, the snapshot it was given.
 
 A snapshot that the job was submitted with is *unclaimed* (its owner's: never touched, and the next checkpoint is a full
 one that needs nothing of it) or *claimed* (the job's own from now on: subsumed in its turn, and then removed).
@@ -6,16 +6,17 @@ one that needs nothing of it) or *claimed* (the job's own from now on: subsumed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
-from checkpointing.clock import Clock
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.context import CoordinatorContext
+from checkpointing.coordinator.effects import AddClaimed, ReadStore, Reject, Resolve
 from checkpointing.coordinator.ending import CheckpointEndings
-from checkpointing.coordinator.ports import CheckpointIDCounter, CompletedCheckpointStore, IoExecutor
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.requests import running_future
 from checkpointing.coordinator.triggering import TriggerPipeline
-from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import StateFile
 
 
@@ -24,46 +25,29 @@ class CheckpointRestoring:
 
     def __init__(
         self,
-        *,
-        job_id: str,
-        retention: RetentionPolicy,
-        store: CompletedCheckpointStore,
-        id_counter: CheckpointIDCounter,
+        context: CoordinatorContext,
         endings: CheckpointEndings,
         cleaner: CheckpointsCleaner,
         pipeline: TriggerPipeline,
-        stats: CheckpointStatsTracker,
-        clock: Clock,
-        io: IoExecutor,
     ) -> None:
-        self._job_id = job_id
-        self._retention = retention
-        self._store = store
-        self._id_counter = id_counter
+        self._context = context
         self._endings = endings
         self._cleaner = cleaner
         self._pipeline = pipeline
-        self._stats = stats
-        self._clock = clock
-        self._io = io
 
-    def recover(self, on_done: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
-        """Read the store and count the references of what it holds."""
+    def recover(self) -> Future[CompletedCheckpoint | None]:
+        """Read the store and count the references of what it holds; the result is the newest retained checkpoint.
 
-        def read() -> tuple[CompletedCheckpoint, ...]:
-            self._store.recover()
-            return tuple(self._store.checkpoints)
-
-        def recovered(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-            self._retain(checkpoints)
-            on_done()
-
-        self._io.submit(read, recovered, on_error)
+        To be called before anything is triggered. If the store raises an error, the job must not start.
+        """
+        recovered: Future[CompletedCheckpoint | None] = running_future()
+        self._context.outbox.do(ReadStore(recovered))
+        return recovered
 
     def found(self, checkpoints: Sequence[CompletedCheckpoint], first_id: int | None = None) -> None:
         """Complete ones in the job's directory that the store does not know: their files are not ours to remove.
 
-        Somebody may restore from them; ids go on after them. But one that is newer than what the store holds is this
+        Somebody may restore from them; ids continue after them. But one that is newer than what the store holds is this
         job's: a crash came between its metadata and the store. It is kept until a newer one is stored. So is one of an
         empty store if it is of this life of the job, whose ids begin with `first_id` (None: that is not known).
         """
@@ -77,7 +61,7 @@ class CheckpointRestoring:
         self._endings.never_stored = tuple(c for c in checkpoints if newest is not None and c.checkpoint_id > newest)
 
     def swept(self, checkpoint_ids: Sequence[int]) -> None:
-        """These, of those found, are gone."""
+        """Forget these of the found ones: they were removed."""
         self._endings.found_ids.difference_update(checkpoint_ids)
         self._endings.never_stored = tuple(
             orphan for orphan in self._endings.never_stored if orphan.checkpoint_id not in checkpoint_ids
@@ -86,66 +70,56 @@ class CheckpointRestoring:
             self._cleaner.release_shared(checkpoint_id)
 
     def unused(self, files: Sequence[StateFile]) -> None:
-        """No checkpoint that was found needs these shared files: they go, unless one that is on its way does."""
+        """Remove shared files that no found checkpoint needs, except those that a pending one needs."""
         self._endings.discard_unused(files)
 
-    def claim(
-        self,
-        checkpoint: CompletedCheckpoint,
-        on_done: Callable[[], None],
-        on_error: Callable[[Exception], None],
-        *,
-        lies_elsewhere: bool,
-    ) -> None:
+    def claim(self, checkpoint: CompletedCheckpoint, *, lies_elsewhere: bool) -> Future[CompletedCheckpoint | None]:
         """Make the snapshot that the job is restored from the job's own; before `restored`.
 
-        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to.
-        `lies_elsewhere`: not in the job's own directory. `on_error` gets what the counter or the store raised: it may
-        be in the store all the same, another `recover` tells.
+        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to. After an
+        error of the counter or the store it may be in the store all the same; another `recover` shows it.
+
+        Args:
+            lies_elsewhere: not in the job's own directory.
         """
-        ours = _claimed(checkpoint, self._retention) if lies_elsewhere else checkpoint
+        recovered: Future[CompletedCheckpoint | None] = running_future()
+        if lies_elsewhere:
+            properties = checkpoint.properties.claimed_by_job_with(self._context.config.retention)
+            checkpoint = replace(checkpoint, properties=properties)
+        self._context.outbox.do(AddClaimed(checkpoint, recovered))
+        return recovered
 
-        def add() -> tuple[CompletedCheckpoint, ...]:
-            # The ids first: once it is in the store, no checkpoint with a lower id may ever follow it there.
-            if self._id_counter.get() <= checkpoint.checkpoint_id:
-                self._id_counter.set_count(checkpoint.checkpoint_id + 1)
-            self._store.add_checkpoint(ours)
-            return tuple(self._store.checkpoints)
+    def store_read(self, step: ReadStore | AddClaimed, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+        """Ids continue after them whatever the counter says: an older state must never look like the newest."""
+        for checkpoint in checkpoints:
+            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
+            if not checkpoint.properties.claimed:  # the files of a claimed one are in no pool of ours
+                self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
+        self._endings.retained = checkpoints
+        self._context.outbox.put(Resolve(step.recovered, checkpoints[-1] if checkpoints else None))
 
-        def added(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-            self._retain(checkpoints)
-            on_done()
-
-        self._io.submit(add, added, on_error)
+    def store_not_read(self, step: ReadStore | AddClaimed, error: Exception) -> None:
+        self._context.outbox.put(Reject(step.recovered, error))
 
     def restored(self, checkpoint: CompletedCheckpoint, *, is_savepoint: bool) -> None:
-        """A driver was started from it."""
-        self._stats.report_restored(
+        """A driver was started from `checkpoint`. `is_savepoint`: the one the job was submitted with, not claimed.
+
+        From that, or from another job's checkpoint, ids continue after it and the next checkpoint is a full one.
+        """
+        self._context.stats.report_restored(
             checkpoint.checkpoint_id,
-            restore_timestamp=self._clock.now_ms(),
+            restore_timestamp=self._context.clock.now_ms(),
             is_savepoint=is_savepoint,
             external_path=checkpoint.location,
         )
         is_ours = any(retained.location == checkpoint.location for retained in self._endings.retained)
-        if is_savepoint or (checkpoint.job_id != self._job_id and not is_ours):
-            self.goes_on_from_unclaimed(checkpoint.checkpoint_id)
+        if is_savepoint or (checkpoint.job_id != self._context.job.job_id and not is_ours):
+            self.continue_from_unclaimed(checkpoint.checkpoint_id)
 
-    def goes_on_from_unclaimed(self, checkpoint_id: int) -> None:
-        """An unclaimed snapshot is all that the driver was ever started from, be it here or under another job manager.
+    def continue_from_unclaimed(self, checkpoint_id: int) -> None:
+        """The driver was started from an unclaimed snapshot and nothing else, here or under another job manager.
 
-        Ids go on after it, and the next checkpoint is a full one.
+        Ids continue after it, and the next checkpoint is a full one.
         """
         self._pipeline.raise_ids_to(checkpoint_id + 1)
         self._endings.full_snapshot_owed = True
-
-    def _retain(self, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-        """Ids go on after them whatever became of the counter: an older state must never look like the newest."""
-        for checkpoint in checkpoints:
-            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
-            if not checkpoint.properties.claimed:  # the files of a claimed one lie in no pool of ours
-                self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
-        self._endings.retained = checkpoints
-
-
-def _claimed(checkpoint: CompletedCheckpoint, retention: RetentionPolicy) -> CompletedCheckpoint:
-    return replace(checkpoint, properties=checkpoint.properties.claimed_by_job_with(retention))

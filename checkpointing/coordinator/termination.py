@@ -3,110 +3,95 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
+from concurrent.futures import Future
 
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
-from checkpointing.coordinator.ports import (
-    CheckpointIDCounter,
-    CheckpointStorage,
-    CompletedCheckpointStore,
-    IoExecutor,
-)
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.context import CoordinatorContext
+from checkpointing.coordinator.effects import CloseCounter, CloseStore, RemoveEmptyDirectories, Resolve
+from checkpointing.coordinator.ending import CheckpointEndings
+from checkpointing.coordinator.requests import running_future
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 
 
-class DiscardUncertain(Protocol):
-    """`CheckpointEndings.discard_uncertain`."""
-
-    def __call__(self, status: JobStatus, *, is_saved: bool) -> None: ...
-
-
 class CoordinatorTermination:
-    """Run once, when nothing else of the coordinator is under way."""
+    """Begins when no other step of the coordinator is under way, and ends when nothing is being removed."""
 
-    def __init__(
-        self,
-        *,
-        store: CompletedCheckpointStore,
-        id_counter: CheckpointIDCounter,
-        storage: CheckpointStorage,
-        cleaner: CheckpointsCleaner,
-        discard_uncertain: DiscardUncertain,
-        stats: CheckpointStatsTracker,
-        io: IoExecutor,
-    ) -> None:
-        self._store = store
-        self._id_counter = id_counter
-        self._storage = storage
+    def __init__(self, context: CoordinatorContext, endings: CheckpointEndings, cleaner: CheckpointsCleaner) -> None:
+        self._outbox = context.outbox
+        self._stats = context.stats
+        self._endings = endings
         self._cleaner = cleaner
-        self._discard_uncertain = discard_uncertain
-        self._stats = stats
-        self._io = io
+        self._first: CloseStore | None = None
+        self._awaits_removals = False
+        self._owns_directory = False
         self._error: Exception | None = None
+        self._closed: Future[Exception | None] = running_future()
 
-    def run(self, status: JobStatus, on_done: Callable[[Exception | None], None], *, is_saved: bool) -> None:
+    def request(self, status: JobStatus, *, is_saved: bool) -> Future[Exception | None]:
         """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
-        self._cleaner.try_for_the_last_time()
-        self._io.submit(
-            lambda: self._store.shutdown(status),
-            lambda dropped: self._store_closed(status, dropped, on_done, is_saved=is_saved),
-            lambda error: self._failed("store", error, lambda: self._close_counter(status, on_done)),
-        )
+        self._first = CloseStore(status, is_saved)
+        return self._closed
 
-    def _store_closed(
-        self,
-        status: JobStatus,
-        dropped: Sequence[CompletedCheckpoint],
-        on_done: Callable[[Exception | None], None],
-        *,
-        is_saved: bool,
-    ) -> None:
-        has_finished = status is JobStatus.FINISHED and is_saved
+    def abandon(self) -> None:
+        """Do not begin any more."""
+        self._first = None
+
+    def proceed(self) -> None:
+        """Take the next step if what it waits for is over."""
+        if self._first is not None and self._outbox.num_steps == self._cleaner.num_removals:
+            self._cleaner.try_for_the_last_time()
+            self._outbox.do(self._first)
+            self._first = None
+        elif self._awaits_removals and self._cleaner.num_removals == 0:
+            self._awaits_removals = False
+            if self._owns_directory:
+                self._outbox.do(RemoveEmptyDirectories())
+            else:
+                self._end()
+
+    def store_closed(self, step: CloseStore, dropped: Sequence[CompletedCheckpoint]) -> None:
+        has_finished = step.status is JobStatus.FINISHED and step.is_saved
         for checkpoint in dropped:
             is_spared = not has_finished and _is_all_there_is(checkpoint, dropped)
-            if checkpoint.properties.discard_on(status, is_saved=is_saved) and not is_spared:
+            if checkpoint.properties.discard_on(step.status, is_saved=step.is_saved) and not is_spared:
                 self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
-        if status.globally_terminal:
-            self._discard_uncertain(status, is_saved=is_saved)
+        if step.status.globally_terminal:
+            self._endings.discard_uncertain(step.status, is_saved=step.is_saved)
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
-        owns_the_directory = status.globally_terminal or bool(dropped)
-        if owns_the_directory:
+        self._owns_directory = step.status.globally_terminal or bool(dropped)
+        if self._owns_directory:
             self._cleaner.remove_condemned()
-        self._close_counter(status, partial(self._ended, on_done, owns_the_directory))
+        self._outbox.do(CloseCounter(step.status))
 
-    def _ended(
-        self, on_done: Callable[[Exception | None], None], owns_the_directory: bool, error: Exception | None
-    ) -> None:
-        if not owns_the_directory:
-            on_done(error)
-            return
-        self._io.submit(
-            self._storage.remove_empty_directories,
-            lambda _: on_done(error),
-            lambda failure: self._failed("directory", failure, lambda: on_done(error or failure)),
-        )
+    def store_not_closed(self, step: CloseStore, error: Exception) -> None:
+        self._note("store", error)
+        self._outbox.do(CloseCounter(step.status))
 
-    def _close_counter(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
-        self._io.submit(
-            lambda: self._id_counter.shutdown(status),
-            lambda _: self._await_cleaning(on_done),
-            lambda error: self._failed("id counter", error, lambda: self._await_cleaning(on_done)),
-        )
+    def counter_closed(self, step: CloseCounter, _: None) -> None:
+        self._awaits_removals = True
 
-    def _failed(self, what: str, error: Exception, proceed: Callable[[], None]) -> None:
+    def counter_not_closed(self, step: CloseCounter, error: Exception) -> None:
+        self._note("id counter", error)
+        self._awaits_removals = True
+
+    def emptied(self, step: RemoveEmptyDirectories, _: None) -> None:
+        self._end()
+
+    def not_emptied(self, step: RemoveEmptyDirectories, error: Exception) -> None:
+        self._note("directory", error)
+        self._end()
+
+    def _end(self) -> None:
+        self._outbox.put(Resolve(self._closed, self._error))
+
+    def _note(self, what: str, error: Exception) -> None:
         logger.warning("the checkpoint %s could not be closed: %s", what, error)
         self._error = self._error or error
-        proceed()
-
-    def _await_cleaning(self, on_done: Callable[[Exception | None], None]) -> None:
-        self._cleaner.when_idle(lambda: on_done(self._error))
 
 
 def _is_all_there_is(checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> bool:

@@ -1,125 +1,116 @@
 """From a chosen request to the message that starts the tasks: id, pending checkpoint, location, trigger.
 
-At most one request is in the pipeline. Each blocking step may end after the checkpoint it was for; then its result is
-handed back (a location that nobody wants is discarded) and nothing else happens.
+At most one request is in the pipeline. A step may end after the checkpoint it was for; then only its result is cleaned
+up: a location that nobody needs is discarded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
+from checkpointing.coordinator.context import CoordinatorContext
+from checkpointing.coordinator.effects import AllocateId, ExpiryTimer, MakeLocation, Send, SetTimer
+from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.pending import PendingCheckpoint
-from checkpointing.coordinator.ports import (
-    CheckpointIDCounter,
-    CheckpointLocation,
-    CheckpointPlan,
-    CheckpointStorage,
-    IoExecutor,
-)
+from checkpointing.coordinator.periodic import PeriodicScheduler
+from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
+from checkpointing.model.messages import TriggerCheckpoint
 
-
-@dataclass(frozen=True)
-class TriggerHost:
-    """What the pipeline asks of the coordinator, all on its thread.
-
-    `check_global_state(request)` raises CheckpointException when the request may not run (any more). `trigger_failed`
-    gets the pending checkpoint if there is one already. `trigger_ended`: the pipeline is free again.
-    """
-
-    check_global_state: Callable[[CheckpointRequest], None]
-    create_pending: Callable[[CheckpointRequest, CheckpointPlan, int], PendingCheckpoint]
-    send_trigger: Callable[[PendingCheckpoint, CheckpointLocation], None]
-    trigger_failed: Callable[[CheckpointRequest, PendingCheckpoint | None, CheckpointException], None]
-    discard_unwanted: Callable[[CheckpointLocation], None]
-    trigger_ended: Callable[[], None]
+_Reason = CheckpointFailureReason
 
 
 class TriggerPipeline:
+    """`plan` returns who must acknowledge, as of now."""
+
     def __init__(
         self,
-        *,
-        host: TriggerHost,
+        context: CoordinatorContext,
         plan: Callable[[], CheckpointPlan],
-        id_counter: CheckpointIDCounter,
-        storage: CheckpointStorage,
-        io: IoExecutor,
+        endings: CheckpointEndings,
+        periodic: PeriodicScheduler,
     ) -> None:
-        self._host = host
+        self._context = context
+        self._outbox = context.outbox
         self._plan = plan
-        self._id_counter = id_counter
-        self._storage = storage
-        self._io = io
-        self._current: CheckpointRequest | None = None
+        self._endings = endings
+        self._periodic = periodic
+        self._is_allocating = False
+        self._is_closed = False
         self._least_id = 0
 
     @property
     def is_triggering(self) -> bool:
-        return self._current is not None
+        return self._is_allocating or any(pending.location is None for pending in self._endings.pending.values())
+
+    def close(self) -> None:
+        """The coordinator shuts down: a request whose id is being allocated fails."""
+        self._is_closed = True
 
     def raise_ids_to(self, least_id: int) -> None:
         """No checkpoint gets an id below `least_id` from now on; ids never go down."""
         self._least_id = max(self._least_id, least_id)
 
     def start(self, request: CheckpointRequest) -> None:
-        self._current = request
         try:
-            self._host.check_global_state(request)
+            self._check_global_state(request)
             plan = self._ready_plan()
         except CheckpointException as exception:
-            self._fail(request, None, exception)
+            self._endings.fail_request(request, exception)
             return
-        self._io.submit(
-            self._allocate_id, partial(self._id_assigned, request, plan), partial(self._id_not_assigned, request)
-        )
+        self._is_allocating = True
+        self._outbox.do(AllocateId(request, plan, self._least_id))
 
-    def abandon(self, request: CheckpointRequest) -> None:
-        """The checkpoint of `request` was aborted: if it is still in the pipeline, make room for the next."""
-        if self._current is request:
-            self._current = None
-
-    def _allocate_id(self) -> int:
-        if self._id_counter.get() < self._least_id:
-            self._id_counter.set_count(self._least_id)
-        return self._id_counter.get_and_increment()
-
-    def _id_assigned(self, request: CheckpointRequest, plan: CheckpointPlan, checkpoint_id: int) -> None:
+    def id_allocated(self, step: AllocateId, checkpoint_id: int) -> None:
+        self._is_allocating = False
+        request = step.request
         try:
-            self._host.check_global_state(request)
+            self._check_global_state(request)
         except CheckpointException as exception:
-            self._fail(request, None, exception)
+            self._endings.fail_request(request, exception)
             return
-        pending = self._host.create_pending(request, plan, checkpoint_id)
-        self._io.submit(
-            lambda: self._storage.initialize_location(checkpoint_id, request.properties.kind, request.target_directory),
-            partial(self._located, pending, plan),
-            partial(self._not_located, pending),
+        now = self._context.clock.now_ms()
+        self._endings.pending[checkpoint_id] = PendingCheckpoint(
+            checkpoint_id=checkpoint_id, request=request, plan=step.plan, trigger_timestamp=now
         )
+        self._context.stats.report_pending(checkpoint_id, now, request.properties, step.plan.vertices)
+        self._outbox.put(SetTimer(ExpiryTimer(checkpoint_id), self._context.config.timeout_ms / 1000))
+        self._outbox.do(MakeLocation(checkpoint_id, request.properties.kind, request.target_directory))
 
-    def _id_not_assigned(self, request: CheckpointRequest, error: Exception) -> None:
-        self._fail(request, None, CheckpointException.of_trigger_error(error))
+    def id_not_allocated(self, step: AllocateId, error: Exception) -> None:
+        self._is_allocating = False
+        self._endings.fail_request(step.request, CheckpointException.of_trigger_error(error))
 
-    def _located(self, pending: PendingCheckpoint, plan: CheckpointPlan, location: CheckpointLocation) -> None:
-        if pending.is_aborted:
-            self._host.discard_unwanted(location)
+    def located(self, step: MakeLocation, location: CheckpointLocation) -> None:
+        pending = self._endings.pending.get(step.checkpoint_id)
+        if pending is None:
+            self._endings.discard_files(step.checkpoint_id, location)
             return
         pending.location = location
         try:
-            if self._ready_plan().vertices != plan.vertices:
+            if self._ready_plan().vertices != pending.vertices:
                 raise _tasks_not_running("The job's tasks changed while the checkpoint was being triggered.")
         except CheckpointException as exception:
-            self._fail(pending.request, pending, exception)
-            return
-        self._host.send_trigger(pending, location)
-        self.abandon(pending.request)
-        self._host.trigger_ended()
+            self._endings.abort(pending, exception)
+        else:
+            self._outbox.put(Send(self._trigger(pending, location)))
 
-    def _not_located(self, pending: PendingCheckpoint, error: Exception) -> None:
-        if not pending.is_aborted:
-            self._fail(pending.request, pending, CheckpointException.of_trigger_error(error))
+    def not_located(self, step: MakeLocation, error: Exception) -> None:
+        pending = self._endings.pending.get(step.checkpoint_id)
+        if pending is not None:
+            self._endings.abort(pending, CheckpointException.of_trigger_error(error))
+
+    def _check_global_state(self, request: CheckpointRequest) -> None:
+        if self._is_closed:
+            raise CheckpointException(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        if request.is_periodic and not self._periodic.is_running:
+            raise CheckpointException(_Reason.PERIODIC_SCHEDULER_SHUTDOWN)
+        if request.properties.is_savepoint and request.target_directory is None:
+            raise CheckpointException(
+                _Reason.TRIGGER_CHECKPOINT_FAILURE,
+                "No savepoint directory was given and none is configured (execution.checkpointing.savepoint-dir).",
+            )
 
     def _ready_plan(self) -> CheckpointPlan:
         plan = self._plan()
@@ -127,13 +118,19 @@ class TriggerPipeline:
             raise _tasks_not_running(plan.reason)
         return plan
 
-    def _fail(
-        self, request: CheckpointRequest, pending: PendingCheckpoint | None, exception: CheckpointException
-    ) -> None:
-        self.abandon(request)
-        self._host.trigger_failed(request, pending, exception)
-        self._host.trigger_ended()
+    def _trigger(self, pending: PendingCheckpoint, location: CheckpointLocation) -> TriggerCheckpoint:
+        owed = self._endings.full_snapshot_owed and not pending.properties.is_savepoint
+        return TriggerCheckpoint(
+            session_id=self._context.session_id,
+            checkpoint_id=pending.checkpoint_id,
+            kind=pending.properties.kind,
+            trigger_timestamp=pending.trigger_timestamp,
+            timeout_ms=self._context.config.timeout_ms,
+            directory=location.directory,
+            shared_directory=location.shared_directory,
+            full=pending.request.full or owed,
+        )
 
 
 def _tasks_not_running(cause: str) -> CheckpointException:
-    return CheckpointException(CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING, cause)
+    return CheckpointException(_Reason.NOT_ALL_REQUIRED_TASKS_RUNNING, cause)

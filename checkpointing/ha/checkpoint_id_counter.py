@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import threading
+from typing import Protocol
 
 from checkpointing.ha.errors import (
     ConnectionUnavailable,
@@ -32,6 +33,18 @@ INITIAL_ID = 1
 MAX_ID = 2**31 - 1
 
 _INT = struct.Struct(">i")
+
+
+class CheckpointIDCounter(Protocol):
+    """Ascending checkpoint ids of one job. Blocking."""
+
+    def get_and_increment(self) -> int: ...
+
+    def get(self) -> int: ...
+
+    def set_count(self, value: int) -> None: ...
+
+    def shutdown(self, status: JobStatus) -> None: ...
 
 
 class StandaloneCheckpointIDCounter:

@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import Protocol
 
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.coordinator.ports import CheckpointIDCounter
 from checkpointing.ha.attempts import AttemptRegistry, StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
-from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter, ZooKeeperCheckpointIDCounter
+from checkpointing.ha.checkpoint_id_counter import (
+    CheckpointIDCounter,
+    StandaloneCheckpointIDCounter,
+    ZooKeeperCheckpointIDCounter,
+)
 from checkpointing.ha.completed_checkpoints import HANDLE_NAME, HandleCompletedCheckpointStore, LoadCheckpoint
 from checkpointing.ha.errors import HighAvailabilityError, LeadershipLost, NodeMissing, NodeNotEmpty
 from checkpointing.ha.job_graphs import HandleJobGraphStore, JobGraphStore, StandaloneJobGraphStore

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpointing.checkpoint_location.local_recovery import LocalStateUnusable
-from checkpointing.coordinator.ports import CompletedCheckpointStore
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
@@ -94,7 +94,7 @@ class AttemptStarter:
         graph: JobGraph,
         session_id: str,
         services: JobServices,
-        store: CompletedCheckpointStore,
+        store: HandleCompletedCheckpointStore,
         on_bad_candidate: Callable[[ExceptionInfo], None],
         *,
         recovered: bool = False,

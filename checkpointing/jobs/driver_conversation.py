@@ -122,9 +122,9 @@ class DriverConversation:
             case AcknowledgeCheckpoint():
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
-                self._coordinator.answers.decline(message)
+                self._coordinator.decline(message)
             case DelayCheckpoint():
-                self._coordinator.answers.delay(message)
+                self._coordinator.delay(message)
             case StatusUpdate():
                 attempt.at_least_once = message.at_least_once
                 attempt.has_advanced = message.has_advanced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from checkpointing.model.messages import JobManagerMessage, NotifyAborted, NotifyComplete, TriggerCheckpoint
+from checkpointing.model.messages import JobManagerMessage
 
 
 class DriverChannel:
@@ -39,7 +39,7 @@ class DriverChannel:
 
 
 class DriverGateway:
-    """The coordinator's way to whichever driver the job has now.
+    """The way to the driver that the job has now.
 
     Messages for a driver that is away are dropped, and so are all once this job manager no longer `leads`.
     """
@@ -56,12 +56,3 @@ class DriverGateway:
     def send(self, message: JobManagerMessage) -> None:
         if self.channel is not None and self._leads():
             self.channel.send(message)
-
-    def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
-        self.send(message)
-
-    def notify_complete(self, message: NotifyComplete) -> None:
-        self.send(message)
-
-    def notify_aborted(self, message: NotifyAborted) -> None:
-        self.send(message)

@@ -16,12 +16,12 @@ import logging
 from concurrent.futures import Future
 from functools import partial
 
-from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
 from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_record import JobRecord
@@ -52,7 +52,7 @@ class FinalSavepoint:
         self,
         record: JobRecord,
         services: JobServices,
-        coordinator: CheckpointCoordinator,
+        coordinator: CoordinatorRunner,
         gateway: DriverGateway,
         starter: AttemptStarter,
         interrupts: Interrupts,

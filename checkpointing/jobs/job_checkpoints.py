@@ -6,22 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
 
-from checkpointing.coordinator.cleaning import LeftBehind
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
-from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.ports import (
-    CheckpointPlan,
-    CompletedCheckpointStore,
-    PossibleInconsistentState,
-    TaskGateway,
-)
-from checkpointing.coordinator.reasons import CheckpointException
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.pending import JobIdentity
+from checkpointing.coordinator.ports import CheckpointPlan, PossibleInconsistentState
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner, CoordinatorSteps, FailTheJob, LeftBehind
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.restore import restore_candidates
 from checkpointing.jobs.savepoint_claim import SavepointClaim
@@ -35,9 +29,6 @@ from checkpointing.storage.errors import StorageSilent
 from checkpointing.storage.layout import unused_file
 from checkpointing.storage.sweeping import Swept
 
-T = TypeVar("T")
-V = TypeVar("V")
-
 logger = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 1.0
@@ -48,18 +39,17 @@ RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
 
 
 class JobCheckpoints:
-    """`fail_job(message, error)` is called when more checkpoints failed than the job tolerates, `left_behind(what,
-    error)` when files could not be removed. LeadershipLost."""
+    """`plan`, `fail_job` and `left_behind`: see CheckpointCoordinator and CoordinatorRunner. LeadershipLost."""
 
     def __init__(
         self,
         graph: JobGraph,
         config: CheckpointConfiguration,
         services: JobServices,
-        tasks: TaskGateway,
+        gateway: DriverGateway,
         plan: Callable[[], CheckpointPlan],
-        fail_job: Callable[[str, CheckpointException], None],
-        left_behind: LeftBehind | None = None,
+        fail_job: FailTheJob,
+        left_behind: LeftBehind,
     ) -> None:
         recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
         self._store = recovery.store
@@ -76,23 +66,22 @@ class JobCheckpoints:
         self.is_recovered = False
         self._sweep_is_due = False
         self._sweep: asyncio.Task[None] | None = None
-        self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
-        self.coordinator = CheckpointCoordinator(
-            job_id=graph.job_id,
-            job_name=graph.name,
-            entry_class=graph.entry_class,
-            config=config,
-            plan=plan,
-            tasks=tasks,
-            id_counter=recovery.counter,
-            store=recovery.store,
-            storage=self._storage,
-            stats=self.stats,
-            failure_manager=CheckpointFailureManager(tolerable_failures=config.tolerable_failures, fail_job=fail_job),
-            clock=services.clock,
-            timer=services.timer,
+        coordinator = CheckpointCoordinator(
+            JobIdentity(graph.job_id, graph.name, graph.entry_class, graph.imported_queries),
+            gateway.session_id,
+            config,
+            services.clock,
+            plan,
+            history_size=services.settings.history_size,
+        )
+        self.stats = coordinator.stats
+        self.coordinator = CoordinatorRunner(
+            coordinator,
+            CoordinatorSteps(self._storage, recovery.store, recovery.counter),
             io=self._io,
-            imported_queries=graph.imported_queries,
+            timer=services.timer,
+            send=gateway.send,
+            fail_job=fail_job,
             left_behind=left_behind,
         )
 
@@ -102,10 +91,14 @@ class JobCheckpoints:
         no_tasks = CheckpointPlan((), ready=False, reason="The job has ended.")
         config = CheckpointConfiguration.parse(graph.configuration)
         no_driver = DriverGateway("", lambda: False)
-        return cls(graph, config, services, no_driver, lambda: no_tasks, lambda message, error: None)
+
+        def left_behind(what: str, error: Exception) -> None:
+            logger.error("job %s: %s could not be removed: %s", graph.job_id, what, error)
+
+        return cls(graph, config, services, no_driver, lambda: no_tasks, lambda message, error: None, left_behind)
 
     @property
-    def store(self) -> CompletedCheckpointStore:
+    def store(self) -> HandleCompletedCheckpointStore:
         return self._store
 
     @property
@@ -125,18 +118,14 @@ class JobCheckpoints:
         if not self.is_recovered:
             logger.info("job %s: an acknowledgement of checkpoint %d is dropped", self._job_id, message.checkpoint_id)
             return
-        self.coordinator.answers.acknowledge(self._storage.keep_contents(message))
+        self.coordinator.acknowledge(self._storage.keep_contents(message))
 
     async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
         """Read what earlier job managers stored; one of RECOVERY_ERRORS. `first_id`: of this life of the job.
 
         `is_new_life`: it has none yet, and no attempt of it ever ran; then `first_id` is what it may record.
         """
-        recovered: asyncio.Future[CompletedCheckpoint | None] = asyncio.get_running_loop().create_future()
-        self.coordinator.recover(
-            _unless_done(recovered, recovered.set_result), _unless_done(recovered, recovered.set_exception)
-        )
-        await recovered
+        await asyncio.wrap_future(self.coordinator.recover())
         self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)
         self.first_id = first_id
         await self._find(is_new_life=is_new_life)
@@ -180,7 +169,7 @@ class JobCheckpoints:
             return
         if is_new_life:
             self.first_id = max((last_id, *self._recovered_ids)) + 1
-        self.coordinator.restoring.found(found, self.first_id)
+        self.coordinator.found(found, self.first_id)
 
     async def claim(self, checkpoint: CompletedCheckpoint) -> None:
         """The snapshot that the job is restored from becomes its own; returns when the store has it.
@@ -199,14 +188,7 @@ class JobCheckpoints:
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         lies_elsewhere = await self._claims.lies_elsewhere()
-        added: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.coordinator.restoring.claim(
-            checkpoint,
-            lambda: None if added.done() else added.set_result(None),
-            _unless_done(added, added.set_exception),
-            lies_elsewhere=lies_elsewhere,
-        )
-        await added
+        await asyncio.wrap_future(self.coordinator.claim(checkpoint, lies_elsewhere=lies_elsewhere))
 
     @property
     def _unreadable_ids(self) -> list[int]:
@@ -215,7 +197,7 @@ class JobCheckpoints:
     def adopted(self, record: AttemptRecord) -> None:
         """A driver that an earlier job manager started goes on: what that one knew of its start still holds."""
         if record.restored_checkpoint_id is not None and self.coordinator.latest_completed is None:
-            self.coordinator.restoring.goes_on_from_unclaimed(record.restored_checkpoint_id)
+            self.coordinator.continue_from_unclaimed(record.restored_checkpoint_id)
 
     async def sweep(self, session_id: str) -> None:
         """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
@@ -234,14 +216,14 @@ class JobCheckpoints:
         Then its driver writes nothing of theirs any more, and it need not have waited for that.
         """
 
-        def begin(below: int) -> None:
+        def begin(below: Future[int]) -> None:
             self._sweep_is_due = False
-            self._sweep = asyncio.ensure_future(self._sweep_beside_driver(self._term(session_id), below))
+            self._sweep = asyncio.ensure_future(self._sweep_beside_driver(self._term(session_id), below.result()))
             self._sweep.add_done_callback(self._log_failed_sweep)
 
         if not self._sweep_is_due:
             self._sweep_is_due = True
-            self.coordinator.when_next_completed(begin)
+            self.coordinator.next_completed().add_done_callback(begin)
 
     def _log_failed_sweep(self, sweep: asyncio.Task[None]) -> None:
         if not sweep.cancelled() and (error := sweep.exception()) is not None:
@@ -249,10 +231,10 @@ class JobCheckpoints:
 
     async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
         # The checkpoint that the sweep waited for has subsumed another: what is being removed is no orphan.
-        await _called(self.coordinator.when_cleaned)
+        await asyncio.wrap_future(self.coordinator.cleaned())
         swept = await self._swept(leads, below=below)
         if swept is not None and leads():
-            self.coordinator.restoring.unused([unused_file(name) for name in swept.unused])
+            self.coordinator.unused([unused_file(name) for name in swept.unused])
         await self._sweep_savepoints(leads)
 
     async def _swept(self, leads: Callable[[], bool], below: int | None) -> Swept | None:
@@ -269,7 +251,7 @@ class JobCheckpoints:
         except OSError as error:
             logger.warning("job %s: orphaned checkpoint files are left behind: %s", self._job_id, error)
             return None
-        self.coordinator.restoring.swept(swept.checkpoint_ids)
+        self.coordinator.swept(swept.checkpoint_ids)
         if str(swept) != str(Swept()):
             logger.info("job %s: removed %s", self._job_id, swept)
         return swept
@@ -286,11 +268,11 @@ class JobCheckpoints:
 
     async def settled(self) -> None:
         """After an abort: until no checkpoint is being added to the store any more."""
-        await _called(self.coordinator.when_settled)
+        await asyncio.wrap_future(self.coordinator.settled())
 
     async def savepoints_written(self) -> None:
         """After the driver's end: until no savepoint that it handed in completely is still being written."""
-        await _called(self.coordinator.when_savepoints_are_written)
+        await asyncio.wrap_future(self.coordinator.savepoints_written())
 
     async def shutdown(self, status: JobStatus, *, is_saved: bool) -> Exception | None:
         """Return what could not be closed, logged; everything else was.
@@ -300,12 +282,11 @@ class JobCheckpoints:
         `is_saved`: see `CheckpointProperties.discard_on`.
         """
         silence_s = self._io.silence_s if status.globally_terminal else min(SUSPEND_SILENCE_S, self._io.silence_s)
-        closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
             if self._sweep is not None:  # its own trouble is not that of the shutdown
                 swept = asyncio.ensure_future(asyncio.wait({self._sweep}))
                 await self._io.while_working(swept, silence_s=silence_s)
-            self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), is_saved=is_saved)
+            closed = asyncio.wrap_future(self.coordinator.shutdown(status, is_saved=is_saved))
             error = await self._io.while_working(closed, silence_s=silence_s)
             if status.globally_terminal or not self._store.outlives_job_manager:
                 await self.give_up_claim()
@@ -329,15 +310,3 @@ class JobCheckpoints:
     async def give_up_claim(self) -> None:
         """The job is over: a snapshot that it claimed and did not remove is its owner's again."""
         await self._claims.give_up()
-
-
-async def _called(when: Callable[[Callable[[], None]], None]) -> None:
-    """Returns when `when` calls back."""
-    called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    when(lambda: None if called.done() else called.set_result(None))
-    await called
-
-
-def _unless_done(future: asyncio.Future[T], settle: Callable[[V], None]) -> Callable[[V], None]:
-    """A caller who gave up has cancelled the future."""
-    return lambda value: None if future.done() else settle(value)

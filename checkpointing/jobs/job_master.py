@@ -245,7 +245,8 @@ class JobMaster:
             except OSError as error:
                 info = self.record.info(type(error).__name__, f"The savepoint cannot be claimed: {error}")
                 raise AttemptFailed(info) from error
-        self.checkpoints.coordinator.restored(restore.checkpoint, restore.from_savepoint_path and not is_claimed)
+        is_savepoint = restore.from_savepoint_path and not is_claimed
+        self.checkpoints.coordinator.restored(restore.checkpoint, is_savepoint=is_savepoint)
 
     async def _watched(self, attempt: Attempt) -> AttemptEnd:
         watch = asyncio.create_task(attempt.watch(self._services.settings))

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 
-from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.interrupts import Interrupts, Request
 from checkpointing.jobs.job_record import JobRecord
@@ -34,7 +34,7 @@ class JobRequests:
     def __init__(
         self,
         record: JobRecord,
-        coordinator: CheckpointCoordinator,
+        coordinator: CoordinatorRunner,
         gateway: DriverGateway,
         interrupts: Interrupts,
         actions: LongActions,

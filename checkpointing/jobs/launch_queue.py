@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from checkpointing.clock import Clock
-from checkpointing.coordinator.ports import Cancellable, Timer
 from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.admission import (
     Demand,
@@ -27,6 +26,7 @@ from checkpointing.jobs.launching.admission import (
 )
 from checkpointing.jobs.launching.demand import HEAP, MEMORY, gib
 from checkpointing.jobs.launching.session_settings import DRIVER_MEMORY
+from checkpointing.jobs.loop import Cancellable, Timer
 from checkpointing.model.configuration import InvalidConfiguration, whole_number
 from checkpointing.model.job_graph import JobGraph
 

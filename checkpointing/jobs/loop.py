@@ -12,10 +12,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from checkpointing.coordinator.ports import Cancellable
 from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.storage.errors import StorageSilent
 
@@ -25,6 +24,16 @@ logger = logging.getLogger(__name__)
 
 THREADS_OF_A_JOB = 4
 DEFAULT_SILENCE_S = 40.0
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timer(Protocol):
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
+        """Run `callback` on the main thread after `delay_s` seconds of monotonic time."""
+        ...
 
 
 class LoopTimer:

@@ -16,10 +16,10 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.ended_jobs import STORE_ERRORS
 from checkpointing.jobs.job_record import JobRecord
@@ -53,7 +53,7 @@ class JobRescale:
         self,
         record: JobRecord,
         services: JobServices,
-        coordinator: CheckpointCoordinator,
+        coordinator: CoordinatorRunner,
         gateway: DriverGateway,
         starter: AttemptStarter,
         actions: LongActions,
@@ -171,7 +171,7 @@ class JobRescale:
         await asyncio.wait({attempt.ended})
 
     def _begin_with_the_next_checkpoint(self) -> None:
-        self._coordinator.when_next_completed(lambda _: self.begin_if_due())
+        self._coordinator.next_completed().add_done_callback(lambda _: self.begin_if_due())
 
     def _say(self, name: str, message: str) -> None:
         if not self._record.status.terminal:

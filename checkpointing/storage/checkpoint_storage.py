@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of one job as files, wherever they lie: the coordinator's CheckpointStorage."""
+"""Checkpoints and savepoints of one job as files, wherever they lie."""
 
 from __future__ import annotations
 
@@ -115,7 +115,10 @@ class FileCheckpointStorage:
         return dataclasses.replace(message, contents={})
 
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
-        """Also looks that every file is there with its size, so that no checkpoint completes without one of them."""
+        """Make `_metadata` durable and return its size in bytes.
+
+        Also looks that every file is there with its size, so that no checkpoint completes without one of them.
+        """
         files = self._files(checkpoint.location)
         verify_files(checkpoint, files)
         content = encode_metadata(checkpoint)
@@ -129,6 +132,7 @@ class FileCheckpointStorage:
         return read_metadata(directory, self._given_files)
 
     def discard_location(self, location: CheckpointLocation) -> None:
+        """Remove a checkpoint's own directory with all in it; a missing one is fine. Never touches the shared pool."""
         try:
             _discard_directory(location.directory, self._files(location.directory))
         except OSError:

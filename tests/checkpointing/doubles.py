@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from checkpointing.clock import ManualClock
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
-from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.pending import JobIdentity
 from checkpointing.coordinator.ports import CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
-from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner, CoordinatorSteps
 from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.messages import (
@@ -21,6 +21,7 @@ from checkpointing.model.messages import (
     Channel,
     CheckpointKind,
     DeclineCheckpoint,
+    JobManagerMessage,
     NotifyAborted,
     NotifyComplete,
     StateFile,
@@ -119,14 +120,16 @@ class RecordingTasks:
     completed: list[NotifyComplete] = field(default_factory=list)
     aborted: list[NotifyAborted] = field(default_factory=list)
 
-    def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
-        self.triggered.append(message)
-
-    def notify_complete(self, message: NotifyComplete) -> None:
-        self.completed.append(message)
-
-    def notify_aborted(self, message: NotifyAborted) -> None:
-        self.aborted.append(message)
+    def send(self, message: JobManagerMessage) -> None:
+        match message:
+            case TriggerCheckpoint():
+                self.triggered.append(message)
+            case NotifyComplete():
+                self.completed.append(message)
+            case NotifyAborted():
+                self.aborted.append(message)
+            case _:
+                raise AssertionError(f"the coordinator does not send {message}")
 
 
 @dataclass
@@ -281,6 +284,7 @@ class CoordinatorHarness:
         num_retained: int = 1,
         vertices: tuple[Vertex, ...] = VERTICES,
         inline_io: bool = True,
+        initial_delay_ms: Callable[[int, int], int] = min,
         **changes: Any,
     ) -> None:
         base = config or CheckpointConfiguration(
@@ -296,31 +300,27 @@ class CoordinatorHarness:
         self.counter = InMemoryCounter()
         self.store = InMemoryStore(num_retained)
         self.storage = InMemoryStorage()
-        self.stats = CheckpointStatsTracker()
         self.plan = CheckpointPlan(vertices, ready=True)
         self.job_failures: list[tuple[str, CheckpointException]] = []
         self.fail_job_error: Exception | None = None
         self.left_behind: list[tuple[str, str]] = []
-        self.failure_manager = CheckpointFailureManager(
-            tolerable_failures=self.config.tolerable_failures, fail_job=self._fail_job
+        coordinator = CheckpointCoordinator(
+            JobIdentity(JOB_ID, "wordcount", "wordcount:wordcount"),
+            self.tasks.session_id,
+            self.config,
+            self.clock,
+            lambda: self.plan,
+            initial_delay_ms=initial_delay_ms,
         )
-        self.coordinator = CheckpointCoordinator(
-            job_id=JOB_ID,
-            job_name="wordcount",
-            entry_class="wordcount:wordcount",
-            config=self.config,
-            plan=lambda: self.plan,
-            tasks=self.tasks,
-            id_counter=self.counter,
-            store=self.store,
-            storage=self.storage,
-            stats=self.stats,
-            failure_manager=self.failure_manager,
-            clock=self.clock,
-            timer=self.timer,
+        self.stats = coordinator.stats
+        self.coordinator = CoordinatorRunner(
+            coordinator,
+            CoordinatorSteps(self.storage, self.store, self.counter),
             io=self.io,
+            timer=self.timer,
+            send=self.tasks.send,
+            fail_job=self._fail_job,
             left_behind=lambda what, error: self.left_behind.append((what, str(error))),
-            initial_delay_ms=lambda low, high: low,
         )
 
     def _fail_job(self, message: str, exception: CheckpointException) -> None:
@@ -357,7 +357,7 @@ class CoordinatorHarness:
     ) -> bool:
         """As the driver does, which has put the shared ones of `uploads` (if not given: of `files`) into the pool."""
         self.storage.shared.update(file.location for file in (files if uploads is None else uploads) if file.shared)
-        return self.coordinator.answers.acknowledge(
+        return self.coordinator.acknowledge(
             AcknowledgeCheckpoint(
                 session_id=self.tasks.session_id,
                 job_id=job_id,
@@ -384,9 +384,7 @@ class CoordinatorHarness:
         cause: str = "",
         job_id: str = JOB_ID,
     ) -> None:
-        self.coordinator.answers.decline(
-            DeclineCheckpoint(self.tasks.session_id, job_id, 1, checkpoint_id, reason.name, cause)
-        )
+        self.coordinator.decline(DeclineCheckpoint(self.tasks.session_id, job_id, 1, checkpoint_id, reason.name, cause))
 
     def complete_one(self, files: tuple[StateFile, ...] = ()) -> CompletedCheckpoint:
         """Trigger a checkpoint and acknowledge all of it."""
@@ -396,7 +394,8 @@ class CoordinatorHarness:
 
     def shut_down(self, status: JobStatus, *, is_saved: bool = True) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        self.coordinator.shutdown(status, outcomes.append, is_saved=is_saved)
+        closed = self.coordinator.shutdown(status, is_saved=is_saved)
+        closed.add_done_callback(lambda done: outcomes.append(done.result()))
         return outcomes
 
 

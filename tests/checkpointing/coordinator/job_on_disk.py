@@ -13,14 +13,14 @@ from pathlib import Path
 
 from checkpointing.clock import ManualClock
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
-from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.ports import CheckpointIDCounter, CheckpointPlan
+from checkpointing.coordinator.pending import JobIdentity
+from checkpointing.coordinator.ports import CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointFailureReason
-from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.durable_files import write_durably
-from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
+from checkpointing.ha.checkpoint_id_counter import CheckpointIDCounter, StandaloneCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.jobs.coordinator_runner import CoordinatorRunner, CoordinatorSteps
 from checkpointing.model.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.model.configuration import UNLIMITED_FAILURES, CheckpointConfiguration
 from checkpointing.model.messages import (
@@ -150,7 +150,6 @@ class JobOnDisk:
         self.tasks = RecordingTasks()
         self.work: list[Snapshotting] = []
         self.num_seen = 0
-        self.stats = CheckpointStatsTracker()
         self.job_failures: list[str] = []
         self.store, id_counter = self._open_stores(self.job_id, self._num_retained)
         self.intents = SavepointIntents(self._directory / "intents", self.job_id)
@@ -162,42 +161,35 @@ class JobOnDisk:
             intents=self.intents,
         )
         self.claims = JobClaims(self.job_id, self.storage.job_directory, self._files)
-        self.coordinator = CheckpointCoordinator(
-            job_id=self.job_id,
-            job_name="wordcount",
-            entry_class="wordcount:main",
-            config=self._config,
-            plan=lambda: CheckpointPlan((STATEFUL,), ready=True),
-            tasks=self.tasks,
-            id_counter=id_counter,
-            store=self.store,
-            storage=self.storage,
-            stats=self.stats,
-            failure_manager=CheckpointFailureManager(
-                tolerable_failures=self._config.tolerable_failures,
-                fail_job=lambda message, error: self.job_failures.append(message),
-            ),
-            clock=self.clock,
-            timer=self.timer,
+        coordinator = CheckpointCoordinator(
+            JobIdentity(self.job_id, "wordcount", "wordcount:main"),
+            self.tasks.session_id,
+            self._config,
+            self.clock,
+            lambda: CheckpointPlan((STATEFUL,), ready=True),
+        )
+        self.stats = coordinator.stats
+        self.coordinator = CoordinatorRunner(
+            coordinator,
+            CoordinatorSteps(self.storage, self.store, id_counter),
             io=self.io,
+            timer=self.timer,
+            send=self.tasks.send,
+            fail_job=lambda message, error: self.job_failures.append(message),
             left_behind=lambda what, error: self.left_behind.append(f"{what}: {error}"),
-            initial_delay_ms=lambda low, high: low,
         )
         self._recover()
-        self.coordinator.when_next_completed(lambda below: self.sweep(below))
+        self.sweep_once_completed()
         self.io.inline = self._inline
 
     def _recover(self) -> None:
-        errors: list[Exception] = []
-        self.coordinator.recover(lambda newest: None, errors.append)
-        if errors:
-            raise errors[0]
+        self.coordinator.recover().result(timeout=0)
         known = [c.checkpoint_id for c in self.store.checkpoints if not c.properties.claimed]
         self.found = list(self.storage.found(known))
         recorded = self._recorded_first_id()
         self.recovered_ids = [checkpoint.checkpoint_id for checkpoint in self.store.checkpoints]
         self.first_id = recorded or max([self.storage.last_id(), *self.recovered_ids]) + 1
-        self.coordinator.restoring.found(self.found, self.first_id)
+        self.coordinator.found(self.found, self.first_id)
         self.sweep()
         if recorded is None:  # as with the job's first attempt, before a driver of it could write anything
             write_durably(self._record, str(self.first_id))
@@ -213,29 +205,26 @@ class JobOnDisk:
     def _recorded_first_id(self) -> int | None:
         return int(self._record.read_text()) if self._record.exists() else None
 
+    def sweep_once_completed(self) -> None:
+        """Sweep beside the driver, after the next completed checkpoint."""
+        self.coordinator.next_completed().add_done_callback(lambda below: self.sweep(below.result()))
+
     def sweep(self, below: int | None = None) -> None:
         """As before the first attempt under a job manager; `below`: as beside a driver."""
         retained = [c for c in self.store.checkpoints if not c.properties.claimed]
         kept = (*self.recovered_ids, *self.coordinator.uncertain_ids)
         swept = self.storage.sweep(retained, (), lambda: True, kept, below=below, first_id=self.first_id)
-        self.coordinator.restoring.swept(swept.checkpoint_ids)
-        self.coordinator.restoring.unused([unused_file(name) for name in swept.unused])
+        self.coordinator.swept(swept.checkpoint_ids)
+        self.coordinator.unused([unused_file(name) for name in swept.unused])
         self.storage.sweep_savepoints(lambda: True)
         dropped = bool(retained) and all(c.location != self.claimed for c in self.store.checkpoints)
         if self.claimed is not None and dropped:
             self.claims.finish_discarding(self.claimed)
 
     def _take_over(self, location: str) -> None:
-        errors: list[Exception] = []
         self.claims.claim(location)
-        self.coordinator.restoring.claim(
-            read_metadata(location),
-            lambda: None,
-            errors.append,
-            lies_elsewhere=self.claims.lies_elsewhere(location),
-        )
-        if errors:
-            raise errors[0]
+        lies_elsewhere = self.claims.lies_elsewhere(location)
+        self.coordinator.claim(read_metadata(location), lies_elsewhere=lies_elsewhere).result(timeout=0)
 
     def kill(self, num_done: int = 0) -> None:
         """SIGKILL to the job manager; of the work under way the first `num_done` pieces are done all the same."""
@@ -244,14 +233,13 @@ class JobOnDisk:
         self.start()
 
     def end(self, status: JobStatus, *, is_saved: bool = True) -> list[Exception | None]:
-        outcomes: list[Exception | None] = []
-        self.coordinator.shutdown(status, outcomes.append, is_saved=is_saved)
+        closed = self.coordinator.shutdown(status, is_saved=is_saved)
         self.io.run_all()
         if status.globally_terminal and self.claimed is not None:
             self.claims.give_up(self.claimed)
         if status.globally_terminal:
             self._record.unlink(missing_ok=True)
-        return outcomes
+        return [closed.result(timeout=0)]
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -300,7 +288,7 @@ class JobOnDisk:
             subtask = work.owed.pop()
             if not work.owed:
                 self.work.remove(work)
-            self.coordinator.answers.acknowledge(self._acknowledgement(work, subtask))
+            self.coordinator.acknowledge(self._acknowledgement(work, subtask))
             if not all_of_them:
                 return
 
@@ -315,7 +303,7 @@ class JobOnDisk:
     def decline(self, work: Snapshotting) -> None:
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED.name
         session_id, checkpoint_id = self.tasks.session_id, work.message.checkpoint_id
-        self.coordinator.answers.decline(DeclineCheckpoint(session_id, self.job_id, 1, checkpoint_id, reason, ""))
+        self.coordinator.decline(DeclineCheckpoint(session_id, self.job_id, 1, checkpoint_id, reason, ""))
 
     def _acknowledgement(self, work: Snapshotting, subtask: int) -> AcknowledgeCheckpoint:
         message = work.message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpointing.coordinator.ports import CheckpointIDCounter
 from checkpointing.durable_files import write_durably
+from checkpointing.ha.checkpoint_id_counter import CheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.errors import NodeExists, NodeMissing
 from checkpointing.model.status import JobStatus

@@ -16,9 +16,7 @@ Reason = CheckpointFailureReason
 class Manager:
     def __init__(self, tolerable: int) -> None:
         self.calls: list[str] = []
-        self.manager = CheckpointFailureManager(
-            tolerable_failures=tolerable, fail_job=lambda message, _: self.calls.append(message)
-        )
+        self.manager = CheckpointFailureManager(tolerable_failures=tolerable)
 
     def fail(
         self,
@@ -26,11 +24,13 @@ class Manager:
         reason: CheckpointFailureReason = Reason.CHECKPOINT_DECLINED,
         kind: CheckpointKind = CheckpointKind.CHECKPOINT,
     ) -> None:
-        self.manager.handle_failure(
+        effect = self.manager.handle_failure(
             CheckpointException(reason),
             properties=CheckpointProperties(kind, RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
             checkpoint_id=checkpoint_id,
         )
+        if effect is not None:
+            self.calls.append(effect.message)
 
     def succeed(self, checkpoint_id: int) -> None:
         self.manager.handle_success(checkpoint_id)

@@ -292,8 +292,8 @@ def test_while_the_store_takes_it_a_checkpoint_cannot_be_aborted_and_a_restart_w
 
     harness.coordinator.abort_pending(Reason.TASK_FAILURE)
     harness.advance(100)
-    harness.coordinator.when_settled(
-        lambda: settled.append(latest.checkpoint_id if (latest := harness.coordinator.latest_completed) else None)
+    harness.coordinator.settled().add_done_callback(
+        lambda _: settled.append(latest.checkpoint_id if (latest := harness.coordinator.latest_completed) else None)
     )
     assert (settled, future.done()) == ([], False)
     harness.io.run_all()
@@ -304,9 +304,7 @@ def test_while_the_store_takes_it_a_checkpoint_cannot_be_aborted_and_a_restart_w
 
 def test_nothing_to_settle_calls_back_at_once(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
-    settled: list[bool] = []
-    harness.coordinator.when_settled(lambda: settled.append(True))
-    assert settled == [True]
+    assert harness.coordinator.settled().done()
 
 
 def test_the_figures_of_a_checkpoint_are_the_sums_of_its_subtasks(harness: CoordinatorHarness) -> None:

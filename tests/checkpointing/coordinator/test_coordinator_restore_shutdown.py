@@ -16,9 +16,8 @@ Reason = CheckpointFailureReason
 
 
 def recovered(harness: CoordinatorHarness) -> list[CompletedCheckpoint | Exception | None]:
-    outcomes: list[CompletedCheckpoint | Exception | None] = []
-    harness.coordinator.recover(outcomes.append, outcomes.append)
-    return outcomes
+    future = harness.coordinator.recover()
+    return [future.exception(timeout=0) or future.result(timeout=0)]
 
 
 def successor_of(old: CoordinatorHarness, **changes: object) -> CoordinatorHarness:
@@ -136,7 +135,7 @@ def successor_that_found(retention: RetentionPolicy, first_id: int) -> tuple[Coo
     harness = successor_of(old, retention=retention)
     harness.store.stored_before = []
     assert recovered(harness) == [None]
-    harness.coordinator.restoring.found([found], first_id)
+    harness.coordinator.found([found], first_id)
     return harness, found
 
 

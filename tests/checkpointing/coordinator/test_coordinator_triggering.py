@@ -326,7 +326,7 @@ def test_no_interval_no_periodic_checkpoint(harness: CoordinatorHarness) -> None
     harness.coordinator.start_periodic()
     harness.advance(1_000_000)
     assert harness.triggered_ids == []
-    assert not harness.coordinator.is_periodic_running
+    assert harness.timer.pending == []
 
 
 def test_the_first_delay_is_drawn_between_pause_and_interval() -> None:
@@ -336,8 +336,7 @@ def test_the_first_delay_is_drawn_between_pause_and_interval() -> None:
         drawn.append((low, high))
         return high
 
-    harness = CoordinatorHarness(interval_ms=10_000, min_pause_ms=2_000)
-    harness.coordinator._periodic._initial_delay_ms = draw
+    harness = CoordinatorHarness(interval_ms=10_000, min_pause_ms=2_000, initial_delay_ms=draw)
 
     harness.coordinator.start_periodic()
     harness.advance(9.9)

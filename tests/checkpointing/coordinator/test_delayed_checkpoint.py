@@ -19,7 +19,7 @@ def delay(
     silent_ms: int | None = None,
 ) -> None:
     message = DelayCheckpoint(harness.tasks.session_id, job_id, 1, checkpoint_id, cause, silent_ms)
-    harness.coordinator.answers.delay(message)
+    harness.coordinator.delay(message)
 
 
 def newest(harness: CoordinatorHarness) -> dict[str, object]:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from checkpointing.coordinator.ports import CheckpointIDCounter
-from checkpointing.ha.checkpoint_id_counter import ZooKeeperCheckpointIDCounter
+from checkpointing.ha.checkpoint_id_counter import CheckpointIDCounter, ZooKeeperCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from checkpointing.coordinator.pending import (
@@ -15,7 +17,7 @@ from checkpointing.coordinator.reasons import CheckpointException, CheckpointFai
 from checkpointing.coordinator.requests import CheckpointRequest
 from checkpointing.model.checkpoint import CheckpointProperties, RetentionPolicy
 from checkpointing.model.messages import AcknowledgeCheckpoint, CheckpointKind, SubtaskMetrics, Vertex, VertexKind
-from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES, ManualTimerHandle
+from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES, CoordinatorHarness
 
 Reason = CheckpointFailureReason
 JOB = JobIdentity(JOB_ID, "wordcount", "wordcount:wordcount")
@@ -92,12 +94,17 @@ def test_conformance_d03_only_a_fully_acknowledged_checkpoint_can_be_finalized()
         checkpoint.finalize(JOB, 3_000)
 
 
-def test_conformance_d07_the_expiry_timer_ends_with_the_checkpoint() -> None:
-    checkpoint, timer = pending(), ManualTimerHandle(0.0, lambda: None)
-    assert checkpoint.set_canceller(timer)
-    checkpoint.abort(CheckpointException(Reason.CHECKPOINT_EXPIRED))
+@pytest.mark.parametrize("ends", [CoordinatorHarness.decline, CoordinatorHarness.acknowledge_all])
+def test_conformance_d07_the_expiry_timer_ends_with_the_checkpoint(
+    harness: CoordinatorHarness, ends: Callable[[CoordinatorHarness, int], None]
+) -> None:
+    harness.coordinator.trigger_checkpoint()
+    (timer,) = harness.timer.pending
+
+    ends(harness, 1)
+
     assert timer.cancelled
-    assert not checkpoint.set_canceller(ManualTimerHandle(0.0, lambda: None))
+    assert harness.timer.pending == []
 
 
 def test_another_batch_of_the_same_query_is_a_conflict() -> None:

@@ -20,7 +20,7 @@ def job(tmp_path: Path) -> JobOnDisk:
     brings(job, "lost")
     job.coordinator.abort_pending(CheckpointFailureReason.TASK_FAILURE)
     job.work.clear()
-    job.coordinator.when_next_completed(lambda below: job.sweep(below))
+    job.sweep_once_completed()
     return job
 
 

@@ -112,7 +112,7 @@ class CheckpointCoordinator:
         self._termination = CoordinatorTermination(context, self._endings, self._cleaner)
         self.answers = TaskAnswers(context, self._endings, self._finalizer, self._cleaner)
         self.restoring = CheckpointRestoring(context, self._endings, self._cleaner, self._pipeline)
-        self._ends = self._handlers()
+        self._step_handlers = self._handlers()
         self._shut_down = False
         self._waiting: list[tuple[Callable[[], bool], Future[None]]] = []
 
@@ -138,7 +138,7 @@ class CheckpointCoordinator:
 
     @property
     def uncertain_ids(self) -> tuple[int, ...]:
-        """Of failed checkpoints that the store may have all the same: their files must stay."""
+        """Failed checkpoints that the store may have all the same: their files must stay."""
         return tuple(self._endings.files_kept)
 
     # Starting and stopping
@@ -327,11 +327,11 @@ class CheckpointCoordinator:
     def step_done(self, step: Step, result: object) -> None:
         """The result is of the type that the class of `step` names."""
         self._outbox.num_steps -= 1
-        self._ends[type(step)].done(step, result)
+        self._step_handlers[type(step)].done(step, result)
 
     def step_failed(self, step: Step, error: Exception) -> None:
         self._outbox.num_steps -= 1
-        self._ends[type(step)].failed(step, error)
+        self._step_handlers[type(step)].failed(step, error)
 
     def timer_fired(self, timer: TimerName) -> None:
         match timer:

@@ -206,7 +206,7 @@ class CoordinatorRunner:
         """Pass `event` to the coordinator and perform what follows. From within an effect, the outer call does it."""
         result = event(self._coordinator)
         self._effects.extend(self._coordinator.take_effects())
-        if not self._is_performing:
+        if self._effects and not self._is_performing:
             self._is_performing = True
             try:
                 while self._effects:

@@ -118,10 +118,12 @@ class CheckpointCoordinator:
 
     def take_effects(self) -> list[Effect]:
         """Return what is to be done after the last event, in this order. To be called after each event."""
-        self._start_what_waits()
+        if self._decider.num_queued or self._cleaner.can_remove_condemned:
+            self._start_what_waits()
         if self._waiting:
             self._resolve_what_waits()
-        self._termination.proceed()
+        if self._shut_down:
+            self._termination.proceed()
         return self._outbox.take()
 
     # What is known
@@ -250,8 +252,6 @@ class CheckpointCoordinator:
     def _start_what_waits(self) -> None:
         while True:
             self._remove_condemned_if_safe()
-            if not self._decider.num_queued:
-                return
             decision = self._decider.choose(self._facts())
             if decision == Decision():
                 return

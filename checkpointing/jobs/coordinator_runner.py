@@ -118,8 +118,10 @@ def _event(
 ) -> Callable[Concatenate[CoordinatorRunner, P], T]:
     """Return a method of the runner that passes on an event: a call of that `method` of its coordinator."""
 
-    def pass_on(runner: CoordinatorRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return runner.handle(lambda coordinator: method(coordinator)(*args, **kwargs))
+    def pass_on(self: CoordinatorRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = method(self._coordinator)(*args, **kwargs)
+        self._perform_effects()
+        return result
 
     return pass_on
 
@@ -171,7 +173,7 @@ class CoordinatorRunner:
     def uncertain_ids(self) -> tuple[int, ...]:
         return self._coordinator.uncertain_ids
 
-    # --- events -----------------------------------------------------------------------------------------------------
+    # --- events: their contracts are those of the coordinator's methods ---------------------------------------------
 
     trigger_checkpoint = _event(lambda coordinator: coordinator.trigger_checkpoint)
     trigger_savepoint = _event(lambda coordinator: coordinator.trigger_savepoint)
@@ -202,20 +204,19 @@ class CoordinatorRunner:
     decline = _event(lambda coordinator: coordinator.answers.decline)
     delay = _event(lambda coordinator: coordinator.answers.delay)
 
-    def handle(self, event: Callable[[CheckpointCoordinator], T]) -> T:
-        """Pass `event` to the coordinator and perform what follows. From within an effect, the outer call does it."""
-        result = event(self._coordinator)
-        self._effects.extend(self._coordinator.take_effects())
-        if self._effects and not self._is_performing:
-            self._is_performing = True
-            try:
-                while self._effects:
-                    self._perform(self._effects.popleft())
-            finally:
-                self._is_performing = False
-        return result
-
     # --- effects ----------------------------------------------------------------------------------------------------
+
+    def _perform_effects(self) -> None:
+        """Perform what follows from an event. If that is an event from within an effect, the outer call does it."""
+        self._effects.extend(self._coordinator.take_effects())
+        if not self._effects or self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while self._effects:
+                self._perform(self._effects.popleft())
+        finally:
+            self._is_performing = False
 
     def _perform(self, effect: Effect) -> None:
         match effect:

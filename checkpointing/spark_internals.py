@@ -280,7 +280,7 @@ _JVM = (
 def check(spark: SparkSession, supported: str) -> None:
     """Raise UnsupportedPySpark if private API is missing. `supported` has the versions of PySpark for its text.
 
-    Takes milliseconds: the JVM answers about 80 short calls. It loads classes that the first query needs anyway.
+    The JVM answers about 150 short calls, and loads classes, most of which the first query needs anyway.
     """
     import pyspark
 

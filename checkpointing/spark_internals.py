@@ -106,7 +106,7 @@ def java_context(context: SparkContext) -> Any:
 
 
 def java_session(spark: SparkSession) -> Any:
-    """Return Scala's SparkSession. Its state, and a clone with settings of its own, have no Python side."""
+    """Return Scala's SparkSession. Its state, and a clone with separate settings, have no Python side."""
     return spark._jsparkSession
 
 

@@ -1,4 +1,5 @@
 """When a checkpoint may start, who still owes an acknowledgement, what counts as failure.
 
-Pure: no I/O, no clock and no thread of its own. Events come in, and effects go out for a runner to perform.
+It does no I/O, starts no thread and reads only the clock that it gets. Events come in, and effects go out for a runner
+to perform.
 """

@@ -90,7 +90,7 @@ class CheckpointRestoring:
         return recovered
 
     def store_read(self, step: ReadStore | AddClaimed, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-        """Ids continue after them whatever the counter says: an older state must never look like the newest."""
+        """Continue the ids after them, also if the counter is behind: an older state must not look like the newest."""
         for checkpoint in checkpoints:
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
             if not checkpoint.properties.claimed:  # the files of a claimed one are in no pool of ours

@@ -1,6 +1,6 @@
 """A restored query on another number of state partitions, before it starts: what Flink does with key group ranges.
 
-Spark rewrites the state as a batch of its own, N+1, that reads no input (StreamingCheckpointManager, Classic only).
+Spark rewrites the state in an extra batch, N+1, that reads no input (StreamingCheckpointManager, Classic only).
 Around it is mended what Spark leaves undone: a file sink's log must not have a hole at N+1, or the query dies at the
 log's next compaction; and partitions that the state no longer has must go, or the next snapshot would look for their
 newest version in vain.

@@ -10,7 +10,7 @@ from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
 from checkpointing.storage.claims import discard_claimed
-from checkpointing.storage.errors import NotOurPool, StorageError, UnsafeLocation
+from checkpointing.storage.errors import NotOurPool, StorageError, StorageUnreachable, UnsafeLocation
 from checkpointing.storage.files import Files
 from checkpointing.storage.found import checkpoint_ids, complete_checkpoints
 from checkpointing.storage.layout import (
@@ -25,7 +25,7 @@ from checkpointing.storage.layout import (
     is_snapshot_directory,
     new_savepoint_directory,
 )
-from checkpointing.storage.locations import canonical, name, parent
+from checkpointing.storage.locations import canonical, is_local, name, parent
 from checkpointing.storage.memory_files import MemoryFiles
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.opening import files_for
@@ -82,7 +82,7 @@ class FileCheckpointStorage:
             FileExistsError: the directory is there already.
             StorageUnreachable: the job has retained checkpoints, and nothing lies where they should be. A directory
                 that is made there now would lie in an empty mount point, and they would look as if somebody had
-                deleted them.
+                deleted them. So no directory above the checkpoint's own is made for such a job.
         """
         if kind.is_savepoint:
             return self._initialize_savepoint(target_directory)
@@ -91,9 +91,11 @@ class FileCheckpointStorage:
         files = self._files(directory)
         if any(parent(checkpoint.location) == self.job_directory for checkpoint in self._retained()):
             require_storage(directory, files)
-        files.make_directory(shared)
-        files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
-        files.make_directory(directory, new=True)
+            _make_below(self.job_directory, directory, files)
+        else:
+            files.make_directory(shared)
+            files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
+            files.make_directory(directory, new=True)
         return CheckpointLocation(directory, shared)
 
     def keep_contents(self, message: AcknowledgeCheckpoint) -> AcknowledgeCheckpoint:
@@ -117,9 +119,12 @@ class FileCheckpointStorage:
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
         """Make `_metadata` durable and return its size in bytes.
 
-        Also looks that every file is there with its size, so that no checkpoint completes without one of them.
+        Also looks that every file is there with its size, so that no checkpoint completes without one of them; and that
+        the storage is there, since a driver makes directories that are missing.
         """
         files = self._files(checkpoint.location)
+        if not checkpoint.properties.is_savepoint and is_local(checkpoint.location):
+            require_storage(checkpoint.location, files)
         verify_files(checkpoint, files)
         content = encode_metadata(checkpoint)
         if checkpoint.properties.is_savepoint and not self._owns_pool():
@@ -272,6 +277,14 @@ def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = No
         raise UnsafeLocation(f"{path} is a checkpoint, which belongs to its job, not a savepoint")
     files.remove_file(f"{checkpoint.location}/{METADATA}")
     files.remove_tree(checkpoint.location)
+
+
+def _make_below(job_directory: str, directory: str, files: Files) -> None:
+    """Make the new `directory` where its parent exists. Raise StorageUnreachable where it has gone."""
+    try:
+        files.make_directory(directory, new=True, parents=False)
+    except FileNotFoundError as error:
+        raise StorageUnreachable(f"{directory}: {job_directory} has gone; its storage may not be mounted") from error
 
 
 def _discard_directory(directory: str, files: Files) -> None:

@@ -37,8 +37,9 @@ class Files(Protocol):
         """How many operations at a time are worth while."""
         ...
 
-    def make_directory(self, path: str, *, new: bool = False) -> None:
-        """Make `path` with its parents, durably. `new`: FileExistsError when it exists already, or anything in it."""
+    def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
+        """Make `path` with its parents, durably. `new`: FileExistsError when it exists already, or anything in it.
+        `parents` False: FileNotFoundError when its parent is missing on a local disk."""
         ...
 
     def write_durably(self, path: str, content: bytes) -> None:
@@ -99,13 +100,14 @@ class LocalFiles:
     def transfers(self) -> int:
         return _TRANSFERS
 
-    def make_directory(self, path: str, *, new: bool = False) -> None:
+    def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
         directory = Path(path)
         missing = [directory]
-        while not missing[-1].parent.exists():
+        while parents and not missing[-1].parent.exists():
             missing.append(missing[-1].parent)
         with in_words(path):
-            directory.parent.mkdir(parents=True, exist_ok=True)
+            if parents:
+                directory.parent.mkdir(parents=True, exist_ok=True)
             directory.mkdir(exist_ok=not new)
         self.make_durable({str(made.parent) for made in missing})
 

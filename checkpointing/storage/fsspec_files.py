@@ -62,7 +62,7 @@ class FsspecFiles:
     def transfers(self) -> int:
         return TRANSFERS
 
-    def make_directory(self, path: str, *, new: bool = False) -> None:
+    def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
         if new and self._run(path, lambda fs: _exists(fs, path)):
             raise FileExistsError(f"{path} exists already")
         if not self._is_object_store:

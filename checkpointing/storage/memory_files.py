@@ -40,7 +40,7 @@ class MemoryFiles:
     def transfers(self) -> int:
         return 1
 
-    def make_directory(self, path: str, *, new: bool = False) -> None:
+    def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
         with self._lock:
             if new and (path in self._directories or self._below(path)):
                 raise FileExistsError(f"{path} exists already")

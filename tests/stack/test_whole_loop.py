@@ -143,7 +143,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     restart.first.click()
     person.screenshot(path=PICTURES / "loop-confirm.png", full_page=True)
     person.get_by_role("button", name=re.compile("Restart from")).click()
-    expect(person.get_by_text("Job is running again")).to_be_visible(timeout=240_000)
+    expect(person.get_by_text("Job is running again", exact=True)).to_be_visible(timeout=240_000)
     person.screenshot(path=PICTURES / "loop-restarted.png", full_page=True)
 
     upstream.deliver(300)
@@ -156,7 +156,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     eventually("a checkpoint of the new run", lambda: person.reload() and checkpoint.count())
     checkpoint.first.click()
     person.get_by_role("button", name=re.compile("Restart from checkpoint")).click()
-    expect(person.get_by_text("Job is running again")).to_be_visible(timeout=240_000)
+    expect(person.get_by_text("Job is running again", exact=True)).to_be_visible(timeout=240_000)
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
 
@@ -166,7 +166,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     offered = person.get_by_role("button", name="Stop with a savepoint and restart")
     eventually("the new run", lambda: person.reload() and offered.count())
     offered.click()
-    expect(person.get_by_text("Job is running again")).to_be_visible(timeout=240_000)
+    expect(person.get_by_text("Job is running again", exact=True)).to_be_visible(timeout=240_000)
     expect(person.get_by_text("nothing: the previous run ended with this savepoint")).to_be_visible()
     upstream.deliver(300)
     expect_exact_routes(database, upstream)

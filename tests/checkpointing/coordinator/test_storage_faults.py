@@ -36,9 +36,9 @@ class BrokenFiles(LocalFiles):
         if operation in self.broken:
             raise OSError(self.code, os.strerror(self.code), path)
 
-    def make_directory(self, path: str, *, new: bool = False) -> None:
+    def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
         self._check("make_directory", path)
-        super().make_directory(path, new=new)
+        super().make_directory(path, new=new, parents=parents)
 
     def write_durably(self, path: str, content: bytes) -> None:
         self._check("write_durably", path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -133,6 +134,40 @@ def test_what_a_driver_wrote_into_a_mount_point_makes_no_checkpoint_missing(tmp_
         FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,)).initialize_location(
             3, CheckpointKind.CHECKPOINT, None
         )
+
+
+class Unmounted(LocalFiles):
+    """Its storage goes away right after somebody has listed a directory of it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self, path: str) -> Sequence[str]:
+        found = super().names(path)
+        self._root.rename(self._root.with_name("elsewhere"))
+        return found
+
+
+def test_a_storage_that_goes_away_while_a_checkpoint_begins_gets_no_directory(tmp_path: Path) -> None:
+    checkpoint = _completed_locally(tmp_path)
+    root = tmp_path / "cp"
+    storage = FileCheckpointStorage(str(root), JOB_ID, files=Unmounted(root), retained=lambda: (checkpoint,))
+    with pytest.raises(StorageUnreachable, match="has gone; its storage may not be mounted"):
+        storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
+    assert not root.exists()
+
+
+def test_no_checkpoint_completes_in_a_directory_that_its_driver_made_in_a_mount_point(tmp_path: Path) -> None:
+    checkpoint = _completed_locally(tmp_path)
+    root = tmp_path / "cp"
+    storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
+    location = storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
+    root.rename(tmp_path / "elsewhere")
+    (source := tmp_path / "1.delta").write_bytes(CONTENT)
+    LocalFiles().put(source, f"{location.directory}/q/1.delta")
+    file = StateFile("state/0/1.delta", "chk-2/q/1.delta", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), False)
+    with pytest.raises(StorageUnreachable, match="has no taskowned/; its storage may not be mounted"):
+        storage.write_metadata(completed(location, (file,), CheckpointKind.CHECKPOINT, 2))
 
 
 def test_a_retained_checkpoint_of_an_ended_job_can_be_missing(tmp_path: Path) -> None:

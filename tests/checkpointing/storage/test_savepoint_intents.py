@@ -67,9 +67,9 @@ def test_the_intent_is_there_before_the_directory(tmp_path: Path) -> None:
     seen = []
 
     class WatchingFiles(LocalFiles):
-        def make_directory(self, path: str, *, new: bool = False) -> None:
+        def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
             seen.append((jobs_with_intents(tmp_path / "intents"), Path(path).exists()))
-            super().make_directory(path, new=new)
+            super().make_directory(path, new=new, parents=parents)
 
     manager = JobManager(tmp_path, WatchingFiles())
     manager.begin()
@@ -224,7 +224,7 @@ def test_a_directory_that_cannot_be_removed_stays_noted(dead: JobManager) -> Non
 
 def test_one_that_could_not_begin_is_not_noted(tmp_path: Path) -> None:
     class Refusing(LocalFiles):
-        def make_directory(self, path: str, *, new: bool = False) -> None:
+        def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     manager = JobManager(tmp_path, Refusing())

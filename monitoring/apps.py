@@ -1,7 +1,11 @@
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate, pre_migrate
+
+from monitoring import reasons
 
 
 class MonitoringConfig(AppConfig):
@@ -9,8 +13,15 @@ class MonitoringConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        _import_reasons()
         pre_migrate.connect(_refuse_databases_in_between, sender=self)
         post_migrate.connect(_make_partitions, sender=self)
+
+
+def _import_reasons() -> None:
+    """Rows hold codes of every area, whatever else the process has imported."""
+    for area in iter_modules(reasons.__path__):
+        import_module(f"{reasons.__name__}.{area.name}")
 
 
 def _refuse_databases_in_between(using: str, **_: Any) -> None:

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
+from monitoring.reasons.columns import ReasonField
 
 
 class AutomationPause(models.Model):
@@ -43,6 +44,7 @@ class RestartDecision(models.Model):
     at = models.DateTimeField()
     verdict = models.CharField(max_length=10, choices=Verdict.choices)
     reason = models.TextField()
+    reason_value = ReasonField(null=True)
     facts = models.JSONField(default=dict)
 
     class Meta:

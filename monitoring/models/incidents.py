@@ -8,6 +8,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
 from monitoring.models.rules import AlertRule, Severity
+from monitoring.reasons.columns import ReasonField
 
 
 class IncidentState(models.TextChoices):
@@ -43,6 +44,7 @@ class Incident(models.Model):
     state = models.CharField(max_length=12, choices=IncidentState.choices, default=IncidentState.OPEN)
     severity = models.CharField(max_length=10, choices=Severity.choices)
     sentence = models.TextField()
+    sentence_value = ReasonField(null=True)
     opened_at = models.DateTimeField()
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=150, blank=True, default="")
@@ -107,6 +109,7 @@ class IncidentEvent(models.Model):
     at = models.DateTimeField()
     kind = models.CharField(max_length=12, choices=IncidentEventKind.choices)
     text = models.TextField()
+    text_value = ReasonField(null=True)
     evidence = models.JSONField(default=dict)
     times = models.PositiveIntegerField(default=1)
     first_at = models.DateTimeField(null=True)

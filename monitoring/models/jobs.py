@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.sealed_json import SealedLaunchField
+from monitoring.reasons.columns import ReasonField
 
 
 class RestoreFrom(models.TextChoices):
@@ -47,6 +48,7 @@ class Job(models.Model):
     # Open: too many restarts; a person closes it. Attempts before `budget_since` are not counted any more.
     breaker_opened_at = models.DateTimeField(null=True, blank=True)
     breaker_reason = models.TextField(blank=True, default="")
+    breaker_reason_value = ReasonField(null=True, blank=True)
     budget_since = models.DateTimeField(null=True, blank=True)
     # Who else restarts this job and takes its savepoints, such as an operator on Kubernetes; "": nobody, Waymark may.
     managed_elsewhere = models.CharField(max_length=200, blank=True, default="")
@@ -64,11 +66,13 @@ class Job(models.Model):
     run_cron_since = models.DateTimeField(null=True, blank=True)
     next_run_at = models.DateTimeField(null=True, blank=True, db_index=True)
     run_problem = models.TextField(blank=True, default="")  # why the last run that was due has not been started
+    run_problem_value = ReasonField(null=True, blank=True)
     # How many of the savepoints stay that runs took at their end; None: all.
     final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
     automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until somebody ends it
     automation_note = models.TextField(blank=True, default="")
+    automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote the note
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -8,6 +8,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.models.jobs import Job, Run
 from monitoring.models.savepoints import Savepoint
 from monitoring.models.sealed_json import SealedLaunchField
+from monitoring.reasons.columns import ReasonField
 
 
 class RestartTrigger(models.TextChoices):
@@ -46,7 +47,8 @@ class RestartAttempt(models.Model):
     epoch = models.PositiveIntegerField()
     trigger = models.CharField(max_length=10, choices=RestartTrigger.choices)
     state = models.CharField(max_length=12, choices=AttemptState.choices, default=AttemptState.DECIDED)
-    reason = models.TextField()  # why, with the evidence, in a sentence
+    reason = models.TextField()
+    reason_value = ReasonField(null=True)
     requested_by = models.CharField(max_length=150, blank=True, default="")
     old_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     new_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -83,6 +85,7 @@ class RestartAttempt(models.Model):
     next_step_at = models.DateTimeField(null=True, db_index=True)
     claimed_until = models.DateTimeField(null=True)
     error = models.TextField(blank=True, default="")
+    error_value = ReasonField(null=True)
 
     class Meta:
         ordering = ("-created_at", "-id")
@@ -131,6 +134,7 @@ class RestartStep(models.Model):
     name = models.CharField(max_length=100)
     state = models.CharField(max_length=10, choices=StepState.choices)
     text = models.TextField(blank=True, default="")
+    text_value = ReasonField(null=True)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 

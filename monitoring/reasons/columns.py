@@ -1,0 +1,41 @@
+"""A reason in a table: the column of its English text, and beside it `<column>_value` with its code and arguments.
+
+The text is for whoever reads the table with SQL, and for rows that were written before: these have no value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from monitoring.reasons.reason import Reason, from_json
+
+
+class ReasonField(models.JSONField):  # type: ignore[type-arg]
+    """A `Reason`, or None. Stored as `{"code": …, "args": {…}}`, so a query may filter by `<name>__code`."""
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Reason | None:
+        return from_json(super().from_db_value(value, expression, connection))
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        plain = value.as_json() if isinstance(value, Reason) else value
+        return super().get_db_prep_value(plain, connection, prepared)
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        value = self.value_from_object(obj)
+        return value.as_json() if isinstance(value, Reason) else value
+
+    def to_python(self, value: Any) -> Any:
+        return value if value is None or isinstance(value, Reason) else from_json(value)
+
+
+def columns(name: str, reason: Reason | str) -> dict[str, Any]:
+    """Return the values of the column `name` and of its `_value`, to create or update a row with."""
+    return {name: str(reason), f"{name}_value": reason if isinstance(reason, Reason) else None}
+
+
+def stored(row: models.Model, name: str) -> Reason | str:
+    """Return the reason in the column `name`; for a row that was written before, its text."""
+    value: Reason | None = getattr(row, f"{name}_value")
+    return getattr(row, name) if value is None else value

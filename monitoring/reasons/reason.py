@@ -1,0 +1,179 @@
+"""A reason: a code with arguments, and its text in the language of whoever reads it."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Self
+
+from django.utils.translation import gettext, override
+
+from monitoring.durations import in_chinese, in_words
+
+SOURCE = "en"  # the language that the texts of the codes are written in
+_CODES: dict[str, ReasonCode] = {}
+
+
+class ReasonCode(StrEnum):
+    """The codes of one area. A member is its code, and the English text with a place for each argument.
+
+        PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
+
+    Rows store the code, so it stays when the text is reworded. `_` is `gettext_noop`: the English text is the key in
+    the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python.
+    """
+
+    text: str
+    names: frozenset[str]
+
+    def __new__(cls, code: str, text: str) -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        member.names = frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+        if _CODES.setdefault(code, member) is not member:
+            raise ValueError(f"two reasons have the code {code!r}")
+        return member
+
+    def __call__(self, **args: Any) -> Reason:
+        """Return the reason with these arguments: texts, numbers, times, lengths of time, reasons, or lists of them.
+
+        A time becomes its ISO 8601 text, a length of time becomes seconds, a list becomes a tuple.
+
+        Raises:
+            TypeError: the arguments are not those that the text has a place for.
+        """
+        if args.keys() != self.names:
+            raise TypeError(f"{self} needs the arguments {sorted(self.names)}, not {sorted(args)}")
+        return Reason(self, {name: _plain(value) for name, value in args.items()})
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Two reasons are equal when their codes and arguments are. `str` is the English text."""
+
+    code: ReasonCode
+    args: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return render(self, SOURCE)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code.value, "args": {name: _as_json(value) for name, value in self.args.items()}}
+
+
+def from_json(value: Any) -> Reason | None:
+    """Return the reason that `as_json` wrote; None if this release has no text for it.
+
+    An older or a newer release may have written it: the code may be unknown, or an argument may be missing.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    code, args = _CODES.get(str(value.get("code"))), value.get("args")
+    if code is None or not isinstance(args, Mapping) or not code.names <= args.keys():
+        return None
+    try:
+        return Reason(code, {name: _from_json(each) for name, each in args.items()})
+    except _UnknownReason:
+        return None
+
+
+def codes() -> Sequence[ReasonCode]:
+    """Return every code of the areas that are imported."""
+    return tuple(_CODES.values())
+
+
+def render(reason: Reason | str, language: str, quoted: Callable[[str], str] = str) -> str:
+    """Return the text of `reason` in `language`, such as "en" or "zh-hans".
+
+    A `str` is the text already: of a row that was written when tables had only texts. `quoted` is applied to it, and
+    to arguments that are texts.
+    """
+    if isinstance(reason, str):
+        return quoted(reason)
+    if language == SOURCE:
+        return _Text(language, quoted).of(reason)
+    with override(language):
+        return _Text(language, quoted).of(reason)
+
+
+class _Text(string.Formatter):
+    def __init__(self, language: str, quoted: Callable[[str], str]) -> None:
+        self._language, self._quoted = language, quoted
+        self._translated = str if language == SOURCE else gettext
+
+    def of(self, reason: Reason) -> str:
+        return self.vformat(self._translated(reason.code.text), (), reason.args)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        match value:
+            case Reason():
+                return self.of(value)
+            case tuple():
+                return self._translated(", ").join(self.format_field(each, format_spec) for each in value)
+            case _ if format_spec in FORMS:
+                return FORMS[format_spec](value, self._language)
+            case str() if not format_spec:
+                return self._quoted(value)
+            case _:
+                return format(value, format_spec)
+
+
+def _moment(form: str) -> Callable[[Any, str], str]:
+    return lambda value, language: f"{datetime.fromisoformat(value):{form}}"
+
+
+def _length(value: Any, language: str) -> str:
+    return in_chinese(in_words(value)) if language.startswith("zh") else in_words(value)
+
+
+# What may stand after the colon of a place: how the text of a time, or seconds, are shown.
+FORMS: Mapping[str, Callable[[Any, str], str]] = {
+    "minute": _moment("%Y-%m-%d %H:%M %Z"),
+    "second": _moment("%Y-%m-%d %H:%M:%S %Z"),
+    "hh:mm": _moment("%H:%M %Z"),
+    "hh:mm:ss": _moment("%H:%M:%S %Z"),
+    "length": _length,
+}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case list() | tuple():
+            return tuple(_plain(each) for each in value)
+        case _:
+            return value
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case Reason():
+            return value.as_json()
+        case tuple():
+            return [_as_json(each) for each in value]
+        case _:
+            return value
+
+
+class _UnknownReason(Exception):
+    """A nested reason that this release has no text for."""
+
+
+def _from_json(value: Any) -> Any:
+    match value:
+        case Mapping():
+            nested = from_json(value)
+            if nested is None:
+                raise _UnknownReason
+            return nested
+        case list():
+            return tuple(_from_json(each) for each in value)
+        case _:
+            return value

@@ -1,0 +1,124 @@
+"""A reason is a value: made with its arguments, equal by them, stored as JSON, and text only for a reader."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from django.conf import settings
+from django.utils.translation import gettext, override
+
+from monitoring.reasons.reason import FORMS, SOURCE, Reason, ReasonCode, codes, from_json, render
+
+AT = datetime(2026, 5, 3, 4, 5, 6, tzinfo=UTC)
+
+
+class Example(ReasonCode):
+    LATE = "test.late", "{job} is late by {length:length}, since {since:minute}"
+    BECAUSE = "test.because", "{what} because {why}."
+    NAMES = "test.names", "{names} and {count:,} more"
+
+
+def late(**changed: object) -> Reason:
+    return Example.LATE(**({"job": "orders", "length": timedelta(minutes=90), "since": AT} | changed))
+
+
+def test_a_reason_says_in_english_what_its_arguments_are() -> None:
+    assert str(late()) == "orders is late by 1 h 30 min, since 2026-05-03 04:05 UTC"
+
+
+def test_a_reason_within_a_reason_is_part_of_its_text() -> None:
+    reason = Example.BECAUSE(what="It waits", why=late())
+
+    assert str(reason) == "It waits because orders is late by 1 h 30 min, since 2026-05-03 04:05 UTC."
+
+
+def test_a_list_is_shown_with_commas() -> None:
+    assert str(Example.NAMES(names=["a", "b"], count=1200)) == "a, b and 1,200 more"
+
+
+def test_reasons_are_equal_by_code_and_arguments() -> None:
+    assert late() == late()
+    assert late() != late(job="payments")
+    assert Example.BECAUSE(what="a", why=late()) != Example.BECAUSE(what="a", why=late(since=AT + timedelta(hours=1)))
+
+
+@pytest.mark.parametrize("args", [{"job": "orders"}, {"job": "a", "length": 1, "since": AT, "more": 1}])
+def test_a_missing_or_unknown_argument_is_refused(args: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match="needs the arguments"):
+        Example.LATE(**args)
+
+
+def test_two_codes_cannot_be_the_same() -> None:
+    with pytest.raises(ValueError, match=r"two reasons have the code 'test\.late'"):
+
+        class Another(ReasonCode):
+            LATE = "test.late", "something else"
+
+
+def test_json_keeps_a_reason() -> None:
+    reason = Example.BECAUSE(what="a", why=Example.NAMES(names=["x", late()], count=3))
+
+    assert reason.as_json()["code"] == "test.because"
+    assert from_json(reason.as_json()) == reason
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "text",
+        {},
+        {"code": "test.gone", "args": {}},
+        {"code": "test.late", "args": None},
+        {"code": "test.late", "args": {"job": "a"}},
+        {"code": "test.because", "args": {"what": "a", "why": {"code": "test.gone", "args": {}}}},
+        {"code": "test.names", "args": {"names": [{"code": "test.gone", "args": {}}], "count": 1}},
+    ],
+)
+def test_what_this_release_has_no_text_for_is_no_reason(value: object) -> None:
+    assert from_json(value) is None
+
+
+def test_a_text_of_before_is_shown_as_it_is() -> None:
+    assert render("It was so.", "zh-hans") == "It was so."
+
+
+def test_quoted_texts_are_passed_through_the_callers_function() -> None:
+    assert render(late(), SOURCE, str.upper).startswith("ORDERS is late")
+
+
+def test_a_time_keeps_its_zone() -> None:
+    at = AT.astimezone(timezone(timedelta(hours=2), "X"))
+
+    assert str(late(since=at)).endswith("since 2026-05-03 06:05 UTC+02:00")
+
+
+LANGUAGES = [code for code, _ in settings.LANGUAGES if code != SOURCE]
+OWN = [code for code in codes() if not isinstance(code, Example)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", OWN, ids=str)
+def test_every_code_has_a_text_in_every_language(code: ReasonCode, language: str) -> None:
+    with override(language):
+        translated = gettext(code.text)
+
+    assert translated != code.text or not re.search("[a-z]{3}", re.sub(r"\{[^}]*\}", "", code.text)), "not translated"
+    assert set(places(translated)) == set(places(code.text))
+    for language_of_reader in (SOURCE, language):
+        assert render(code(**{name: example_of(form) for name, form in places(code.text)}), language_of_reader)
+
+
+def places(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"\{(\w+):?([^}]*)\}", text)
+
+
+def example_of(form: str) -> object:
+    """An argument that can be shown in this form."""
+    if form == "length":
+        return timedelta(minutes=3)
+    if form in FORMS:
+        return AT
+    return 3 if form else "example"

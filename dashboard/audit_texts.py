@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.phrases import told
 from dashboard.units import length_text, span_text
 from monitoring.models import AuditEntry
+from monitoring.reasons.columns import stored
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -155,7 +156,7 @@ def target_text(entry: AuditEntry) -> str:
 
 
 def reason_text(entry: AuditEntry) -> str:
-    return str(_("scheduled")) if entry.reason == "schedule" else told(entry.reason)
+    return str(_("scheduled")) if entry.reason == "schedule" else told(stored(entry, "reason"))
 
 
 def _schedule(details: Details) -> str:

@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from django.utils.translation import get_language
+
 from dashboard.phrasebook import PHRASES
 from dashboard.units import is_chinese
 from monitoring.durations import in_chinese
+from monitoring.reasons.reason import SOURCE, Reason, render
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
@@ -24,7 +27,10 @@ _BETWEEN = ((re.compile(r"(?<=\.) "), ""), (re.compile(r"; "), "；"), (re.compi
 
 def told(text: object) -> str:
     """As it is in English, and where nothing is known that it could be."""
-    return _chinese(str(text)) if is_chinese() else str(text)
+    translated = _chinese if is_chinese() else str
+    if isinstance(text, Reason):
+        return render(text, get_language() or SOURCE, translated)
+    return translated(str(text))
 
 
 @lru_cache(maxsize=4096)

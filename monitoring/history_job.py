@@ -29,6 +29,7 @@ from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Restar
 from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused
 from monitoring.programs import copy_of, keep
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.launching import BadLaunch, uploaded_program
 from monitoring.recovery.manual import RestartRefused, change_and_restart
@@ -169,7 +170,7 @@ def _facts(cluster: Cluster, job: Job | None, now: datetime) -> Facts:
         up_to_date=job is not None and _has_program(job),
         attempt_open=last is not None and last.state not in ENDED,
         failed_lately=_failed_lately(last, now),
-        paused=why_paused(job, now) if job else "",
+        paused=str(why_paused(job, now) or "") if job else "",
     )
 
 
@@ -192,7 +193,7 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
         case Submit():
             return _submit(cluster, now)
         case BringBack(state) if job is not None:
-            why = f"{NAME} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."
+            why = RecoveryReason.HISTORY_STOPPED(job=NAME, state=state)
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, why, audit.AUTOMATION, now)
             return f"Restart {attempt.epoch} of {NAME} decided: {why}"
         case Upgrade() if job is not None:
@@ -253,7 +254,7 @@ def _look_after(cluster: Cluster, launch: dict[str, object]) -> None:
 def _upgrade(job: Job, now: datetime) -> str:
     jar_id = _uploaded(job.cluster, now)
     launch = {**(job.launch or {}), "jar_id": jar_id}
-    change_and_restart(job, launch, "start the history's new program", None, audit.AUTOMATION, now, goes_back=True)
+    change_and_restart(job, launch, RecoveryReason.NEW_HISTORY_PROGRAM(), None, audit.AUTOMATION, now, goes_back=True)
     return f"{NAME} is stopped with a savepoint and goes on from it with the program of this version."
 
 

@@ -10,6 +10,9 @@ from django.db.models import Q, QuerySet
 
 from monitoring import audit
 from monitoring.models import AutomationPause, Cluster, Job
+from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import Reason, ReasonCode
 
 LONGEST_REASON = 500
 
@@ -28,22 +31,25 @@ def active(now: datetime) -> QuerySet[AutomationPause]:
     return AutomationPause.objects.filter(lasting, ended_at=None, started_at__lte=now).select_related("cluster")
 
 
-def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> str:
-    """As it goes on after "because"; "" when it is not. `pauses`: the active ones, where the caller has them."""
+def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> Reason | None:
+    """Return None if it is not paused. `pauses`: the active ones, where the caller has them."""
     if job.managed_elsewhere:
-        return f"the job is managed elsewhere ({job.managed_elsewhere})"
+        return AutomationReason.MANAGED_ELSEWHERE(who=job.managed_elsewhere)
     if job.automation_paused and _lasts(job, now):
-        return f"its automation is paused{_until(job.automation_paused_until)}"
+        return _paused(AutomationReason.PAUSED, AutomationReason.PAUSED_UNTIL, job.automation_paused_until)
     found = active(now) if pauses is None else pauses
     pause = next((each for each in found if each.cluster_id in (None, job.cluster_id)), None)
     if pause is None:
-        return ""
-    what = f"of {pause.cluster}" if pause.cluster else "of everything"
-    return f"the automation {what} is paused{_until(pause.until)} by {pause.author}: {pause.reason.rstrip('.')}"
+        return None
+    by = {"who": pause.author, "reason": pause.reason.rstrip(".")}
+    if pause.cluster is None:
+        return _paused(AutomationReason.ALL_PAUSED, AutomationReason.ALL_PAUSED_UNTIL, pause.until, **by)
+    by["cluster"] = str(pause.cluster)
+    return _paused(AutomationReason.CLUSTER_PAUSED, AutomationReason.CLUSTER_PAUSED_UNTIL, pause.until, **by)
 
 
-def _until(end: datetime | None) -> str:
-    return f" until {end:%Y-%m-%d %H:%M %Z}" if end else ""
+def _paused(for_good: ReasonCode, for_a_while: ReasonCode, until: datetime | None, **args: str) -> Reason:
+    return for_good(**args) if until is None else for_a_while(until=until, **args)
 
 
 def _lasts(job: Job, now: datetime) -> bool:
@@ -59,9 +65,11 @@ def end_of_jobs(now: datetime) -> list[str]:
 @transaction.atomic
 def _end_of(job: Job) -> bool:
     same = Job.objects.filter(pk=job.pk, automation_paused=True, automation_paused_until=job.automation_paused_until)
-    ended = same.update(automation_paused=False, automation_paused_until=None, automation_note="")
+    ended = same.update(
+        automation_paused=False, automation_paused_until=None, automation_note="", automation_note_value=None
+    )
     if ended:
-        audit.record(audit.AUTOMATION, "automation.resume", f"job {job.name}", job.automation_note)
+        audit.record(audit.AUTOMATION, "automation.resume", f"job {job.name}", stored(job, "automation_note"))
     return bool(ended)
 
 

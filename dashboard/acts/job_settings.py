@@ -18,7 +18,9 @@ from monitoring.savepoints.schedule import set_schedule
 def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
     """Of a valid form."""
     changed = form.save(commit=False)
-    changed.save(update_fields=[*form.Meta.fields, "automation_paused_until"])
+    if "automation_note" in form.changed_data:
+        changed.automation_note_value = None
+    changed.save(update_fields=[*form.Meta.fields, "automation_note_value", "automation_paused_until"])
     if form.schedule_changed:
         set_schedule(changed, form.timetable, by, now)
     if form.run_schedule_changed:

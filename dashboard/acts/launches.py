@@ -18,6 +18,8 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.launches import remember_edit, what_changed
 from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.programs import keep
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_restart, clone
 
 
@@ -56,8 +58,7 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
                 raise RestartRefused("state", typed["state"], "a second job starts from a savepoint of this one")
             return clone(job, typed["name"], form.spec, savepoint, by, now)
         what, note = what_changes(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
-        what += f" ({note})" if note else ""
-        return change_and_restart(job, form.spec, what, savepoint, by, now, goes_back=typed["goes_back"])
+        return change_and_restart(job, form.spec, what, savepoint, by, now, note=note, goes_back=typed["goes_back"])
     except BadLaunch as problem:
         raise NotStarted(problem.field, str(problem)) from problem
     except RestartRefused as refused:
@@ -85,12 +86,13 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     return answer
 
 
-def what_changes(was: dict[str, Any], now: dict[str, Any]) -> str:
+def what_changes(was: dict[str, Any], now: dict[str, Any]) -> Reason:
     """As it goes on after "asked to"."""
     changed = what_changed(was, now) if was else []
     if changed == ["parallelism"]:
-        return f"rescale it from {was.get('parallelism') or 'the default'} to {now.get('parallelism') or 'the default'}"
-    return f"start it with another {', '.join(changed)}" if changed else "start it anew"
+        before, after = (each.get("parallelism") or Why.DEFAULT_PARALLELISM() for each in (was, now))
+        return Why.RESCALE(was=before, now=after)
+    return Why.START_WITH(launch=Why.ANOTHER_LAUNCH(fields=changed)) if changed else Why.START_ANEW()
 
 
 def _chosen(job: Job, key: str) -> Savepoint | None:

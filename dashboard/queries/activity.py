@@ -27,6 +27,7 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.reasons.columns import stored
 from monitoring.savepoints.schedule import timetable_of
 
 # Incidents, restarts and savepoints tell their own story, better than their audit entries do.
@@ -107,8 +108,11 @@ def restart_text(newest: RestartStep) -> str:
         trigger = _(attempt.get_trigger_display())
         return said % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
     if attempt.state == AttemptState.FAILED:
-        return _("restart %(epoch)s failed: %(error)s") % {"epoch": attempt.epoch, "error": told(attempt.error)}
-    text = told(newest.text) or _(StepState(newest.state).label).lower()
+        return _("restart %(epoch)s failed: %(error)s") % {
+            "epoch": attempt.epoch,
+            "error": told(stored(attempt, "error")),
+        }
+    text = told(stored(newest, "text")) or _(StepState(newest.state).label).lower()
     where = {"epoch": attempt.epoch, "name": _step_name(newest.name), "text": text}
     return _("restart %(epoch)s: %(name)s – %(text)s") % where
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import template
+from django.db.models import Model
 from django.template.context import RequestContext
 from django.urls import reverse
 from django.utils import timezone
@@ -44,6 +45,8 @@ from monitoring.models import (
     SavepointState,
     Verdict,
 )
+from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import from_json
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
@@ -313,6 +316,16 @@ register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
 register.filter("without_name", without_name)
 register.filter("told", told)
+
+
+@register.filter
+def reason(row: Model | Mapping[str, Any], column: str) -> str:
+    """What the column of a row, or the key of a stored object, says in the page's language."""
+    if isinstance(row, Model):
+        return told(stored(row, column))
+    return told(from_json(row.get(f"{column}_value")) or row[column])
+
+
 register.filter("incident_sentence", incident_sentence)
 register.filter("event_sentence", event_sentence)
 

@@ -22,6 +22,8 @@ from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, LaunchVersion
 from monitoring.programs import copy_of
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.manual import AttemptOpen
 from monitoring.recovery.rows_written_again import of_run
 
@@ -90,9 +92,10 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
     return render(request, "job/launch.html", context, status=status)
 
 
-def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, str]]:
+def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, Reason | str]]:
     """Each version with what it changed of the one before it."""
-    changes = [
-        (new, what_changes(old.spec, new.spec).removeprefix("start it with ")) for new, old in pairwise(versions)
+    changes = ((new, what_changes(old.spec, new.spec)) for new, old in pairwise(versions))
+    return [
+        *((new, what.args["launch"] if what.code is RecoveryReason.START_WITH else what) for new, what in changes),
+        *((first, _("first known version")) for first in versions[-1:]),
     ]
-    return [*changes, *((first, _("first known version")) for first in versions[-1:])]

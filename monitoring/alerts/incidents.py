@@ -25,6 +25,8 @@ from monitoring.models import (
     Job,
     Severity,
 )
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 
 BATCH = 1000
 
@@ -36,7 +38,7 @@ class Opening:
 
     kind: str
     severity: Severity
-    sentence: str
+    sentence: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
     rule: AlertRule | None = None
     job: Job | None = None
@@ -49,7 +51,7 @@ class Change:
     """What an unresolved incident says from now on."""
 
     incident: Incident
-    sentence: str
+    sentence: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -58,7 +60,7 @@ class Ending:
     """Why an incident is over. `by` is empty when the trouble itself went away; `at`: when that was."""
 
     incident: Incident
-    why: str
+    why: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
     at: datetime | None = None
@@ -82,8 +84,9 @@ def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]
 
 def change_incidents(changes: Sequence[Change], now: datetime) -> None:
     for each in changes:
-        each.incident.sentence = each.sentence
-    Incident.objects.bulk_update([each.incident for each in changes], ["sentence"], batch_size=BATCH)
+        for name, value in columns("sentence", each.sentence).items():
+            setattr(each.incident, name, value)
+    Incident.objects.bulk_update([each.incident for each in changes], ["sentence", "sentence_value"], batch_size=BATCH)
     newest = _newest_events([each.incident for each in changes])
     again = [(each, last) for each in changes if (last := newest.get(each.incident.pk)) and _is_change(last)]
     _fold(again, now)
@@ -118,7 +121,7 @@ def open_incident(
     rule: AlertRule | None,
     kind: IncidentKind,
     severity: Severity,
-    sentence: str,
+    sentence: Reason | str,
     evidence: Mapping[str, object],
     now: datetime,
 ) -> Incident:
@@ -126,11 +129,13 @@ def open_incident(
     return incident
 
 
-def change_incident(incident: Incident, sentence: str, evidence: Mapping[str, object], now: datetime) -> None:
+def change_incident(incident: Incident, sentence: Reason | str, evidence: Mapping[str, object], now: datetime) -> None:
     change_incidents([Change(incident, sentence, evidence)], now)
 
 
-def resolve_incident(incident: Incident, why: str, evidence: Mapping[str, object], now: datetime, by: str = "") -> bool:
+def resolve_incident(
+    incident: Incident, why: Reason | str, evidence: Mapping[str, object], now: datetime, by: str = ""
+) -> bool:
     """False: it was resolved already."""
     return bool(resolve_incidents([Ending(incident, why, evidence, by)], now))
 
@@ -178,7 +183,7 @@ def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> 
         cluster_id=job.cluster_id if job else cluster.pk if cluster else None,
         kind=opening.kind,
         severity=opening.severity,
-        sentence=opening.sentence,
+        **columns("sentence", opening.sentence),
         opened_at=opening.at or now,
         inhibited_by=hidden.get(job.cluster_id) if job else None,
     )
@@ -210,8 +215,10 @@ def _is_change(event: IncidentEvent) -> bool:
 def _fold(again: Sequence[tuple[Change, IncidentEvent]], now: datetime) -> None:
     for each, last in again:
         last.first_at = last.first_at or last.at
-        last.at, last.text, last.evidence, last.times = now, each.sentence, dict(each.evidence), last.times + 1
-    fields = ["first_at", "at", "text", "evidence", "times"]
+        last.at, last.evidence, last.times = now, dict(each.evidence), last.times + 1
+        for name, value in columns("text", each.sentence).items():
+            setattr(last, name, value)
+    fields = ["first_at", "at", "text", "text_value", "evidence", "times"]
     IncidentEvent.objects.bulk_update([last for _, last in again], fields, batch_size=BATCH)
 
 
@@ -224,10 +231,10 @@ def _move(incident: Incident, states: Sequence[IncidentState], changes: Mapping[
 
 
 def _steps(
-    kind: IncidentEventKind, steps: Iterable[tuple[Incident, str, Mapping[str, object]]], now: datetime
+    kind: IncidentEventKind, steps: Iterable[tuple[Incident, Reason | str, Mapping[str, object]]], now: datetime
 ) -> list[IncidentEvent]:
     events = [
-        IncidentEvent(incident=incident, at=now, kind=kind, text=text, evidence=dict(evidence))
+        IncidentEvent(incident=incident, at=now, kind=kind, evidence=dict(evidence), **columns("text", text))
         for incident, text, evidence in steps
     ]
     bulk.insert(events)

@@ -11,6 +11,11 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
+            model_name="auditentry",
+            name="reason_value",
+            field=monitoring.reasons.columns.ReasonField(null=True),
+        ),
+        migrations.AddField(
             model_name="incident",
             name="sentence_value",
             field=monitoring.reasons.columns.ReasonField(null=True),

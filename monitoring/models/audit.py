@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from monitoring.reasons.columns import ReasonField
+
 
 class AuditEntry(models.Model):
     """`actor` is a user's name, or `waymark` for the automation. `details` never holds a secret."""
@@ -13,6 +15,7 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=100)
     target = models.CharField(max_length=600)
     reason = models.TextField(blank=True, default="")
+    reason_value = ReasonField(null=True)
     details = models.JSONField(default=dict)
 
     class Meta:

@@ -7,6 +7,8 @@ from typing import assert_never
 
 from monitoring.engine.errors import NotReady, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, SavepointState, StepState
+from monitoring.reasons.recovery import RecoveryReason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.going_back import bring_back
 from monitoring.recovery.stages.await_running import AwaitRunning
@@ -28,6 +30,11 @@ STAGES: dict[AttemptState, Stage] = {
     AttemptState.WAITING: AwaitRunning(),
 }
 RELATED = ("job__cluster", "job__current_run", "old_run", "stop_savepoint")
+ENDS = {
+    AttemptState.SUCCEEDED: Why.SUCCEEDED,
+    AttemptState.FAILED: Why.ENDED_FAILED,
+    AttemptState.CANCELED: Why.CANCELED,
+}
 SHOWN_END = {
     AttemptState.SUCCEEDED: StepState.DONE,
     AttemptState.FAILED: StepState.FAILED,
@@ -35,30 +42,30 @@ SHOWN_END = {
 }
 
 
-def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> str:
-    """`decided`: the plan came to an outcome without asking the engine. Returns "moved" when another stage follows at
-    once, else what came of it in words. Raises Overtaken."""
+def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> RecoveryReason | None:
+    """`decided`: the plan came to an outcome without asking the engine. Return None when another stage follows at
+    once, else the code of what came of it. Raises Overtaken."""
     attempt = _locked(claimed)
     stage = STAGES[AttemptState(attempt.state)]
     outcome = decided or stage.conclude(attempt, answer, now)
     if isinstance(outcome, Wait) and _too_late(attempt, answer, now):
-        outcome = End(AttemptState.FAILED, f"Given up after its time was over; last: {outcome.text}")
+        outcome = End(AttemptState.FAILED, Why.OUT_OF_TIME(last=outcome.text))
     match outcome:
         case Next(state, text, shown_as):
             show_step(attempt, stage.step, shown_as, text, now)
             show_step(attempt, STAGES[state].step, StepState.RUNNING, "", now)
             write(attempt, state=state, next_step_at=now)
-            return "moved"
+            return None
         case Wait(text, after):
             show_step(attempt, stage.step, StepState.RUNNING, text, now)
             write(attempt, next_step_at=now + after, claimed_until=None)
-            return "waiting"
+            return Why.WAITING
         case End(state):
             show_step(attempt, stage.step, SHOWN_END[state], outcome.why, now)
             end(attempt, state, outcome.why, now)
             if state is AttemptState.FAILED:
                 _after_failure(attempt, outcome, now)
-            return state.value
+            return ENDS[state]
         case _:
             assert_never(outcome)
 
@@ -67,7 +74,7 @@ def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
     if failed.nothing_runs and bring_back(attempt, now):
         return
     if automatic(attempt) or attempt.back_from_id is not None or _left_down(attempt, failed):
-        sentence = f"Restart {attempt.epoch} of {attempt.job.name} failed: {failed.why}"
+        sentence = Why.RESTART_FAILED(epoch=attempt.epoch, job=attempt.job.name, why=failed.why)
         tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
 
 

@@ -23,6 +23,9 @@ from monitoring.models import (
     Savepoint,
     StepState,
 )
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 
 TIME_LIMIT = timedelta(minutes=10)
 
@@ -39,7 +42,7 @@ class AttemptOpen(Exception):
 def open_attempt(
     job: Job,
     trigger: RestartTrigger,
-    reason: str,
+    reason: Reason,
     by: str,
     now: datetime,
     *,
@@ -69,7 +72,6 @@ def open_attempt(
                 job=job,
                 epoch=job.epoch + 1,
                 trigger=trigger,
-                reason=reason,
                 requested_by=by,
                 old_run=job.current_run,
                 engine_job_id=_engine_job_id(job),
@@ -86,6 +88,7 @@ def open_attempt(
                 created_at=now,
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,
+                **columns("reason", reason),
             )
             _show_decision(attempt, now)
             audit.record(by, "restart.decide", f"job {job.name}", reason, attempt=attempt.pk, epoch=attempt.epoch)
@@ -101,35 +104,41 @@ def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)
         died_at = min(run.ended_at, begun)  # the first by the engine's clock, the second by ours
-        _done(attempt, _("See the death"), f"Run {run.number} ended at {died_at:%H:%M:%S %Z}.", died_at, begun)
-    _done(attempt, _("Decide"), attempt.reason, begun, now)
+        _done(attempt, _("See the death"), Why.RUN_ENDED(run=run.number, at=died_at), died_at, begun)
+    _done(attempt, _("Decide"), stored(attempt, "reason"), begun, now)
 
 
-def _done(attempt: RestartAttempt, name: str, text: str, started_at: datetime, ended_at: datetime) -> None:
+def _done(attempt: RestartAttempt, name: str, text: Reason | str, started_at: datetime, ended_at: datetime) -> None:
     RestartStep.objects.create(
-        attempt=attempt, name=name, state=StepState.DONE, text=text, started_at=started_at, ended_at=ended_at
+        attempt=attempt,
+        name=name,
+        state=StepState.DONE,
+        started_at=started_at,
+        ended_at=ended_at,
+        **columns("text", text),
     )
 
 
-def end(attempt: RestartAttempt, state: AttemptState, why: str, now: datetime) -> None:
+def end(attempt: RestartAttempt, state: AttemptState, why: Reason, now: datetime) -> None:
     """`why` is the error unless it SUCCEEDED. The caller holds the transaction and the claim."""
-    error = "" if state is AttemptState.SUCCEEDED else why
+    error = columns("error", "" if state is AttemptState.SUCCEEDED else why)
     RestartAttempt.objects.filter(pk=attempt.pk).update(
-        state=state, ended_at=now, error=error, next_step_at=None, claimed_until=None
+        state=state, ended_at=now, next_step_at=None, claimed_until=None, **error
     )
     audit.record(audit.AUTOMATION, f"restart.{state.value}", f"job {attempt.job.name}", why, attempt=attempt.pk)
 
 
-def show_step(attempt: RestartAttempt, name: str, state: StepState, text: str, now: datetime) -> None:
+def show_step(attempt: RestartAttempt, name: str, state: StepState, text: Reason | str, now: datetime) -> None:
     """The newest step of that name if it is still under way, else a new one, which began when the one before ended."""
     ended_at = None if state is StepState.RUNNING else now
+    shown = columns("text", text)
     last = attempt.steps.order_by("id").last()
     if last is not None and last.name == name and last.ended_at is None:
-        RestartStep.objects.filter(pk=last.pk).update(state=state, text=text, ended_at=ended_at)
+        RestartStep.objects.filter(pk=last.pk).update(state=state, ended_at=ended_at, **shown)
         return
     started_at = min(now, last.ended_at) if last is not None and last.ended_at is not None else now
     RestartStep.objects.create(
-        attempt=attempt, name=name, state=state, text=text, started_at=started_at, ended_at=ended_at
+        attempt=attempt, name=name, state=state, started_at=started_at, ended_at=ended_at, **shown
     )
 
 

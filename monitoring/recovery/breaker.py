@@ -8,11 +8,14 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.models import Job
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 
 
-def open_breaker(job: Job, why: str, now: datetime) -> bool:
+def open_breaker(job: Job, why: Reason, now: datetime) -> bool:
     """False: it was open already."""
-    opened = Job.objects.filter(pk=job.pk, breaker_opened_at=None).update(breaker_opened_at=now, breaker_reason=why)
+    closed = Job.objects.filter(pk=job.pk, breaker_opened_at=None)
+    opened = closed.update(breaker_opened_at=now, **columns("breaker_reason", why))
     if opened:
         job.breaker_opened_at = now
         audit.record(audit.AUTOMATION, "restart.breaker-open", f"job {job.name}", why)
@@ -23,7 +26,7 @@ def open_breaker(job: Job, why: str, now: datetime) -> bool:
 def close_breaker(job: Job, why: str, by: str, now: datetime) -> bool:
     """The job may be restarted again, with a fresh budget. False: it was closed already."""
     closed = Job.objects.filter(pk=job.pk, breaker_opened_at__isnull=False).update(
-        breaker_opened_at=None, breaker_reason="", budget_since=now
+        breaker_opened_at=None, breaker_reason="", breaker_reason_value=None, budget_since=now
     )
     if closed:
         audit.record(by, "restart.breaker-close", f"job {job.name}", why)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.models import RestoreFrom, RunState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.detection import DEAD
 from monitoring.savepoints.history import plain_path
 
@@ -32,10 +34,13 @@ class State:
     gone: bool = False  # nothing was there when somebody last looked
     follows: datetime | None = None
 
-    def __str__(self) -> str:
-        kind = "savepoint" if self.is_savepoint else "checkpoint"
-        number = f" {self.checkpoint_id}" if self.checkpoint_id is not None else ""
-        return f"{kind}{number} of run {self.run_number}, taken {self.taken_at:%Y-%m-%d %H:%M:%S %Z}"
+    @property
+    def reason(self) -> Reason:
+        """What a person knows it by."""
+        args = {"run": self.run_number, "at": self.taken_at}
+        if self.checkpoint_id is None:
+            return (Why.UNNUMBERED_SAVEPOINT if self.is_savepoint else Why.UNNUMBERED_CHECKPOINT)(**args)
+        return (Why.SAVEPOINT if self.is_savepoint else Why.CHECKPOINT)(number=self.checkpoint_id, **args)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,14 @@ from monitoring import audit
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import active as pauses_now
 from monitoring.pauses import end_of_jobs
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason
+from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.reasons.report import CycleReport
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.breaker import open_breaker
 from monitoring.recovery.decisions import record
-from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBreaker, Restart, breaker_is_open, decide
+from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBreaker, Restart, decide
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
 from monitoring.recovery.run_schedule import start_due_runs
@@ -23,26 +27,20 @@ from monitoring.recovery.telling import all_clear, tell
 from monitoring.recovery.traces import remove_traces
 
 
-def advance(now: datetime) -> str:
-    """Decide restarts of dead jobs and move every open attempt; says in a sentence what it did and why.
-
-    A cycle that changed nothing says so first: "No ...".
-    """
-    resumed = [f"The pause of {name} is over." for name in end_of_jobs(now)]
-    done, left = _decide_all(now)
-    done = resumed + done + start_due_runs(now) + _moved(move_attempts(now))
+def advance(now: datetime) -> CycleReport:
+    """Decide restarts of dead jobs and move every open attempt."""
+    resumed = [Why.PAUSE_OVER(job=name) for name in end_of_jobs(now)]
+    decided = _decide_all(now)
+    moved = [*start_due_runs(now), *_moved(move_attempts(now))]
     remove_traces()
     if back := all_clear(now):
-        done.append(f"{back} back again.")
-    if not done:
-        return " ".join(["No restart now:", *left]) if left else "No job is dead."
-    return " ".join([*done, *left])
+        moved.append(Why.BACK_AGAIN(jobs=back))
+    return CycleReport(tuple(resumed)) + decided + CycleReport(tuple(moved))
 
 
-def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
-    """What was decided or told, and why the other dead jobs are left as they are."""
-    done: list[str] = []
-    left: list[str] = []
+def _decide_all(now: datetime) -> CycleReport:
+    done: list[Reason] = []
+    left: list[Reason] = []
     pauses = list(pauses_now(now))
     for job in dead_jobs():
         facts = facts_of(job, now, pauses)
@@ -53,38 +51,39 @@ def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
         record(job, decision, facts, now)
         match decision:
             case OpenBreaker(reason) if open_breaker(job, reason, now):
-                why = breaker_is_open(now, reason)
-                evidence = {**decision.evidence, "since": now.isoformat(), "cause": facts.cause}
-                tell(job, _not_restarted(job, why, facts.cause), evidence, now)
-                done.append(f"The breaker of {job.name} opened: {reason}.")
+                _tell(job, Why.BREAKER_OPEN(since=now, reason=reason), facts, now)
+                done.append(Why.BREAKER_OPENED(job=job.name, reason=reason))
             case NeedsPerson(reason) | OpenBreaker(reason):
-                told = tell(
-                    job, _not_restarted(job, reason, facts.cause), {**decision.evidence, "cause": facts.cause}, now
-                )
-                (done if told else left).append(f"{job.name} needs a person: {reason}.")
+                is_news = _tell(job, reason, facts, now)
+                (done if is_news else left).append(Why.NEEDS_PERSON(job=job.name, reason=reason))
             case Leave(reason):
-                left.append(f"{job.name} is left: {reason}.")
+                left.append(Why.LEFT(job=job.name, reason=reason))
             case _:
                 assert_never(decision)
-    return done, left
+    return CycleReport(tuple(done), tuple(left))
 
 
-def _not_restarted(job: Job, why: str, cause: str) -> str:
-    died_of = f" It died of {cause.rstrip('.')}." if cause else ""
-    return f"{job.name} is dead and is not restarted: {why}.{died_of}"
+def _tell(job: Job, why: Reason, facts: JobFacts, now: datetime) -> bool:
+    """False: that was said already."""
+    cause = facts.cause.rstrip(".")
+    if cause:
+        sentence = Why.NOT_RESTARTED_AFTER(job=job.name, why=why, cause=cause)
+    else:
+        sentence = Why.NOT_RESTARTED(job=job.name, why=why)
+    return tell(job, sentence, {"why": why.as_json(), "cause": facts.cause}, now)
 
 
-def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> str:
+def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason:
     """The decision and its attempt are written together: one for each other."""
     try:
         with transaction.atomic():
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, decision.reason, audit.AUTOMATION, now)
             record(job, decision, facts, now)
     except AttemptOpen as taken:
-        return str(taken)
-    return f"Restart {attempt.epoch} of {job.name} decided: {decision.reason}"
+        return Why.RESTARTED_ALREADY(why=str(taken))
+    return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=decision.reason)
 
 
-def _moved(outcome: Counter[str]) -> list[str]:
-    done = ", ".join(f"{count} {what}" for what, count in outcome.items())
-    return [f"Restarts: {done}."] if done else []
+def _moved(outcomes: Counter[RecoveryReason]) -> list[Reason]:
+    counted = [outcome(count=count) for outcome, count in outcomes.items()]
+    return [Why.RESTARTS_MOVED(outcomes=counted)] if counted else []

@@ -3,11 +3,13 @@ leave it a row whenever that changed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 from monitoring.models import Job, RestartDecision, Verdict
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 from monitoring.recovery.detection import Decision, JobFacts, Leave, NeedsPerson, OpenBreaker, Restart
 
 _VERDICTS: dict[type[Decision], Verdict] = {
@@ -22,14 +24,21 @@ def record(job: Job, decision: Decision, facts: JobFacts, now: datetime) -> None
     """Of two workers that leave it at once, both may leave a row: each did decide."""
     last = RestartDecision.objects.filter(job=job).first()
     verdict = _VERDICTS[type(decision)]
-    said = last is not None and (last.verdict, last.reason) == (verdict, decision.reason)
-    if said and not isinstance(decision, Restart):
+    is_known = last is not None and (last.verdict, last.reason_value) == (verdict, decision.reason)
+    if is_known and not isinstance(decision, Restart):
         return
-    plain = {name: _plain(value) for name, value in asdict(facts).items()}
-    RestartDecision.objects.create(job=job, at=now, verdict=verdict, reason=decision.reason, facts=plain)
+    plain = {each.name: _plain(getattr(facts, each.name)) for each in fields(facts)} | {
+        "paused": str(facts.paused or "")
+    }
+    RestartDecision.objects.create(job=job, at=now, verdict=verdict, facts=plain, **columns("reason", decision.reason))
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    match value:
+        case datetime():
+            return value.isoformat()
+        case tuple():
+            return [_plain(each) for each in value]
+        case Reason():
+            return str(value)
+    return value

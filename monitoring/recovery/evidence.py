@@ -20,6 +20,7 @@ from monitoring.models import (
 )
 from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused
+from monitoring.reasons.columns import stored
 from monitoring.recovery.detection import (
     BRAKE_WINDOW,
     DAY,
@@ -59,7 +60,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         launch_known=job.launch is not None,
         restart_on_lost=job.restart_on_lost,
         breaker_opened_at=job.breaker_opened_at,
-        breaker_reason=job.breaker_reason,
+        breaker_reason=stored(job, "breaker_reason"),
         max_restarts_per_hour=job.max_restarts_per_hour,
         max_restarts_per_day=job.max_restarts_per_day,
         automatic_restarts=tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from monitoring.models import Job, RestartAttempt, RestartTrigger
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 
 
@@ -17,7 +18,7 @@ def bring_back(failed: RestartAttempt, now: datetime) -> RestartAttempt | None:
     if not (failed.goes_back and failed.launches and failed.restore_path):
         return None
     job = Job.objects.select_for_update(of=("self",)).select_related("current_run").get(pk=failed.job_id)
-    why = f"What restart {failed.epoch} changed does not start, so the job is started as it was, from the same state."
+    why = RecoveryReason.CHANGE_UNDONE(epoch=failed.epoch)
     try:
         attempt = open_attempt(
             job,

@@ -22,6 +22,9 @@ from monitoring.models import (
     Savepoint,
     SavepointState,
 )
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -36,7 +39,7 @@ LONGEST_PATH = 2000
 # Nothing was stopped or started yet.
 CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.IMPORTING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
-STOPPED_WITH = "the savepoint that it is stopped with"
+STOPPED_WITH = Why.SAVEPOINT_OF_THE_STOP()
 
 
 class RestartRefused(ValueError):
@@ -62,14 +65,14 @@ def restart_from(
     require_answer(job)
     if state is None:
         _require_savepoint_on_stop(job, stop_first)
-        reason = f"{by} asked to restart from {STOPPED_WITH}."
+        reason = Why.RESTART_ASKED(by=by, state=STOPPED_WITH)
         return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, stop_first=True, from_stop=True)
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
     return open_held(
         job,
-        f"{by} asked to restart from {chosen or path}.",
+        Why.RESTART_ASKED(by=by, state=chosen.reason if chosen else path),
         by,
         now,
         restore_path=path,
@@ -83,27 +86,31 @@ def restart_from(
 def change_and_restart(
     job: Job,
     launch: dict[str, object],
-    what: str,
+    what: Reason,
     state: Savepoint | None,
     by: str,
     now: datetime,
     *,
+    note: str = "",
     goes_back: bool = False,
 ) -> RestartAttempt:
     """Upgrade, rescale or go back: start the job with another launch record.
 
     `goes_back`: what does not start is undone by another restart, with the job's own record, from the same state.
     `state` None: the job lives, is stopped with a savepoint, and goes on from that. `what` ends the sentence "<by>
-    asked to …". The job's own launch record changes only once the new run is there. Raises as `restart_from`.
+    asked to …", and the person's `note` follows it. The job's own launch record changes only once the new run is there.
+    Raises as `restart_from`.
     """
     check_launch(launch)
     require_answer(job)
     if state is None:
         _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
+    args = {"by": by, "what": what, "state": chosen.reason if chosen else STOPPED_WITH}
+    asked = Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args)
     return open_held(
         job,
-        f"{by} asked to {what}, from {chosen or STOPPED_WITH}.",
+        asked,
         by,
         now,
         restore_path=chosen.path if chosen else "",
@@ -131,7 +138,7 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
     return open_held(
         copy,
-        f"{by} asked to clone {job.name}, from {chosen}.",
+        Why.CLONE_ASKED(by=by, job=job.name, state=chosen.reason),
         by,
         now,
         restore_path=chosen.path,
@@ -150,8 +157,9 @@ class Origin:
     path: str = ""
     imports: Mapping[str, str] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        return self.path or ", ".join(self.imports.values()) or "an empty state"
+    @property
+    def reason(self) -> Reason | str:
+        return self.path or ", ".join(self.imports.values()) or Why.EMPTY_STATE()
 
 
 @transaction.atomic
@@ -172,7 +180,7 @@ def submit(
     job.save(update_fields=["launch"])
     return open_held(
         job,
-        f"{by} submitted {name}, to start from {origin}.",
+        Why.SUBMITTED(by=by, job=name, state=origin.reason),
         by,
         now,
         restore_path=origin.path,
@@ -197,7 +205,7 @@ def _checked_name(name: str) -> str:
 @transaction.atomic
 def open_held(
     job: Job,
-    reason: str,
+    reason: Reason,
     by: str,
     now: datetime,
     *,
@@ -241,9 +249,9 @@ def cancel_attempt(attempt: RestartAttempt, by: str, now: datetime) -> bool:
     canceled = early.update(
         state=AttemptState.CANCELED,
         ended_at=now,
-        error=f"Canceled by {by}.",
         next_step_at=None,
         claimed_until=None,
+        **columns("error", Why.CANCELED_BY(by=by)),
     )
     if canceled:
         audit.record(by, "restart.cancel", f"job {attempt.job.name}", attempt=attempt.pk)

@@ -21,6 +21,7 @@ from django.db.models import Q
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.models.recovery import ENDED
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.applying import RELATED, STAGES, apply
 from monitoring.recovery.stages.base import Act, Outcome, Overtaken
 
@@ -36,8 +37,8 @@ ROUNDS = 12
 _moves = threading.Semaphore(1)
 
 
-def move_attempts(now: datetime) -> Counter[str]:
-    """How many attempts came to which end of this cycle, in words. None while another thread of this process moves
+def move_attempts(now: datetime) -> Counter[RecoveryReason]:
+    """How many attempts came to which end of this cycle. None while another thread of this process moves
     them: that one takes up those that fall due, too."""
     if not _moves.acquire(blocking=False):
         return Counter()
@@ -51,12 +52,12 @@ class _Cycle:
     def __init__(self, now: datetime) -> None:
         self._now, self._started = now, time.monotonic()
         self._renewed_at = self._started
-        self._outcome: Counter[str] = Counter()
+        self._outcome: Counter[RecoveryReason] = Counter()
         self._rounds: Counter[int] = Counter()
         self._under_way: dict[Future[object], RestartAttempt] = {}
         self._threads = ThreadPoolExecutor(2 * BATCH, "moves-an-attempt")
 
-    def run(self) -> Counter[str]:
+    def run(self) -> Counter[RecoveryReason]:
         try:
             self._take_up_due()
             while self._under_way:
@@ -104,10 +105,10 @@ class _Cycle:
         """The attempt as it is now, claimed anew, if it goes on at once."""
         now = self._moment  # an act may take long, as a command does that starts a job
         result = _settle(attempt, answer, decided, now)
-        if result == "moved" and (claimed := _claim(attempt, attempt.claimed_until, now)):
-            return claimed
-        self._outcome[result] += 1
-        return None
+        if result is not None:
+            self._outcome[result] += 1
+            return None
+        return _claim(attempt, attempt.claimed_until, now)
 
     def _renew_claims(self) -> None:
         """One that was lost meanwhile shows when its act is concluded."""
@@ -151,12 +152,12 @@ def _plan(attempt: RestartAttempt, now: datetime) -> Act | Outcome | None:
         return None
 
 
-def _settle(attempt: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> str:
+def _settle(attempt: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> RecoveryReason | None:
     try:
         with transaction.atomic():
             return apply(attempt, answer, decided, now)
     except Overtaken:
-        return "overtaken by another worker"
+        return RecoveryReason.OVERTAKEN
 
 
 def _give_back(attempt: RestartAttempt) -> None:

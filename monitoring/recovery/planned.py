@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from monitoring.models import Job, RestartAttempt
 from monitoring.models.recovery import ENDED
+from monitoring.reasons.report import CycleReport
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.detection import DEAD, FINAL_READ, HOLD_DOWN
 
@@ -33,25 +34,27 @@ class Awaited:
     unread: frozenset[int]
 
 
-def tick(now: Callable[[], datetime], lasts: timedelta, wait: Callable[[float], None] = time.sleep) -> str:
-    """What was done, in sentences. `lasts`: until another tick comes."""
+def tick(now: Callable[[], datetime], lasts: timedelta, wait: Callable[[float], None] = time.sleep) -> CycleReport:
+    """Return what all cycles did, and what the last one left. `lasts`: until another tick comes."""
     until = now() + lasts
-    said = [advance(now())]
+    reports = [advance(now())]
     if _goes_on.acquire(blocking=False):  # one is enough for this process
         try:
-            _go_on(now, until, wait, said)
+            _go_on(now, until, wait, reports)
         finally:
             _goes_on.release()
-    return " ".join(each for each in said if not each.startswith("No ")) or said[-1]
+    return CycleReport(tuple(done for report in reports for done in report.done), reports[-1].left)
 
 
-def _go_on(now: Callable[[], datetime], until: datetime, wait: Callable[[float], None], said: list[str]) -> None:
+def _go_on(
+    now: Callable[[], datetime], until: datetime, wait: Callable[[float], None], reports: list[CycleReport]
+) -> None:
     before = awaited(now())
     while (next_look := _next_look(before, now())) is not None and next_look < until:
         wait(max(0.0, (next_look - now()).total_seconds()))
         after = awaited(now())
         if before.unread - after.unread or (before.soonest is not None and before.soonest <= now()):
-            said.append(advance(now()))
+            reports.append(advance(now()))
             after = awaited(now())
         before = after
 

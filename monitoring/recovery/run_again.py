@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.models import Job, RestartAttempt, RestartTrigger, Run, RunState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -24,24 +26,29 @@ class Origin:
     path: str
     state: State | None = None
 
-    def __str__(self) -> str:
-        return str(self.state or self.path or "an empty state, since no run of it has had a batch")
+    @property
+    def reason(self) -> Reason | str:
+        return self.state.reason if self.state else self.path or Why.NO_BATCH_YET()
 
 
 def run_again(
-    job: Job, by: str, now: datetime, trigger: RestartTrigger = RestartTrigger.AGAIN, asked: str = ""
+    job: Job,
+    by: str,
+    now: datetime,
+    trigger: RestartTrigger = RestartTrigger.AGAIN,
+    due_at: datetime | None = None,
 ) -> RestartAttempt:
-    """Decide another run of `job`. `asked` begins the sentence that says why, for example "alice asked".
+    """Decide another run of `job`. `due_at`: when its schedule asked for it; None: `by` did.
 
     Raises RestartRefused while the job runs or when its state is not known, BadLaunch, and AttemptOpen.
     """
     check_launch(job.launch)
     require_answer(job)
     origin = origin_of_next_run(job)
-    state = origin.state
+    state, what = origin.state, {"job": job.name, "state": origin.reason}
     return open_held(
         job,
-        f"{asked or f'{by} asked'} to run {job.name} again, from {origin}.",
+        Why.RUN_SCHEDULED(due=due_at, **what) if due_at else Why.RUN_ASKED(by=by, **what),
         by,
         now,
         trigger=trigger,

@@ -13,6 +13,9 @@ from django.db import transaction
 from monitoring import audit
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import why_paused
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.run_again import AttemptOpen, BadLaunch, RestartRefused, run_again
 from monitoring.savepoints.schedule import next_time
 from monitoring.savepoints.timetable import Cron
@@ -30,49 +33,47 @@ def set_run_schedule(job: Job, timetable: Cron | None, by: str, now: datetime) -
     job.run_time_zone = timetable.zone if timetable else "UTC"
     job.run_cron_since = now if timetable else None
     job.next_run_at = next_time(job, run_timetable, now)
-    job.run_problem = ""
-    job.save(update_fields=["run_cron", "run_time_zone", "run_cron_since", "next_run_at", "run_problem"])
+    job.run_problem, job.run_problem_value = "", None
+    job.save(
+        update_fields=["run_cron", "run_time_zone", "run_cron_since", "next_run_at", "run_problem", "run_problem_value"]
+    )
     audit.record(by, "job.run_schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
 
 
-def start_due_runs(now: datetime) -> list[str]:
-    """Start every run whose time has come. Return a sentence for each."""
+def start_due_runs(now: datetime) -> list[Reason]:
+    """Start every run whose time has come. Return what came of each."""
     scheduled = Job.objects.exclude(run_cron="")
     for job in scheduled.filter(next_run_at=None):
         Job.objects.filter(pk=job.pk, next_run_at=None).update(next_run_at=next_time(job, run_timetable, now))
     due = scheduled.filter(next_run_at__lte=now).select_related("cluster", "current_run")
-    return [said for job in due.order_by("next_run_at", "pk") if (said := _start(job, now))]
+    return [outcome for job in due.order_by("next_run_at", "pk") if (outcome := _start(job, now))]
 
 
-def _start(job: Job, now: datetime) -> str:
-    """What came of it; "" when another worker has started it, or when it waits and the reason is not new."""
+def _start(job: Job, now: datetime) -> Reason | None:
+    """What came of it; None when another worker has started it, or when it waits and the reason is not new."""
     due_at = job.next_run_at
     if due_at is None:
-        return ""
+        return None
     try:
         with transaction.atomic():
             claimed = Job.objects.filter(pk=job.pk, next_run_at=due_at)
-            if not claimed.update(next_run_at=next_time(job, run_timetable, now), run_problem=""):
-                return ""
+            if not claimed.update(
+                next_run_at=next_time(job, run_timetable, now), run_problem="", run_problem_value=None
+            ):
+                return None
             if paused := why_paused(job, now):
-                raise RestartRefused("automation", "paused", paused)
-            asked = f"The schedule asked, for {due_at:%Y-%m-%d %H:%M %Z},"
-            attempt = run_again(job, audit.AUTOMATION, now, RestartTrigger.SCHEDULED, asked)
+                raise RestartRefused("automation", "paused", str(paused))
+            attempt = run_again(job, audit.AUTOMATION, now, RestartTrigger.SCHEDULED, due_at)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         return _not_started(job, due_at, str(refused), now)
-    return f"Restart {attempt.epoch} of {job.name} decided: {attempt.reason}"
+    return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=stored(attempt, "reason"))
 
 
-def _not_started(job: Job, due_at: datetime, why: str, now: datetime) -> str:
+def _not_started(job: Job, due_at: datetime, why: str, now: datetime) -> Reason | None:
     """A cluster that is away is waited for, until the next time is due; everything else misses this time."""
     next_at = next_time(job, run_timetable, due_at)
     waits = not job.cluster.reachable and next_at is not None and next_at > now
-    due = f"{due_at:%Y-%m-%d %H:%M %Z}"
-    waiting, missed = (
-        f"The run that was due at {due} waits: {why}",
-        f"The run that was due at {due} was not started: {why}",
-    )
-    problem = waiting if waits else missed
+    problem = (Why.RUN_WAITS if waits else Why.RUN_MISSED)(due=due_at, why=why)
     changed = {} if waits else {"next_run_at": next_time(job, run_timetable, now)}
-    Job.objects.filter(pk=job.pk, next_run_at=due_at).update(run_problem=problem, **changed)
-    return f"{job.name}: {problem}" if problem != job.run_problem else ""
+    Job.objects.filter(pk=job.pk, next_run_at=due_at).update(**columns("run_problem", problem), **changed)
+    return Why.RUN_OF_JOB(job=job.name, problem=problem) if problem != job.run_problem_value else None

@@ -21,6 +21,9 @@ from monitoring.models import (
     RunState,
     Severity,
 )
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 
 # The job runs, or ended as somebody wished.
 CLEAR = (RunState.RUNNING, RunState.FINISHED, RunState.CANCELED)
@@ -29,17 +32,17 @@ POLLED_BEFORE = timedelta(seconds=30)
 
 
 @transaction.atomic
-def tell(job: Job, sentence: str, evidence: Mapping[str, object], now: datetime) -> bool:
+def tell(job: Job, sentence: Reason, evidence: Mapping[str, object], now: datetime) -> bool:
     """Open the job's incident, or change its sentence. False: that was said already."""
     Job.objects.select_for_update().get(pk=job.pk)  # two workers that find the same open one incident
     incident = _open_incidents().filter(job=job).first()
-    if incident is not None and incident.sentence == sentence:
+    if incident is not None and incident.sentence_value == sentence:
         return False
     if incident is None:
         open_incident(job, None, IncidentKind.NOT_RESTARTED, Severity.CRITICAL, sentence, evidence, now)
     else:
         change_incident(incident, sentence, evidence, now)
-    Job.objects.filter(pk=job.pk, automation_paused=False).update(automation_note=sentence)
+    Job.objects.filter(pk=job.pk, automation_paused=False).update(**columns("automation_note", sentence))
     audit.record(audit.AUTOMATION, "restart.needs-person", f"job {job.name}", sentence)
     return True
 
@@ -75,8 +78,10 @@ def _clear(incident: Incident, now: datetime) -> bool:
         return False
     run = job.current_run
     evidence = {"state": run.state if run else ""}
-    resolved = resolve_incident(incident, f"the job is {run.state if run else 'back'}.", evidence, now)
-    Job.objects.filter(pk=job.pk, automation_note=incident.sentence).update(automation_note="")
+    why = Why.JOB_IS(state=run.state) if run else Why.JOB_IS_BACK()
+    resolved = resolve_incident(incident, why, evidence, now)
+    by_us = Job.objects.filter(pk=job.pk, automation_note_value=incident.sentence_value)
+    by_us.update(automation_note="", automation_note_value=None)
     return resolved
 
 

@@ -71,7 +71,7 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
         unseen_since=_unseen_since(job, now) if scheduled else None,
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
-        paused=why_paused(job, now) if scheduled else "",
+        paused=str(why_paused(job, now) or "") if scheduled else "",
     )
 
 

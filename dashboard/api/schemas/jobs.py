@@ -8,6 +8,7 @@ from typing import Any
 from ninja import ModelSchema, Schema
 from pydantic import Field
 
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.health import Health, JobFacts
 from dashboard.queries.fleet import JobRow
 from monitoring.models import Job
@@ -42,6 +43,9 @@ class JobOut(ModelSchema):
 class AutomationOut(ModelSchema):
     savepoint_schedule: str = Field(description="For example every 1 h. Empty: no schedule.")
     run_schedule: str = Field(description="For example at 03:00 every day (UTC). Empty: on request only.")
+    automation_note_value: ReasonJson = Field(description="None: a person wrote the note.")
+    breaker_reason_value: ReasonJson
+    run_problem_value: ReasonJson
 
     class Meta:
         model = Job

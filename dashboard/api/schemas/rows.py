@@ -9,6 +9,7 @@ from ninja import ModelSchema, Schema
 from pydantic import Field
 
 from dashboard import launch_wait
+from dashboard.api.schemas.reasons import ReasonJson
 from monitoring.models import (
     AuditEntry,
     AutomationPause,
@@ -159,6 +160,8 @@ class SavepointOut(ModelSchema):
 
 
 class StepOut(ModelSchema):
+    text_value: ReasonJson
+
     class Meta:
         model = RestartStep
         fields = ("name", "state", "text", "started_at", "ended_at")
@@ -175,6 +178,8 @@ class RestartOut(ModelSchema):
     old_run_id: int | None
     new_run_id: int | None
     savepoint_id: int | None
+    reason_value: ReasonJson
+    error_value: ReasonJson
 
     class Meta:
         model = RestartAttempt
@@ -191,6 +196,7 @@ class RestartDetailOut(RestartOut):
 
 class DecisionOut(ModelSchema):
     job_id: int
+    reason_value: ReasonJson
 
     class Meta:
         model = RestartDecision

@@ -51,4 +51,5 @@ def _due_times(job: Job, runs: Iterable[RunFact], until: datetime) -> list[Event
 
 def _problem(job: Job, due_at: datetime) -> str:
     """What the page says of this very time, if it does."""
-    return job.run_problem if f"due at {due_at:%Y-%m-%d %H:%M}" in job.run_problem else ""
+    problem = job.run_problem_value
+    return str(problem) if problem is not None and problem.args["due"] == due_at.isoformat() else ""

@@ -14,8 +14,21 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
 from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, write
+from monitoring.recovery.stages.base import (
+    Act,
+    End,
+    Next,
+    Outcome,
+    Wait,
+    automatic,
+    launch_of,
+    lives_of,
+    wait_for,
+    write,
+)
 from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
 
 # A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
@@ -49,9 +62,9 @@ class AwaitRunning:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Seen(None):
-                return Wait(f"The engine does not name {attempt.engine_job_id}.")
+                return Wait(Why.NOT_NAMED(id=attempt.engine_job_id))
             case Seen(JobOverview(state="RUNNING"), starting=(_, *_) as starting):
-                return Wait(f"The new run is RUNNING, but {_some(starting)} not yet.")
+                return Wait(_starting(starting))
             case Seen(JobOverview(state="RUNNING" | "FINISHED" as state)):
                 return _runs(attempt, state, now)
             case Seen(JobOverview(state=state), failure) if state in TERMINAL_STATES:
@@ -60,12 +73,14 @@ class AwaitRunning:
                 # The time limit counts from the moment when its driver may start.
                 write(attempt, deadline_at=max(attempt.deadline_at, now + TIME_LIMIT))
                 if what == Lacking.ENVIRONMENT.value:
-                    return Wait(f"The new run is {state}, and its Python environment is being prepared.")
-                return Wait(f"The new run is {state} and waits for its turn to start.")
-            case Seen(JobOverview(state=state), failure):
-                return Wait(f"The new run is {state}: {failure}" if failure else f"The new run is {state}.")
+                    return Wait(Why.ENVIRONMENT_PREPARED(state=state))
+                return Wait(Why.WAITS_FOR_TURN(state=state))
+            case Seen(JobOverview(state=state), failure) if failure:
+                return Wait(Why.NEW_RUN_SAYS(state=state, failure=failure))
+            case Seen(JobOverview(state=state)):
+                return Wait(Why.NEW_RUN_IS(state=state))
             case EngineError():
-                return Wait(str(answer))
+                return wait_for(answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer about a run")
 
@@ -91,8 +106,10 @@ async def _look(client: FlinkClient, job: JobOverview | None) -> Seen:
             return Seen(job)
 
 
-def _some(names: Sequence[str]) -> str:
-    return f"{names[0]} is" if len(names) == 1 else f"{len(names)} of its operators are"
+def _starting(names: Sequence[str]) -> Reason:
+    if len(names) == 1:
+        return Why.OPERATOR_NOT_RUNNING(name=names[0])
+    return Why.OPERATORS_NOT_RUNNING(count=len(names))
 
 
 def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
@@ -102,7 +119,7 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:
         return reject(attempt, failure, now, started_as=(attempt.engine_job_id,))
-    why = f"The new run is {state}: {failure or 'the engine gives no reason.'}"
+    why = Why.NEW_RUN_SAYS(state=state, failure=failure or Why.NO_REASON_GIVEN())
     return End(AttemptState.FAILED, why, nothing_runs=True)
 
 
@@ -114,9 +131,9 @@ def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
         .first()
     )
     if run is None and now - (attempt.launched_at or now) < LINK_WITHIN:
-        return Wait(f"The new run is {state}; it is about to be read for the first time.")
+        return Wait(Why.NEW_RUN_NOT_READ(state=state))
     write(attempt, new_run_id=run.pk if run else None)
     if run is not None and run.launch_version_id is None and (spec := launch_of(attempt)) is not None:
         # An engine that cannot say how it started a job: what we sent is how.
         remember([Launched(run, spec)], LaunchOrigin.RESTART, attempt.requested_by, now)
-    return End(AttemptState.SUCCEEDED, f"The new run is {state}.")
+    return End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state=state))

@@ -16,6 +16,8 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import why_paused
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.rows_written_again import end_states
 from monitoring.savepoints.history import plain_path
 
@@ -36,13 +38,13 @@ class Next:
     """The stage is over; go on with `state` at once."""
 
     state: AttemptState
-    text: str
+    text: Reason
     shown_as: StepState = StepState.DONE
 
 
 @dataclass(frozen=True)
 class Wait:
-    text: str
+    text: Reason
     after: timedelta = timedelta(seconds=1)
 
 
@@ -52,12 +54,17 @@ class End:
     the job that was to be stopped was not."""
 
     state: AttemptState
-    why: str
+    why: Reason
     nothing_runs: bool = False
     job_goes_on: bool = False
 
 
 Outcome = Next | Wait | End
+
+
+def wait_for(answer: Exception) -> Wait:
+    """Wait, since the engine or what is between gave this answer."""
+    return Wait(Why.ENGINE_SAID(answer=str(answer)))
 
 
 class Stage(Protocol):
@@ -70,9 +77,6 @@ class Stage(Protocol):
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         """`answer` is what the act returned, or an EngineError. Runs in the transaction that applies the outcome."""
         ...
-
-
-DIED_ANEW = "The job came back by itself and died again. Nothing was started; that is decided anew."
 
 
 class Overtaken(Exception):
@@ -110,12 +114,12 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None
     if why := why_paused(attempt.job, now):
-        return End(AttemptState.CANCELED, f"Nothing was started: {why}.")
+        return End(AttemptState.CANCELED, Why.AUTOMATION_PAUSED(why=why))
     if not automatic(attempt):
         return None
     run = attempt.old_run
     if run is not None and run.end_seen_at is not None and run.end_seen_at > attempt.created_at:
-        return End(AttemptState.CANCELED, DIED_ANEW)
+        return End(AttemptState.CANCELED, Why.DIED_AGAIN())
     return None
 
 

@@ -9,14 +9,26 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext_noop as _
 
 from checkpointing.ids import new_id
-from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, Job, RefusedStart, RestartAttempt, RestartTrigger, StepState
+from monitoring.reasons.reason import Reason, from_json
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
+from monitoring.recovery.stages.base import (
+    Act,
+    End,
+    Next,
+    Outcome,
+    Wait,
+    automatic,
+    given_up,
+    launch_of,
+    wait_for,
+    write,
+)
 from monitoring.recovery.states import restore_candidates
 from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.checking import record_finding
@@ -40,12 +52,10 @@ class CheckState:
         if stopped := given_up(attempt, now):
             return stopped
         if attempt.from_stop and not attempt.restore_path:
-            return Next(
-                AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
-            )
+            return Next(AttemptState.STOPPING, Why.STATE_OF_THE_STOP(), StepState.SKIPPED)
         if attempt.start_empty and not automatic(attempt):
             asked = attempt.trigger == RestartTrigger.MANUAL
-            text = "The job starts without state." if asked else "The job has no state: no run of it has had a batch."
+            text = Why.WITHOUT_STATE() if asked else Why.NO_STATE_YET()
             return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         if not attempt.restore_path and (outcome := _choose(attempt)):
             return outcome
@@ -59,20 +69,18 @@ class CheckState:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case None:
-                text = f"{attempt.restore_path}: this cluster cannot check a state before it is used."
+                text = Why.CANNOT_BE_CHECKED(path=attempt.restore_path)
                 return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
             case StorageSilent():
-                return Next(AttemptState.STOPPING, f"{answer}; it is used unchecked.", StepState.SKIPPED)
+                return Next(AttemptState.STOPPING, Why.USED_UNCHECKED(why=str(answer)), StepState.SKIPPED)
             case SavepointValidation(valid=True):
                 remember_finding(attempt, "", now)
-                return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
+                return Next(AttemptState.STOPPING, Why.STATE_COMPLETE(path=attempt.restore_path))
             case SavepointValidation(problem=problem, missing=missing):
                 remember_finding(attempt, problem, now, missing=missing)
                 return reject(attempt, problem, now)
-            case Unreachable() | NotReady() | Malformed():
-                return Wait(str(answer))
-            case Refused(of_the_request=False):
-                return Wait(str(answer))  # it says nothing about the state
+            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+                return wait_for(answer)  # it says nothing about the state
             case EngineError():
                 return reject(attempt, str(answer), now)
             case _:
@@ -85,7 +93,7 @@ def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterabl
     `started_as`: the engine's ids of the starts that were refused. Later attempts remember the state only if the engine
     says that it is the state's fault: any other trouble passes.
     """
-    refusal = f"{attempt.restore_path} cannot be restored: {why.rstrip('.')}."
+    refusal = Why.STATE_REJECTED(path=attempt.restore_path, why=why.rstrip("."))
     if not automatic(attempt):
         return End(AttemptState.FAILED, refusal, nothing_runs=True)
     path = attempt.restore_path if says_state_gone(why) else ""
@@ -131,7 +139,10 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
         return _without_state(attempt)
     if too_old := _too_old(attempt, state):
         # It could be restored: to start empty beside it is nobody's wish.
-        write(attempt, rejected=[*attempt.rejected, {"path": state.path, "why": too_old}])
+        write(
+            attempt,
+            rejected=[*attempt.rejected, {"path": state.path, "why": str(too_old), "reason": too_old.as_json()}],
+        )
         return End(AttemptState.FAILED, _nothing_left(attempt))
     write(
         attempt,
@@ -164,26 +175,22 @@ def _without_state(attempt: RestartAttempt) -> Next | End:
     if not (automatic(attempt) and attempt.job.allow_empty_start):
         return End(AttemptState.FAILED, _nothing_left(attempt))
     write(attempt, start_empty=True)
-    text = "No state can be restored; the job allows to be started empty."
-    return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
+    return Next(AttemptState.STOPPING, Why.STARTS_EMPTY(), StepState.SKIPPED)
 
 
-def _too_old(attempt: RestartAttempt, state: State) -> str:
-    """The newest one that is left is too old for the automation, so all others are; "" when it is not."""
+def _too_old(attempt: RestartAttempt, state: State) -> Reason | None:
+    """The newest one that is left is too old for the automation, so all others are; None when it is not."""
     limit, run = attempt.job.oldest_state_s, attempt.old_run
     if limit is None or not automatic(attempt):
-        return ""
+        return None
     age = ((run.ended_at if run else None) or attempt.created_at) - state.taken_at
     allowed = timedelta(seconds=limit)
-    if age <= allowed:
-        return ""
-    return f"it was {in_words(age)} old when the job died, and the job allows {in_words(allowed)}"
+    return None if age <= allowed else Why.STATE_TOO_OLD(age=age, allowed=allowed)
 
 
-def _nothing_left(attempt: RestartAttempt) -> str:
-    never = "and a job is never started empty"
+def _nothing_left(attempt: RestartAttempt) -> Reason:
     if not attempt.rejected:
-        return f"There is no savepoint or retained checkpoint to restore from, {never}."
+        return Why.NO_STATE_KNOWN()
     count, last = len(attempt.rejected), attempt.rejected[-1]
-    tried = "The only state" if count == 1 else f"None of the {count} states"
-    return f"{tried} could {'not ' if count == 1 else ''}be restored, {never}; the last: {last['why']}"
+    why = from_json(last.get("why_value")) or last["why"]
+    return Why.ONLY_STATE_REJECTED(why=why) if count == 1 else Why.ALL_STATES_REJECTED(count=count, why=why)

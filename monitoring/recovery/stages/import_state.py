@@ -11,9 +11,11 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.models import AttemptState, RestartAttempt
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.launching import entry_class
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, wait_for, write
 
 # What the job manager's sentence begins with.
 _CLASS = re.compile(r"^[A-Z]\w*: ")
@@ -28,7 +30,7 @@ class ImportState:
         if stopped := given_up(attempt, now):
             return stopped
         if attempt.restore_path:
-            return Next(AttemptState.VALIDATING, _copied(attempt.restore_path))
+            return Next(AttemptState.VALIDATING, Why.IMPORTED(path=attempt.restore_path))
         locations, program = attempt.imports, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
@@ -41,29 +43,23 @@ class ImportState:
             case Done(str(path)):
                 # However long the copy took, the start has its whole time.
                 write(attempt, restore_path=path, restore_is_savepoint=True, deadline_at=now + TIME_LIMIT)
-                return Next(AttemptState.VALIDATING, _copied(path))
+                return Next(AttemptState.VALIDATING, Why.IMPORTED(path=path))
             case InProgress():
                 write(attempt, deadline_at=now + TIME_LIMIT)
-                return Wait("The state is being copied. The checkpoint location stays as it is.")
+                return Wait(Why.IMPORTING())
             case Forgotten():
-                return Wait("The cluster has lost the copy, so it is made again.")
+                return Wait(Why.IMPORT_LOST())
             case Failed(reason, trace=trace):
                 return _not_copied(_CLASS.sub("", trace.partition("\n")[0]) or reason)
             case NotFound():
-                return _not_copied("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")
-            case Unreachable() | NotReady() | Malformed():
-                return Wait(str(answer))
-            case Refused(of_the_request=False):
-                return Wait(str(answer))
+                return _not_copied(Why.NO_IMPORTS_HERE())
+            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+                return wait_for(answer)
             case EngineError():
                 return _not_copied(str(answer))
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to an import")
 
 
-def _copied(path: str) -> str:
-    return f"Copied to savepoint {path}. The checkpoint location stays as it is."
-
-
-def _not_copied(why: str) -> End:
-    return End(AttemptState.FAILED, f"The checkpoint location cannot be imported: {why}", nothing_runs=True)
+def _not_copied(why: Reason | str) -> End:
+    return End(AttemptState.FAILED, Why.IMPORT_FAILED(why=why), nothing_runs=True)

@@ -11,8 +11,9 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.programs import Damaged, content_of, copy_of, placed
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.launching import BadLaunch, check_launch, uploaded_program
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, wait_for, write
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class CheckProgram:
         try:
             check_launch(launch)
         except BadLaunch as problem:
-            return End(AttemptState.FAILED, str(problem))
+            return End(AttemptState.FAILED, Why.BAD_LAUNCH(problem=str(problem)))
         if uploaded_program(launch) is None:
-            return Next(next_state(attempt), "It is started by a command.", StepState.SKIPPED)
+            return Next(next_state(attempt), Why.STARTED_BY_COMMAND(), StepState.SKIPPED)
 
         async def act(client: FlinkClient) -> object:
             return OnCluster(frozenset(jar.id for jar in await client.jars()))
@@ -50,13 +51,13 @@ class CheckProgram:
         jar_id = uploaded_program(launch_of(attempt))
         match answer:
             case OnCluster(jar_ids) if jar_id in jar_ids:
-                return Next(next_state(attempt), f"{jar_id} is on the cluster.")
+                return Next(next_state(attempt), Why.PROGRAM_ON_CLUSTER(program=jar_id))
             case OnCluster():
                 return lost(attempt)
             case NotFound():
-                return End(AttemptState.FAILED, f"The cluster takes no programs (Flink: web.submit.enable): {answer}")
+                return End(AttemptState.FAILED, Why.PROGRAMS_REFUSED(answer=str(answer)))
             case EngineError():
-                return Wait(str(answer))
+                return wait_for(answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no list of programs")
 
@@ -66,9 +67,8 @@ def lost(attempt: RestartAttempt) -> Next | End:
     jar_id = uploaded_program(launch_of(attempt))
     copy = copy_of(attempt.job.cluster, jar_id)
     if copy is None:
-        why = f"{jar_id} is not on the cluster, and Waymark keeps no copy of it. Upload the program again."
-        return End(AttemptState.FAILED, why, nothing_runs=True)
-    return Next(AttemptState.UPLOADING, f"{jar_id} is not on the cluster any more; Waymark has a copy.")
+        return End(AttemptState.FAILED, Why.PROGRAM_LOST(program=jar_id), nothing_runs=True)
+    return Next(AttemptState.UPLOADING, Why.PROGRAM_TO_UPLOAD(program=jar_id))
 
 
 def next_state(attempt: RestartAttempt) -> AttemptState:
@@ -90,7 +90,7 @@ class UploadProgram:
         try:
             name, content = program.name, content_of(program)
         except Damaged as damage:
-            return End(AttemptState.FAILED, f"{damage} Upload the program again.")
+            return End(AttemptState.FAILED, Why.PROGRAM_DAMAGED(damage=str(damage)))
 
         async def act(client: FlinkClient) -> object:
             return Uploaded(await client.upload_jar(name, content))
@@ -106,12 +106,10 @@ class UploadProgram:
                     return lost(attempt)
                 placed(attempt.job.cluster, jar_id, program)
                 write(attempt, launch={**launch, "jar_id": jar_id})
-                return Next(next_state(attempt), f"{program.name} is on the cluster again, as {jar_id}.")
-            case Unreachable() | NotReady() | Malformed():
-                return Wait(str(answer))
-            case Refused(of_the_request=False):
-                return Wait(str(answer))
+                return Next(next_state(attempt), Why.PROGRAM_UPLOADED(program=program.name, id=jar_id))
+            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+                return wait_for(answer)
             case EngineError():
-                return End(AttemptState.FAILED, f"The cluster does not take the program: {answer}")
+                return End(AttemptState.FAILED, Why.PROGRAM_REFUSED(answer=str(answer)))
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to an upload")

@@ -24,6 +24,8 @@ from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady,
 from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.launch_values import NotRun
 from monitoring.recovery.launching import (
     BadLaunch,
@@ -35,7 +37,6 @@ from monitoring.recovery.launching import (
     uploaded_program,
 )
 from monitoring.recovery.stages.base import (
-    DIED_ANEW,
     WISHED,
     Act,
     End,
@@ -108,13 +109,13 @@ class StartJob:
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if not attempt.restore_path and not attempt.start_empty:
-            return End(AttemptState.FAILED, "There is no state to restore, and a job is never started empty.")
+            return End(AttemptState.FAILED, Why.NO_STATE_TO_RESTORE())
         if attempt.launch_sent_at is None and (stopped := given_up(attempt, now)):
             return stopped
         try:
             check_launch(launch_of(attempt))
         except BadLaunch as problem:
-            return End(AttemptState.FAILED, str(problem))
+            return End(AttemptState.FAILED, Why.BAD_LAUNCH(problem=str(problem)))
         send = _may_send(attempt, now)
         if send:
             write(attempt, launch_sent_at=now, launches=attempt.launches + 1)
@@ -124,26 +125,26 @@ class StartJob:
         match answer:
             case Launched(job_id):
                 write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
-                return Next(AttemptState.WAITING, f"Started as {job_id} {_from(attempt)}.")
+                return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
             case Unclear(why):
                 # Its job is looked for from now on; `error` is what is known of the launch, should it never be seen.
                 write(attempt, error=str(why), deadline_at=_deadline(attempt, now), launch_sent_at=now)
                 return _looked_for(attempt, why)
             case Known(job):
                 write(attempt, launched_at=now)
-                return Next(AttemptState.WAITING, f"Started as {job.id} {_from(attempt)}.")
+                return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
             case OtherLife(job):
                 return End(AttemptState.CANCELED, _by_another(job))
             case DiedAnew():
-                return End(AttemptState.CANCELED, DIED_ANEW)
+                return End(AttemptState.CANCELED, Why.DIED_AGAIN())
             case Stranger(why, withheld):
                 if withheld and attempt.launches == 1:
                     write(attempt, launch_sent_at=None, launches=0)  # so certainly nothing was ever sent
-                return Wait(why)
+                return Wait(Why.ENGINE_SAID(answer=why))
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
-                return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
+                return End(AttemptState.FAILED, Why.PROGRAM_GONE(answer=str(answer)))
             case Refused(of_the_request=True):
                 # Refused, so certainly not started.
                 write(attempt, deadline_at=_deadline(attempt, now), launch_sent_at=None)
@@ -154,10 +155,8 @@ class StartJob:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
 
 
-def _by_another(life: JobOverview) -> str:
-    if life.state in WISHED:
-        return f"Another life of this job, {life.id}, was started meanwhile and is {life.state}. Nothing was started."
-    return f"A life of this job, {life.id}, is {life.state} already. Nothing was started."
+def _by_another(life: JobOverview) -> Reason:
+    return (Why.OTHER_RUN_ENDED if life.state in WISHED else Why.OTHER_RUN_LIVES)(id=life.id, state=life.state)
 
 
 def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
@@ -166,13 +165,13 @@ def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
 
 
 def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
-    return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
+    return Wait(Why.LOOKED_FOR(id=attempt.engine_job_id, answer=str(answer)))
 
 
 def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
     why = str(refused)
     if isinstance(refused, NotRun):
-        return End(AttemptState.FAILED, f"The launch command was not run: {why}.", nothing_runs=True)
+        return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=why), nothing_runs=True)
     if says_no_state(why):
         remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):
@@ -180,18 +179,17 @@ def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcom
     if automatic(attempt):
         ids = refused.engine_job_ids if isinstance(refused, StartRefused) else ()
         return reject(attempt, why, now, started_as=(attempt.engine_job_id, *ids))
-    return End(AttemptState.FAILED, f"The engine does not start it {_from(attempt)}: {why}", nothing_runs=True)
+    return End(AttemptState.FAILED, Why.START_REFUSED(how=_from(attempt), why=why), nothing_runs=True)
 
 
 def _program_lost(attempt: RestartAttempt) -> Outcome:
     if attempt.launches >= MOST_LAUNCHES:
-        why = f"The cluster lost the program {attempt.launches} times before it could be started."
-        return End(AttemptState.FAILED, why, nothing_runs=True)
+        return End(AttemptState.FAILED, Why.PROGRAM_LOST_AGAIN(count=attempt.launches), nothing_runs=True)
     return lost(attempt)
 
 
-def _from(attempt: RestartAttempt) -> str:
-    return f"from {attempt.restore_path}" if attempt.restore_path else "without a state"
+def _from(attempt: RestartAttempt) -> Reason:
+    return Why.FROM_STATE(path=attempt.restore_path) if attempt.restore_path else Why.FROM_NOTHING()
 
 
 def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
@@ -256,8 +254,8 @@ def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
     launch = launch_of(attempt) or {}
     most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1
     if attempt.launches >= most and now - sent_at >= SEND_AGAIN_AFTER:
-        times = "once" if attempt.launches == 1 else f"{attempt.launches} times"
-        what = "The launch command was run" if uploaded_program(launch) is None else "The start was requested"
-        why = f"{what} {times}, and the engine does not know {attempt.engine_job_id}."
-        return End(AttemptState.FAILED, f"{why} {attempt.error}".strip())
-    return Wait(f"The engine does not know {attempt.engine_job_id} yet.", timedelta(seconds=2))
+        times = Why.ONCE() if attempt.launches == 1 else Why.TIMES(count=attempt.launches)
+        code = Why.COMMAND_RUN_IN_VAIN if uploaded_program(launch) is None else Why.START_ASKED_IN_VAIN
+        why = code(times=times, id=attempt.engine_job_id)
+        return End(AttemptState.FAILED, Why.WITH_LAST_ANSWER(what=why, answer=attempt.error) if attempt.error else why)
+    return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))

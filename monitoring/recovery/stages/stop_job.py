@@ -30,6 +30,7 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.detection import HOLD_DOWN, within
 from monitoring.recovery.launching import entry_class
@@ -45,6 +46,7 @@ from monitoring.recovery.stages.base import (
     launch_of,
     lives_of,
     of_ended_job,
+    wait_for,
     write,
 )
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
@@ -85,7 +87,7 @@ class StopJob:
         try:
             store = _store(attempt.job.cluster)
         except NotAsked as problem:
-            return Wait(str(problem))
+            return wait_for(problem)
         lives, known = lives_of(attempt), _known_life(attempt)
         is_ours = attempt.job.cluster.engine == Engine.SPARK
         to_cancel = known if _may_cancel(attempt) else None
@@ -111,27 +113,26 @@ class StopJob:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Living(None, failed=True) if _may_be_taken_back(attempt, now):
-                return Wait("The job has just FAILED by itself, which may be taken back: that is waited for.")
+                return Wait(Why.MAY_BE_TAKEN_BACK())
             case Living(None, may_come_back=str(why)) if why:
-                return Wait(f"The job has ended, but may be taken up again: {why}")
+                return Wait(Why.MAY_COME_BACK(why=why))
             case Living(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
-                return Wait(_held(unseen, until), LOOK_AGAIN)
+                return Wait(Why.NEXT_LEADER_MAY_START(kind=unseen.kind, until=until), LOOK_AGAIN)
             case Living(None):
                 # However long the stop took, the start has its whole time.
                 write(attempt, deadline_at=now + TIME_LIMIT)
                 return _ended(attempt)
             case Living(JobOverview() as life) if of_ended_job(attempt):
-                return End(AttemptState.CANCELED, f"The job lives: {life.id} is {life.state}. Nothing was started.")
+                return End(AttemptState.CANCELED, Why.JOB_LIVES(id=life.id, state=life.state))
             case Living(JobOverview() as life) if life.id != _known_life(attempt):
-                why = f"Another life of this job, {life.id}, is {life.state}. It was not stopped, nothing was started."
-                return End(AttemptState.CANCELED, why)
+                return End(AttemptState.CANCELED, Why.OTHER_RUN_NOT_STOPPED(id=life.id, state=life.state))
             case Living(JobOverview() as life):
                 return _stopping(attempt, life, now)
             case StateGone(why):
-                gone = f"{attempt.restore_path} is not there any more, so the job goes on: {why}"
+                gone = Why.STATE_GONE(path=attempt.restore_path, why=why)
                 return End(AttemptState.FAILED, gone, job_goes_on=True)
             case EngineError():
-                return Wait(str(answer))
+                return wait_for(answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer about a job's life")
 
@@ -161,13 +162,6 @@ def _held_until(attempt: RestartAttempt, unseen: HighAvailability, now: datetime
     # Its end was not polled yet: that begins now.
     seen_at = now if run.live else run.end_seen_at or run.ended_at or attempt.created_at
     return seen_at + hold if within(hold, seen_at, now) else None
-
-
-def _held(unseen: HighAvailability, until: datetime) -> str:
-    return (
-        f"The job has ended, but the next leader may take it up again: this Flink is highly available ({unseen.kind}), "
-        f"and its store of jobs cannot be looked into. That is waited for until {until:%H:%M:%S %Z}."
-    )
 
 
 def _may_cancel(attempt: RestartAttempt) -> bool:
@@ -212,21 +206,19 @@ def _ended(attempt: RestartAttempt) -> Outcome:
     if attempt.from_stop:
         return _go_on_from(attempt, saved)
     if saved is None and (of_ended_job(attempt) or attempt.stop_first):
-        return Next(AttemptState.LAUNCHING, "The job is not running.", StepState.SKIPPED)
-    text = f"Stopped; what it had is saved at {saved.path}." if saved and saved.path else "Stopped."
+        return Next(AttemptState.LAUNCHING, Why.NOT_RUNNING(), StepState.SKIPPED)
+    text = Why.STOPPED_AND_SAVED(path=saved.path) if saved and saved.path else Why.STOPPED()
     return Next(AttemptState.LAUNCHING, text)
 
 
 def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
     """The job is gone: with the savepoint that was asked for, or before there was one."""
     if saved is None:
-        why = "The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."
-        return End(AttemptState.FAILED, why, nothing_runs=True)
+        return End(AttemptState.FAILED, Why.ENDED_WITHOUT_SAVEPOINT(), nothing_runs=True)
     if saved.state == SavepointState.FAILED:
-        why = f"The job ended and its savepoint failed: {saved.failure} Nothing was started; choose a state."
-        return End(AttemptState.FAILED, why, nothing_runs=True)
+        return End(AttemptState.FAILED, Why.ENDED_SAVEPOINT_FAILED(failure=saved.failure), nothing_runs=True)
     if saved.state != SavepointState.COMPLETED or not saved.path:
-        return Wait("The job has stopped; its savepoint is about to be known.")
+        return Wait(Why.SAVEPOINT_NOT_KNOWN_YET())
     write(
         attempt,
         restore_path=saved.path,
@@ -234,23 +226,22 @@ def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
         restore_state_at=saved.requested_at,
         savepoint_id=saved.pk,
     )
-    return Next(AttemptState.LAUNCHING, f"Stopped; it goes on from {saved.path}.")
+    return Next(AttemptState.LAUNCHING, Why.STOPPED_TO_GO_ON(path=saved.path))
 
 
 def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outcome:
     if not attempt.stop_first:
-        return Wait(f"Cancelling; the job is {life.state}.")
+        return Wait(Why.CANCELLING(state=life.state))
     saved = attempt.stop_savepoint
     if saved is None:
         return _ask_to_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
-        why = f"The savepoint on stop failed, so the job goes on: {saved.failure}"
-        return End(AttemptState.FAILED, why, job_goes_on=True)
+        return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=saved.failure), job_goes_on=True)
     if not _restores_a_checkpoint(attempt):
-        return Wait(f"Stopping with a savepoint; the job is {life.state}.")
+        return Wait(Why.STOPPING_WITH_SAVEPOINT(state=life.state))
     if saved.state == SavepointState.COMPLETED:
-        return Wait(f"Its savepoint is complete; cancelling, which leaves its checkpoints. The job is {life.state}.")
-    return Wait(f"Taking a savepoint before the job is cancelled; it is {life.state}.")
+        return Wait(Why.SAVED_CANCELLING(state=life.state))
+    return Wait(Why.SAVING_BEFORE_CANCEL(state=life.state))
 
 
 def _ask_to_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
@@ -258,6 +249,6 @@ def _ask_to_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
     try:
         saved = request_savepoint(attempt.job, SavepointOrigin.RESTART, attempt.requested_by, now, stops_job=stops_job)
     except SavepointDeferred as deferred:
-        return Wait(f"The job cannot be stopped with a savepoint yet: {deferred.reason}.")
+        return Wait(Why.SAVEPOINT_DEFERRED(reason=deferred.reason))
     write(attempt, stop_savepoint_id=saved.pk)
-    return Wait("Stopping with a savepoint." if stops_job else "Taking a savepoint before the job is cancelled.")
+    return Wait(Why.STOP_ASKED() if stops_job else Why.SAVEPOINT_ASKED())

@@ -1,0 +1,23 @@
+"""Why the automation of a job does not act."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class AutomationReason(ReasonCode):
+    MANAGED_ELSEWHERE = "automation.managed-elsewhere", _("the job is managed elsewhere ({who})")
+    PAUSED = "automation.paused", _("its automation is paused")
+    PAUSED_UNTIL = "automation.paused-until", _("its automation is paused until {until:minute}")
+    ALL_PAUSED = "automation.all-paused", _("the automation of everything is paused by {who}: {reason}")
+    ALL_PAUSED_UNTIL = (
+        "automation.all-paused-until",
+        _("the automation of everything is paused until {until:minute} by {who}: {reason}"),
+    )
+    CLUSTER_PAUSED = "automation.cluster-paused", _("the automation of {cluster} is paused by {who}: {reason}")
+    CLUSTER_PAUSED_UNTIL = (
+        "automation.cluster-paused-until",
+        _("the automation of {cluster} is paused until {until:minute} by {who}: {reason}"),
+    )

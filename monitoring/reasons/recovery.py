@@ -1,0 +1,327 @@
+"""What recovery decides about dead jobs, and what each step of a restart comes to."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class RecoveryReason(ReasonCode):
+    # Why a dead job is left as it is, for now.
+    NOT_DEAD = "recovery.not-dead", _("its run is not dead by the engine's word")
+    AUTOMATIC_RESTART_OFF = "recovery.automatic-restart-off", _("automatic restart is off")
+    RESTART_UNDER_WAY = "recovery.restart-under-way", _("a restart is under way")
+    CLUSTER_SILENT = "recovery.cluster-silent", _("the cluster does not answer")
+    NEW_RUN_NOT_POLLED = (
+        "recovery.new-run-not-polled",
+        _("it was restarted, and its new run has not been polled yet"),
+    )
+    HELD_DOWN = "recovery.held-down", _("it has been dead for too short a time to be sure")
+    CHECKPOINTS_NOT_READ = "recovery.checkpoints-not-read", _("its last checkpoints are still being read")
+    BACKOFF = "recovery.backoff", _("restart {number} within an hour waits until {until:hh:mm:ss}")
+
+    # Why a dead job is left to a person.
+    START_UNKNOWN = "recovery.start-unknown", _("Waymark does not know how it was started")
+    ROWS_WRITTEN_AGAIN = (
+        "recovery.rows-written-again",
+        _("a restore would write rows a second time, and execution.sinks.after-restore leaves that to you"),
+    )
+    LOST = (
+        "recovery.lost",
+        _("the engine, which answers, does not know it any more, and its automation leaves that to you"),
+    )
+    BREAKER_OPEN = (
+        "recovery.breaker-open",
+        _("its breaker is open since {since:minute}, {reason}; close it to go on"),
+    )
+    CLUSTER_OUTAGE = (
+        "recovery.cluster-outage",
+        _(
+            "{jobs} jobs of its cluster died within {within:length} of each other, which is the cluster and not the "
+            "jobs; it is held until {until:hh:mm}"
+        ),
+    )
+    HOURLY_BUDGET_USED = (
+        "recovery.hourly-budget-used",
+        _("its budget of {restarts} restarts an hour is used up"),
+    )
+    DAILY_BUDGET_USED = "recovery.daily-budget-used", _("its budget of {restarts} restarts a day is used up")
+    NOT_RESTARTED = "recovery.not-restarted", _("{job} is dead and is not restarted: {why}.")
+    NOT_RESTARTED_AFTER = (
+        "recovery.not-restarted-after",
+        _("{job} is dead and is not restarted: {why}. It died of {cause}."),
+    )
+
+    # Why a job is restarted.
+    FAILED = "recovery.failed", _("{job} is FAILED since {since:hh:mm:ss}.")
+    FAILED_WITH = "recovery.failed-with", _("{job} is FAILED since {since:hh:mm:ss}: {cause}.")
+    UNKNOWN_TO_ENGINE = (
+        "recovery.unknown-to-engine",
+        _("{job} is no longer known to the engine, which answers since {since:hh:mm:ss}."),
+    )
+    UNKNOWN_TO_ENGINE_WITH = (
+        "recovery.unknown-to-engine-with",
+        _("{job} is no longer known to the engine, which answers since {since:hh:mm:ss}: {cause}."),
+    )
+    RESTART_ASKED = "recovery.restart-asked", _("{by} asked to restart from {state}.")
+    CHANGE_ASKED = "recovery.change-asked", _("{by} asked to {what}, from {state}.")
+    CHANGE_ASKED_NOTED = "recovery.change-asked-noted", _("{by} asked to {what} ({note}), from {state}.")
+    RESCALE = "recovery.rescale", _("rescale it from {was} to {now}")
+    DEFAULT_PARALLELISM = "recovery.default-parallelism", _("the default")
+    START_WITH = "recovery.start-with", _("start it with {launch}")
+    ANOTHER_LAUNCH = "recovery.another-launch", _("another {fields}")
+    START_ANEW = "recovery.start-anew", _("start it anew")
+    NEW_HISTORY_PROGRAM = "recovery.new-history-program", _("start the history's new program")
+    CLONE_ASKED = "recovery.clone-asked", _("{by} asked to clone {job}, from {state}.")
+    SUBMITTED = "recovery.submitted", _("{by} submitted {job}, to start from {state}.")
+    RUN_ASKED = "recovery.run-asked", _("{by} asked to run {job} again, from {state}.")
+    RUN_SCHEDULED = (
+        "recovery.run-scheduled",
+        _("The schedule asked, for {due:minute}, to run {job} again, from {state}."),
+    )
+    CHANGE_UNDONE = (
+        "recovery.change-undone",
+        _("What restart {epoch} changed does not start, so the job is started as it was, from the same state."),
+    )
+
+    HISTORY_STOPPED = (
+        "recovery.history-stopped",
+        _("{job} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."),
+    )
+
+    # What a job is started from.
+    CHECKPOINT = "recovery.checkpoint", _("checkpoint {number} of run {run}, taken {at:second}")
+    SAVEPOINT = "recovery.savepoint", _("savepoint {number} of run {run}, taken {at:second}")
+    UNNUMBERED_CHECKPOINT = "recovery.unnumbered-checkpoint", _("checkpoint of run {run}, taken {at:second}")
+    UNNUMBERED_SAVEPOINT = "recovery.unnumbered-savepoint", _("savepoint of run {run}, taken {at:second}")
+    SAVEPOINT_OF_THE_STOP = "recovery.savepoint-of-the-stop", _("the savepoint that it is stopped with")
+    EMPTY_STATE = "recovery.empty-state", _("an empty state")
+    NO_BATCH_YET = "recovery.no-batch-yet", _("an empty state, since no run of it has had a batch")
+
+    # What a cycle did.
+    PAUSE_OVER = "recovery.pause-over", _("The pause of {job} is over.")
+    BREAKER_OPENED = "recovery.breaker-opened", _("The breaker of {job} opened: {reason}.")
+    NEEDS_PERSON = "recovery.needs-person", _("{job} needs a person: {reason}.")
+    LEFT = "recovery.left", _("{job} is left: {reason}.")
+    RESTART_DECIDED = "recovery.restart-decided", _("Restart {epoch} of {job} decided: {reason}")
+    RESTARTED_ALREADY = "recovery.restarted-already", _("{why}")
+    RESTART_FAILED = "recovery.restart-failed", _("Restart {epoch} of {job} failed: {why}")
+    RESTARTS_MOVED = "recovery.restarts-moved", _("Restarts: {outcomes}.")
+    BACK_AGAIN = "recovery.back-again", _("{jobs} back again.")
+    JOB_IS = "recovery.job-is", _("the job is {state}.")
+    JOB_IS_BACK = "recovery.job-is-back", _("the job is back.")
+    RUN_MISSED = "recovery.run-missed", _("The run that was due at {due:minute} was not started: {why}")
+    RUN_WAITS = "recovery.run-waits", _("The run that was due at {due:minute} waits: {why}")
+    RUN_OF_JOB = "recovery.run-of-job", _("{job}: {problem}")
+
+    # What becomes of an attempt in a cycle.
+    WAITING = "recovery.waiting", _("{count} waiting")
+    SUCCEEDED = "recovery.succeeded", _("{count} succeeded")
+    ENDED_FAILED = "recovery.ended-failed", _("{count} failed")
+    CANCELED = "recovery.canceled", _("{count} canceled")
+    OVERTAKEN = "recovery.overtaken", _("{count} overtaken by another worker")
+
+    # How an attempt ends, whatever its stage.
+    OUT_OF_TIME = "recovery.out-of-time", _("Given up after its time was over; last: {last}")
+    CANCELED_BY = "recovery.canceled-by", _("Canceled by {by}.")
+    AUTOMATION_PAUSED = "recovery.automation-paused", _("Nothing was started: {why}.")
+    DIED_AGAIN = (
+        "recovery.died-again",
+        _("The job came back by itself and died again. Nothing was started; that is decided anew."),
+    )
+    # A step waits for an answer of the engine; an attempt cannot begin.
+    ENGINE_SAID = "recovery.engine-said", _("{answer}")
+    BAD_LAUNCH = "recovery.bad-launch", _("{problem}")
+
+    # Steps: see the death.
+    RUN_ENDED = "recovery.run-ended", _("Run {run} ended at {at:hh:mm:ss}.")
+
+    # Steps: check and upload the program.
+    STARTED_BY_COMMAND = "recovery.started-by-command", _("It is started by a command.")
+    PROGRAM_ON_CLUSTER = "recovery.program-on-cluster", _("{program} is on the cluster.")
+    PROGRAMS_REFUSED = (
+        "recovery.programs-refused",
+        _("The cluster takes no programs (Flink: web.submit.enable): {answer}"),
+    )
+    PROGRAM_LOST = (
+        "recovery.program-lost",
+        _("{program} is not on the cluster, and Waymark keeps no copy of it. Upload the program again."),
+    )
+    PROGRAM_TO_UPLOAD = (
+        "recovery.program-to-upload",
+        _("{program} is not on the cluster any more; Waymark has a copy."),
+    )
+    PROGRAM_DAMAGED = "recovery.program-damaged", _("{damage} Upload the program again.")
+    PROGRAM_UPLOADED = "recovery.program-uploaded", _("{program} is on the cluster again, as {id}.")
+    PROGRAM_REFUSED = "recovery.program-refused", _("The cluster does not take the program: {answer}")
+
+    # Steps: copy the checkpoint location.
+    IMPORTED = (
+        "recovery.imported",
+        _("Copied to savepoint {path}. The checkpoint location stays as it is."),
+    )
+    IMPORTING = (
+        "recovery.importing",
+        _("The state is being copied. The checkpoint location stays as it is."),
+    )
+    IMPORT_LOST = "recovery.import-lost", _("The cluster has lost the copy, so it is made again.")
+    IMPORT_FAILED = "recovery.import-failed", _("The checkpoint location cannot be imported: {why}")
+    NO_IMPORTS_HERE = (
+        "recovery.no-imports-here",
+        _("the cluster cannot import checkpoint locations. Only Waymark's job manager can."),
+    )
+
+    # Steps: check the state.
+    STATE_OF_THE_STOP = (
+        "recovery.state-of-the-stop",
+        _("The job is stopped with the savepoint to go on from."),
+    )
+    WITHOUT_STATE = "recovery.without-state", _("The job starts without state.")
+    NO_STATE_YET = "recovery.no-state-yet", _("The job has no state: no run of it has had a batch.")
+    CANNOT_BE_CHECKED = (
+        "recovery.cannot-be-checked",
+        _("{path}: this cluster cannot check a state before it is used."),
+    )
+    USED_UNCHECKED = "recovery.used-unchecked", _("{why}; it is used unchecked.")
+    STATE_COMPLETE = "recovery.state-complete", _("{path} is complete.")
+    STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why}.")
+    STARTS_EMPTY = (
+        "recovery.starts-empty",
+        _("No state can be restored; the job allows to be started empty."),
+    )
+    STATE_TOO_OLD = (
+        "recovery.state-too-old",
+        _("it was {age:length} old when the job died, and the job allows {allowed:length}"),
+    )
+    NO_STATE_KNOWN = (
+        "recovery.no-state-known",
+        _("There is no savepoint or retained checkpoint to restore from, and a job is never started empty."),
+    )
+    ONLY_STATE_REJECTED = (
+        "recovery.only-state-rejected",
+        _("The only state could not be restored, and a job is never started empty; the last: {why}"),
+    )
+    ALL_STATES_REJECTED = (
+        "recovery.all-states-rejected",
+        _("None of the {count} states could be restored, and a job is never started empty; the last: {why}"),
+    )
+
+    # Steps: stop the job.
+    MAY_BE_TAKEN_BACK = (
+        "recovery.may-be-taken-back",
+        _("The job has just FAILED by itself, which may be taken back: that is waited for."),
+    )
+    MAY_COME_BACK = "recovery.may-come-back", _("The job has ended, but may be taken up again: {why}")
+    NEXT_LEADER_MAY_START = (
+        "recovery.next-leader-may-start",
+        _(
+            "The job has ended, but the next leader may take it up again: this Flink is highly available ({kind}), and "
+            "its store of jobs cannot be looked into. That is waited for until {until:hh:mm:ss}."
+        ),
+    )
+    JOB_LIVES = "recovery.job-lives", _("The job lives: {id} is {state}. Nothing was started.")
+    OTHER_RUN_NOT_STOPPED = (
+        "recovery.other-run-not-stopped",
+        _("Another life of this job, {id}, is {state}. It was not stopped, nothing was started."),
+    )
+    STATE_GONE = "recovery.state-gone", _("{path} is not there any more, so the job goes on: {why}")
+    NOT_RUNNING = "recovery.not-running", _("The job is not running.")
+    STOPPED = "recovery.stopped", _("Stopped.")
+    STOPPED_AND_SAVED = "recovery.stopped-and-saved", _("Stopped; what it had is saved at {path}.")
+    STOPPED_TO_GO_ON = "recovery.stopped-to-go-on", _("Stopped; it goes on from {path}.")
+    ENDED_WITHOUT_SAVEPOINT = (
+        "recovery.ended-without-savepoint",
+        _("The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."),
+    )
+    ENDED_SAVEPOINT_FAILED = (
+        "recovery.ended-savepoint-failed",
+        _("The job ended and its savepoint failed: {failure} Nothing was started; choose a state."),
+    )
+    SAVEPOINT_NOT_KNOWN_YET = (
+        "recovery.savepoint-not-known-yet",
+        _("The job has stopped; its savepoint is about to be known."),
+    )
+    CANCELLING = "recovery.cancelling", _("Cancelling; the job is {state}.")
+    SAVEPOINT_FAILED = (
+        "recovery.savepoint-failed",
+        _("The savepoint on stop failed, so the job goes on: {failure}"),
+    )
+    STOPPING_WITH_SAVEPOINT = (
+        "recovery.stopping-with-savepoint",
+        _("Stopping with a savepoint; the job is {state}."),
+    )
+    SAVED_CANCELLING = (
+        "recovery.saved-cancelling",
+        _("Its savepoint is complete; cancelling, which leaves its checkpoints. The job is {state}."),
+    )
+    SAVING_BEFORE_CANCEL = (
+        "recovery.saving-before-cancel",
+        _("Taking a savepoint before the job is cancelled; it is {state}."),
+    )
+    SAVEPOINT_DEFERRED = (
+        "recovery.savepoint-deferred",
+        _("The job cannot be stopped with a savepoint yet: {reason}."),
+    )
+    STOP_ASKED = "recovery.stop-asked", _("Stopping with a savepoint.")
+    SAVEPOINT_ASKED = "recovery.savepoint-asked", _("Taking a savepoint before the job is cancelled.")
+
+    # Steps: start the job.
+    NO_STATE_TO_RESTORE = (
+        "recovery.no-state-to-restore",
+        _("There is no state to restore, and a job is never started empty."),
+    )
+    STARTED = "recovery.started", _("Started as {id} {how}.")
+    FROM_STATE = "recovery.from-state", _("from {path}")
+    FROM_NOTHING = "recovery.from-nothing", _("without a state")
+    OTHER_RUN_ENDED = (
+        "recovery.other-run-ended",
+        _("Another life of this job, {id}, was started meanwhile and is {state}. Nothing was started."),
+    )
+    OTHER_RUN_LIVES = (
+        "recovery.other-run-lives",
+        _("A life of this job, {id}, is {state} already. Nothing was started."),
+    )
+    PROGRAM_GONE = "recovery.program-gone", _("The program is not on the cluster any more: {answer}")
+    LOOKED_FOR = "recovery.looked-for", _("The engine is looked at for {id}: {answer}")
+    COMMAND_NOT_RUN = "recovery.command-not-run", _("The launch command was not run: {why}.")
+    START_REFUSED = "recovery.start-refused", _("The engine does not start it {how}: {why}")
+    PROGRAM_LOST_AGAIN = (
+        "recovery.program-lost-again",
+        _("The cluster lost the program {count} times before it could be started."),
+    )
+    COMMAND_RUN_IN_VAIN = (
+        "recovery.command-run-in-vain",
+        _("The launch command was run {times}, and the engine does not know {id}."),
+    )
+    START_ASKED_IN_VAIN = (
+        "recovery.start-asked-in-vain",
+        _("The start was requested {times}, and the engine does not know {id}."),
+    )
+    WITH_LAST_ANSWER = "recovery.with-last-answer", _("{what} {answer}")
+    ONCE = "recovery.once", _("once")
+    TIMES = "recovery.times", _("{count} times")
+    NOT_KNOWN_YET = "recovery.not-known-yet", _("The engine does not know {id} yet.")
+
+    # Steps: wait until it runs.
+    NOT_NAMED = "recovery.not-named", _("The engine does not name {id}.")
+    OPERATOR_NOT_RUNNING = (
+        "recovery.operator-not-running",
+        _("The new run is RUNNING, but {name} is not yet."),
+    )
+    OPERATORS_NOT_RUNNING = (
+        "recovery.operators-not-running",
+        _("The new run is RUNNING, but {count} of its operators are not yet."),
+    )
+    ENVIRONMENT_PREPARED = (
+        "recovery.environment-prepared",
+        _("The new run is {state}, and its Python environment is being prepared."),
+    )
+    WAITS_FOR_TURN = "recovery.waits-for-turn", _("The new run is {state} and waits for its turn to start.")
+    NEW_RUN_IS = "recovery.new-run-is", _("The new run is {state}.")
+    NEW_RUN_SAYS = "recovery.new-run-says", _("The new run is {state}: {failure}")
+    NO_REASON_GIVEN = "recovery.no-reason-given", _("the engine gives no reason.")
+    NEW_RUN_NOT_READ = (
+        "recovery.new-run-not-read",
+        _("The new run is {state}; it is about to be read for the first time."),
+    )

@@ -17,6 +17,8 @@ from monitoring.models import (
     Run,
     Savepoint,
 )
+from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.reasons.report import CycleReport
 from monitoring.recovery.attempt import TIME_LIMIT, open_attempt
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages.await_running import LINK_WITHIN, AwaitRunning, Seen
@@ -358,7 +360,7 @@ def test_a_used_up_budget_tells_a_person_once(job, job_manager, poll, now):
 def test_a_cluster_that_does_not_answer_gets_no_restart(job, job_manager, now):
     job.cluster.unreachable_since = now
     job.cluster.save()
-    assert advance(now) == "No restart now: flights is left: the cluster does not answer."
+    assert advance(now) == CycleReport(left=(Why.LEFT(job="flights", reason=Why.CLUSTER_SILENT()),))
     assert not job_manager.calls
 
 
@@ -443,7 +445,7 @@ def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held
 def test_a_death_is_held_down_from_when_it_was_seen(job, now):
     """The engine's clock may be wrong by minutes."""
     Run.objects.filter(pk=job.current_run_id).update(ended_at=now - timedelta(minutes=5), end_seen_at=now)
-    assert "too short a time to be sure" in advance(now)
+    assert advance(now).left == (Why.LEFT(job="flights", reason=Why.HELD_DOWN()),)
     assert not RestartAttempt.objects.exists()
     advance(now + timedelta(seconds=2))
     assert RestartAttempt.objects.exists()

@@ -8,6 +8,8 @@ from django.db import IntegrityError
 from monitoring import pauses
 from monitoring.models import AuditEntry, Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
 from monitoring.pauses import BadPause
+from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.report import CycleReport
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.evidence import facts_of
@@ -51,7 +53,8 @@ class TestPauses:
 
     def test_nothing_is_restarted_while_it_lasts(self, job, job_manager, cluster, now):
         pause = pauses.pause(cluster, "upgrade of the disks", now + timedelta(hours=1), "ada", now)
-        assert "upgrade of the disks" in advance(now)
+        (left,) = advance(now).left
+        assert left.args["reason"].args["reason"] == "upgrade of the disks"
         assert job_manager.count("run") == 0
         assert pauses.end(pause, "bob", now)
         assert not pauses.end(pause, "bob", now)
@@ -77,7 +80,8 @@ class TestPauses:
         Job.objects.filter(pk=job.pk).update(
             automation_paused=True, automation_paused_until=until, automation_note="disks"
         )
-        assert f"its automation is paused until {until:%Y-%m-%d %H:%M} UTC" in advance(until - timedelta(seconds=1))
+        (left,) = advance(until - timedelta(seconds=1)).left
+        assert left.args["reason"] == AutomationReason.PAUSED_UNTIL(until=until)
         assert job_manager.count("run") == 0
         assert advance(until).startswith("The pause of flights is over. Restart 1 of flights decided")
         job.refresh_from_db()
@@ -198,7 +202,7 @@ class TestManagedElsewhere:
         return job
 
     def test_it_is_only_watched(self, rows, job, job_manager, now):
-        assert advance(now) == "No job is dead."
+        assert advance(now) == CycleReport()
         rows.run(job)
         assert not request_due(now)
 

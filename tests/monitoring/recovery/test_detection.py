@@ -4,9 +4,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitoring.models import RunState
+from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.detection import (
     BRAKE_HOLD,
     BRAKE_JOBS,
+    BRAKE_WINDOW,
     BUDGET_WINDOW,
     FINAL_READ,
     HOLD_DOWN,
@@ -27,7 +30,7 @@ DEAD = JobFacts(
     final_read_done=True,
     cluster_reachable=True,
     auto_restart=True,
-    paused="",
+    paused=None,
     launch_known=True,
     restart_on_lost=True,
     breaker_opened_at=None,
@@ -47,12 +50,12 @@ def minutes_ago(*ages: float) -> tuple[datetime, ...]:
 
 
 def test_a_dead_job_is_restarted_and_the_reason_says_since_when():
-    assert decide(DEAD, NOW) == Restart("flights is FAILED since 11:59:55 UTC.")
+    assert decide(DEAD, NOW) == Restart(Why.FAILED(job="flights", since=DEAD.died_at))
 
 
 def test_a_lost_job_is_restarted_too():
     assert decide(replace(DEAD, run_state=RunState.LOST), NOW) == Restart(
-        "flights is no longer known to the engine, which answers since 11:59:55 UTC."
+        Why.UNKNOWN_TO_ENGINE(job="flights", since=DEAD.died_at)
     )
 
 
@@ -66,11 +69,11 @@ def test_a_job_that_lives_or_ended_as_wished_is_left(state):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"auto_restart": False}, "automatic restart is off"),
-        ({"paused": "its automation is paused"}, "its automation is paused"),
-        ({"open_attempt": True}, "a restart is under way"),
-        ({"cluster_reachable": False}, "the cluster does not answer"),
-        ({"awaited_run": True}, "it was restarted, and its new run has not been polled yet"),
+        ({"auto_restart": False}, Why.AUTOMATIC_RESTART_OFF()),
+        ({"paused": AutomationReason.PAUSED()}, AutomationReason.PAUSED()),
+        ({"open_attempt": True}, Why.RESTART_UNDER_WAY()),
+        ({"cluster_reachable": False}, Why.CLUSTER_SILENT()),
+        ({"awaited_run": True}, Why.NEW_RUN_NOT_POLLED()),
     ],
 )
 def test_what_stands_against_a_restart_is_said(change, reason):
@@ -90,25 +93,24 @@ def test_the_last_checkpoints_are_waited_for_but_not_for_ever():
 
 
 def test_a_job_whose_launch_is_unknown_needs_a_person():
-    assert decide(replace(DEAD, launch_known=False), NOW) == NeedsPerson("Waymark does not know how it was started")
+    assert decide(replace(DEAD, launch_known=False), NOW) == NeedsPerson(Why.START_UNKNOWN())
 
 
 def test_the_budget_is_by_the_sliding_hour():
     used = replace(DEAD, automatic_restarts=minutes_ago(59, 40, 30))
-    assert decide(used, NOW) == OpenBreaker("its budget of 3 restarts an hour is used up")
+    assert decide(used, NOW) == OpenBreaker(Why.HOURLY_BUDGET_USED(restarts=3))
     assert isinstance(decide(used, NOW + timedelta(minutes=1)), Restart)
 
 
 def test_the_day_has_a_budget_of_its_own():
     assert isinstance(decide(replace(DEAD, of_the_day=23), NOW), Restart)
-    assert decide(replace(DEAD, of_the_day=24), NOW) == OpenBreaker("its budget of 24 restarts a day is used up")
+    assert decide(replace(DEAD, of_the_day=24), NOW) == OpenBreaker(Why.DAILY_BUDGET_USED(restarts=24))
 
 
 def test_an_open_breaker_needs_a_person_however_long_it_waits():
-    opened = replace(DEAD, breaker_opened_at=NOW - timedelta(days=3), breaker_reason="its budget is used up")
-    assert decide(opened, NOW) == NeedsPerson(
-        "its breaker is open since 2026-11-18 12:00 UTC, its budget is used up; close it to go on"
-    )
+    since, reason = NOW - timedelta(days=3), Why.HOURLY_BUDGET_USED(restarts=3)
+    opened = replace(DEAD, breaker_opened_at=since, breaker_reason=reason)
+    assert decide(opened, NOW) == NeedsPerson(Why.BREAKER_OPEN(since=since, reason=reason))
 
 
 def test_a_lost_job_is_left_to_a_person_where_its_automation_says_so():
@@ -152,8 +154,7 @@ def test_each_restart_within_an_hour_waits_twice_as_long(restarts, wait_s):
 def test_jobs_that_die_together_are_held_and_a_person_is_told():
     together = replace(DEAD, deaths_nearby=BRAKE_JOBS + 1)
     assert decide(together, NOW) == NeedsPerson(
-        "6 jobs of its cluster died within 1 min of each other, which is the cluster and not the jobs; "
-        "it is held until 12:14 UTC"
+        Why.CLUSTER_OUTAGE(jobs=BRAKE_JOBS + 1, within=BRAKE_WINDOW, until=DEAD.death_seen_at + BRAKE_HOLD)
     )
     assert isinstance(decide(replace(DEAD, deaths_nearby=BRAKE_JOBS), NOW), Restart)
     assert isinstance(decide(together, NOW + BRAKE_HOLD), Restart)
@@ -161,7 +162,7 @@ def test_jobs_that_die_together_are_held_and_a_person_is_told():
 
 def test_waiting_is_counted_from_when_the_death_was_seen_whatever_the_engines_clock_says():
     behind = replace(DEAD, died_at=NOW - timedelta(minutes=5), death_seen_at=NOW)
-    assert decide(behind, NOW) == Leave("it has been dead for too short a time to be sure")
+    assert decide(behind, NOW) == Leave(Why.HELD_DOWN())
     ahead = replace(DEAD, died_at=NOW + timedelta(minutes=5))
     assert isinstance(decide(ahead, NOW), Restart)
 

@@ -9,6 +9,7 @@ from django.db import connection
 
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery import cycle, moving
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.cycle import advance
@@ -152,7 +153,7 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
     with monkeypatch.context() as patch:
         patch.setattr(moving, "apply", overtaken)
         cycle._decide_all(now)
-        assert moving.move_attempts(now) == {"overtaken by another worker": 1}
+        assert moving.move_attempts(now) == {RecoveryReason.OVERTAKEN: 1}
     attempt = RestartAttempt.objects.get()
     assert (attempt.state, attempt.launched_at, job_manager.count("run")) == ("launching", None, 1)
 

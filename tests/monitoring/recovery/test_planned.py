@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from monitoring.models import AttemptState, Job, RestartAttempt, Run
+from monitoring.reasons.recovery import RecoveryReason
+from monitoring.reasons.report import CycleReport
 from monitoring.recovery import planned
 from monitoring.recovery.detection import HOLD_DOWN
 from monitoring.recovery.planned import LOOK_EVERY, tick
@@ -32,7 +34,7 @@ class Clock:
         self.at += timedelta(seconds=seconds)
         self.meanwhile.get(len(self.waits), lambda: None)()
 
-    def tick(self) -> str:
+    def tick(self) -> CycleReport:
         return tick(self.now, BEAT, self.wait)
 
 
@@ -47,7 +49,7 @@ def died(job: Job, at: datetime, *, read: bool = True) -> None:
 
 def test_the_end_of_a_hold_down_is_looked_at_when_it_comes(job: Job, clock: Clock, now: datetime) -> None:
     died(job, now - HOLD_DOWN + timedelta(milliseconds=300))
-    assert "Restart 1 of flights decided" in clock.tick()
+    assert [done.code for done in clock.tick().done][:1] == [RecoveryReason.RESTART_DECIDED]
     assert RestartAttempt.objects.get().created_at == now + timedelta(milliseconds=300)
     assert clock.waits[0] == 0.3
 
@@ -71,8 +73,8 @@ def test_while_they_are_read_nothing_but_that_is_looked_at(
 ) -> None:
     died(job, now - 2 * HOLD_DOWN, read=False)
     looks: list[datetime] = []
-    monkeypatch.setattr(planned, "advance", lambda at: looks.append(at) or "No job is dead.")
-    assert clock.tick() == "No job is dead."
+    monkeypatch.setattr(planned, "advance", lambda at: looks.append(at) or CycleReport())
+    assert clock.tick() == CycleReport()
     assert looks == [now]
     assert len(clock.waits) == 9
 
@@ -97,7 +99,7 @@ def test_a_step_of_a_restart_is_taken_when_it_is_due(job: Job, clock: Clock, now
 def test_nothing_is_waited_for_when_nothing_is_due(job: Job, clock: Clock, now: datetime) -> None:
     Job.objects.update(auto_restart=False)
     died(job, now)
-    assert clock.tick() == "No job is dead."
+    assert clock.tick() == CycleReport()
     assert clock.waits == []
 
 

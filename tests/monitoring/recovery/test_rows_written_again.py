@@ -10,6 +10,7 @@ from checkpointing.spark.starting_state import RowsWouldBeWrittenAgain
 from monitoring.engine.answers import JobDetail
 from monitoring.engine.fields import Fields
 from monitoring.models import Incident, Job, RestartAttempt, Run, RunState, Savepoint
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.manual import restart_from
 from monitoring.recovery.rows_written_again import REFUSED, QuerySink, Restores, RowsWrittenAgain, of_run
@@ -99,7 +100,7 @@ def test_a_person_decides_when_the_job_manager_refused(job, job_manager, now):
     advance(now)
     assert not RestartAttempt.objects.exists()
     incident = Incident.objects.get()
-    assert incident.events.get().evidence["why"] == "written_again"
+    assert incident.events.get().evidence["why"]["code"] == RecoveryReason.ROWS_WRITTEN_AGAIN
     assert "execution.sinks.after-restore leaves that to you" in incident.sentence
 
 

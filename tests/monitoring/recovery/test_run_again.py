@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import AutomationPause, Job, RestartAttempt, RunState, Savepoint
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.planned import awaited
 from monitoring.recovery.run_again import AttemptOpen, RestartRefused, run_again
@@ -159,9 +160,10 @@ def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so
     run.save()
     job_manager.jobs[run.engine_job_id].state = "RUNNING"
 
-    assert "flights: The run that was due at 2026-11-21 13:00 UTC was not started: " in advance(
-        now + timedelta(hours=1)
-    )
+    (missed,) = advance(now + timedelta(hours=1)).done
+    assert missed.code == RecoveryReason.RUN_OF_JOB
+    assert missed.args["problem"].code == RecoveryReason.RUN_MISSED
+    assert missed.args["problem"].args["due"] == (now + timedelta(hours=1)).isoformat()
 
     job = Job.objects.get()
     assert "the job still runs" in job.run_problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
 from dashboard.phrasebook.health import TASKS, VERDICT
 from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
-from dashboard.phrasebook.recovery import DECISIONS, STATES, STEPS
+from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
 from dashboard.phrasebook.work import ARCHIVE, FAILURES, PIPELINE, RULES, STATE_READS, WORK
@@ -17,7 +17,7 @@ from dashboard.phrasebook.work import ARCHIVE, FAILURES, PIPELINE, RULES, STATE_
 PHRASES = {
     phrase: chinese
     for part in (
-        *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS, INCIDENTS),
+        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS, INCIDENTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
         *(DELIVERIES, NOT_TOLD, WORK, RULES, FAILURES, STATE_READS, PIPELINE, ARCHIVE),
         *(VERDICT, TASKS),

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,18 @@ from django.utils.translation import override
 from dashboard.phrasebook import PHRASES
 from dashboard.phrases import told
 from dashboard.templatetags.figures import fact, words
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.detection import JobFacts
 from monitoring.selfwatch.own_facts import periods
 from monitoring.selfwatch.verdict import Verdict
 from tests.monitoring.selfwatch.test_verdict import BLIND, WARNED
 
+AT = datetime(2026, 11, 21, 12, 0, 5, tzinfo=UTC)
 ROOT = Path(settings.BASE_DIR)
 # Whose sentences are kept in rows that pages show, or come up as refusals.
 SPOKEN = (
-    *("monitoring/recovery/detection.py", "monitoring/recovery/manual.py", "monitoring/recovery/going_back.py"),
+    *("monitoring/recovery/manual.py",),
     *("monitoring/recovery/launching.py", "monitoring/recovery/launch_command.py", "monitoring/recovery/attempt.py"),
     *("monitoring/recovery/launch_values.py", "monitoring/recovery/run_again.py"),
     "monitoring/recovery/run_schedule.py",
@@ -116,19 +120,24 @@ def test_every_phrase_is_whole_in_both_languages() -> None:
     ("english", "chinese"),
     [
         (
-            "flights is FAILED since 12:00:05 UTC: java.io.IOException: is it gone, or not known?.",
+            Why.FAILED_WITH(job="flights", since=AT, cause="java.io.IOException: is it gone, or not known?"),
             "flights 自 12:00:05 UTC 起为 FAILED：java.io.IOException: is it gone, or not known?。",
         ),
         (
-            "olga asked to restart from checkpoint 41 of run 3, taken 2026-11-21 12:00:00 UTC.",
-            "olga 要求从 运行 3 的检查点 41（生成于 2026-11-21 12:00:00 UTC） 重启。",
+            Why.RESTART_ASKED(by="olga", state=Why.CHECKPOINT(number=41, run=3, at=AT)),
+            "olga 要求从 运行 3 的检查点 41（生成于 2026-11-21 12:00:05 UTC） 重启。",
         ),
         (
-            "olga asked to start it with another program (cheaper), from the savepoint that it is stopped with.",
+            Why.CHANGE_ASKED_NOTED(
+                by="olga",
+                what=Why.START_WITH(launch=Why.ANOTHER_LAUNCH(fields=["program"])),
+                note="cheaper",
+                state=Why.SAVEPOINT_OF_THE_STOP(),
+            ),
             "olga 要求以不同的 program 启动（cheaper），自 停止时生成的保存点 继续。",
         ),
         (
-            "it was 1 h 30 min old when the job died, and the job allows 15 min",
+            Why.STATE_TOO_OLD(age=timedelta(minutes=90), allowed=timedelta(minutes=15)),
             "作业终止时它已有 1 小时 30 分钟，而该作业允许 15 分钟",
         ),
         (
@@ -156,10 +165,10 @@ def test_every_phrase_is_whole_in_both_languages() -> None:
         ("No savepoint now: the job is FAILED, not RUNNING.", "现在不能创建保存点：作业为 FAILED，不是 RUNNING。"),
     ],
 )
-def test_it_is_taken_apart_and_what_it_quotes_stays(english: str, chinese: str) -> None:
+def test_it_is_taken_apart_and_what_it_quotes_stays(english: str | Reason, chinese: str) -> None:
     with override("zh-hans"):
         assert told(english) == chinese
-    assert told(english) == english
+    assert told(english) == str(english)
 
 
 def test_what_nobody_knows_stays_as_it_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
@@ -110,8 +110,14 @@ class _Text(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         match value:
+            case _ if format_spec == "clause":
+                return self.format_field(value, "").rstrip(".。")
             case Reason():
                 return self.of(value)
+            case tuple() if format_spec in BETWEEN:
+                is_apart = format_spec != "sentences" or not self._language.startswith("zh")
+                between = self._translated(BETWEEN[format_spec]) if is_apart else ""
+                return between.join(self.format_field(each, "") for each in value)
             case tuple():
                 return self._translated(", ").join(self.format_field(each, format_spec) for each in value)
             case _ if format_spec in FORMS:
@@ -126,23 +132,31 @@ def _moment(form: str) -> Callable[[Any, str], str]:
     return lambda value, language: f"{datetime.fromisoformat(value):{form}}"
 
 
+def _date(value: Any, language: str) -> str:
+    return f"{datetime.fromisoformat(value):{'%Y年%-m月%-d日' if language.startswith('zh') else '%-d %B %Y'}}"
+
+
 def _length(value: Any, language: str) -> str:
     return in_chinese(in_words(value)) if language.startswith("zh") else in_words(value)
 
 
-# What may stand after the colon of a place: how the text of a time, or seconds, are shown.
+# What else may stand after the colon of a place: "clause" for a sentence without its full stop, and these for lists.
+BETWEEN = {"clauses": "; ", "sentences": " "}
+# How the text of a time, or seconds, are shown.
 FORMS: Mapping[str, Callable[[Any, str], str]] = {
     "minute": _moment("%Y-%m-%d %H:%M %Z"),
     "second": _moment("%Y-%m-%d %H:%M:%S %Z"),
     "hh:mm": _moment("%H:%M %Z"),
     "hh:mm:ss": _moment("%H:%M:%S %Z"),
+    "day": _moment("%Y-%m-%d"),
+    "date": _date,
     "length": _length,
 }
 
 
 def _plain(value: Any) -> Any:
     match value:
-        case datetime():
+        case date():  # or a datetime
             return value.isoformat()
         case timedelta():
             return value.total_seconds()

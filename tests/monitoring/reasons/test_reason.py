@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.utils.translation import gettext, override
 
-from monitoring.reasons.reason import FORMS, SOURCE, Reason, ReasonCode, codes, from_json, render
+from monitoring.reasons.reason import BETWEEN, FORMS, SOURCE, Reason, ReasonCode, codes, from_json, render
 
 AT = datetime(2026, 5, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -36,6 +36,23 @@ def test_a_reason_within_a_reason_is_part_of_its_text() -> None:
 
 def test_a_list_is_shown_with_commas() -> None:
     assert str(Example.NAMES(names=["a", "b"], count=1200)) == "a, b and 1,200 more"
+
+
+def test_a_list_of_sentences_has_no_commas() -> None:
+    class Several(ReasonCode):
+        LISTS = "test.lists", "{what:sentences} {why:clauses}"
+
+    reason = Several.LISTS(what=[Example.BECAUSE(what=name, why="so") for name in "ab"], why=["c", "d"])
+
+    assert str(reason) == "a because so. b because so. c; d"
+
+
+def test_a_sentence_within_a_sentence_has_no_full_stop() -> None:
+    class Failed(ReasonCode):
+        FAILED = "test.failed", "It failed: {why:clause}!"
+
+    assert str(Failed.FAILED(why=Example.BECAUSE(what="a", why="b"))) == "It failed: a because b!"
+    assert str(Failed.FAILED(why="It is gone.")) == "It failed: It is gone!"
 
 
 def test_reasons_are_equal_by_code_and_arguments() -> None:
@@ -121,4 +138,6 @@ def example_of(form: str) -> object:
         return timedelta(minutes=3)
     if form in FORMS:
         return AT
-    return 3 if form else "example"
+    if form in BETWEEN:
+        return ["example"]
+    return 3 if form not in ("", "clause") else "example"

@@ -114,7 +114,7 @@ def span(seconds: float | None) -> str:
 @register.filter
 def savepoint_retention(job: Job) -> str:
     """`keeps the newest 5 and those of the last 7 d`."""
-    return told(str(policy_of(job)))
+    return told(policy_of(job).reason)
 
 
 @register.filter

@@ -29,7 +29,11 @@ from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Restar
 from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused
 from monitoring.programs import copy_of, keep
+from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.launching import BadLaunch, uploaded_program
 from monitoring.recovery.manual import RestartRefused, change_and_restart
@@ -67,8 +71,8 @@ class Facts:
     state: RunState | None
     up_to_date: bool
     attempt_open: bool
-    failed_lately: str
-    paused: str
+    failed_lately: Reason | None
+    paused: Reason | str | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Cancel: ...
 
 @dataclass(frozen=True)
 class Leave:
-    reason: str
+    reason: Reason | str
 
 
 Decision = Submit | BringBack | Upgrade | Cancel | Leave
@@ -99,20 +103,20 @@ Decision = Submit | BringBack | Upgrade | Cancel | Leave
 def decide(facts: Facts) -> Decision:
     """A dead one (FAILED, LOST) is recovery's, with its budget and breaker."""
     if not facts.reachable:
-        return Leave("the job manager does not answer")
+        return Leave(WorkReason.PIPELINE_SILENT())
     if facts.attempt_open:
-        return Leave("a restart is under way")
+        return Leave(WorkReason.PIPELINE_RESTARTING())
     if facts.paused:
         return Leave(facts.paused)
     match facts.state:
         case None:
-            return Submit() if facts.wanted else Leave("it is switched off")
+            return Submit() if facts.wanted else Leave(WorkReason.PIPELINE_OFF())
         case RunState.FAILED | RunState.LOST:
-            return Leave("bringing it back is recovery's")
+            return Leave(WorkReason.PIPELINE_DEAD())
         case RunState.CANCELED | RunState.FINISHED if not facts.wanted:
-            return Leave("it is switched off")
+            return Leave(WorkReason.PIPELINE_OFF())
         case _ if not facts.wanted:
-            return Cancel() if facts.state is not RunState.CANCELLING else Leave("it is being stopped")
+            return Cancel() if facts.state is not RunState.CANCELLING else Leave(WorkReason.PIPELINE_STOPPING())
         case _ if facts.failed_lately:
             return Leave(facts.failed_lately)
         case RunState.CANCELED | RunState.FINISHED:
@@ -120,14 +124,14 @@ def decide(facts: Facts) -> Decision:
         case RunState.RUNNING if not facts.up_to_date:
             return Upgrade()
         case _:
-            return Leave("it is as it should be")
+            return Leave(WorkReason.PIPELINE_AS_WANTED())
 
 
-def keep_running(now: datetime) -> str:
-    """One look and one act; says in a sentence what it did, "No …" where there was nothing to do."""
+def keep_running(now: datetime) -> CycleReport | None:
+    """One look and one act."""
     cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.EMBEDDED_CLUSTER_URL else None
     if cluster is None:
-        return ""
+        return None
     if settings.HISTORY_PIPELINE:
         keep_database_file(place())
     job = _job(cluster)
@@ -135,7 +139,7 @@ def keep_running(now: datetime) -> str:
     try:
         return _act(decision, cluster, job, now)
     except (AttemptOpen, BadLaunch, RestartRefused, EngineError) as problem:
-        return f"No change of the history's pipeline: {problem}"
+        return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=str(problem)),))
 
 
 def why_not_running(now: datetime) -> str:
@@ -170,7 +174,7 @@ def _facts(cluster: Cluster, job: Job | None, now: datetime) -> Facts:
         up_to_date=job is not None and _has_program(job),
         attempt_open=last is not None and last.state not in ENDED,
         failed_lately=_failed_lately(last, now),
-        paused=str(why_paused(job, now) or "") if job else "",
+        paused=why_paused(job, now) if job else None,
     )
 
 
@@ -180,22 +184,22 @@ def _has_program(job: Job) -> bool:
     return copy is None or copy.sha256 == hashlib.sha256(packed()).hexdigest()
 
 
-def _failed_lately(last: RestartAttempt | None, now: datetime) -> str:
+def _failed_lately(last: RestartAttempt | None, now: datetime) -> Reason | None:
     if last is None or last.state == AttemptState.SUCCEEDED or now - last.created_at > AGAIN_AFTER:
-        return ""
-    return f"its restart {last.epoch} came to nothing: {last.error.rstrip('.')}"
+        return None
+    return WorkReason.PIPELINE_RESTART_FAILED(epoch=last.epoch, why=stored(last, "error"))
 
 
-def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -> str:
+def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -> CycleReport:
     match decision:
         case Leave(reason):
-            return f"No change of the history's pipeline: {reason}."
+            return CycleReport(left=(WorkReason.NO_PIPELINE_CHANGE(why=reason),))
         case Submit():
             return _submit(cluster, now)
         case BringBack(state) if job is not None:
             why = RecoveryReason.HISTORY_STOPPED(job=NAME, state=state)
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, why, audit.AUTOMATION, now)
-            return f"Restart {attempt.epoch} of {NAME} decided: {why}"
+            return CycleReport((WorkReason.PIPELINE_RESTART(epoch=attempt.epoch, name=NAME, why=why),))
         case Upgrade() if job is not None:
             return _upgrade(job, now)
         case Cancel() if job is not None:
@@ -206,16 +210,16 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
             assert_never(decision)
 
 
-def _submit(cluster: Cluster, now: datetime) -> str:
+def _submit(cluster: Cluster, now: datetime) -> CycleReport:
     """Once: its id follows from the installation, so that a start whose answer was lost is refused the second time.
 
     Not while others start: on a small machine each JVM that starts takes all of it.
     """
     jobs = _asked(cluster, _jobs)
     if any(job.name == NAME and job.state not in TERMINAL_STATES for job in jobs):
-        return f"No start of {NAME}: it runs already and is seen with the next poll."
+        return CycleReport(left=(WorkReason.PIPELINE_RUNS_ALREADY(name=NAME),))
     if starting := [job.name for job in jobs if job.state in _STARTING]:
-        return f"No start of {NAME} yet: {', '.join(starting)} is starting."
+        return CycleReport(left=(WorkReason.PIPELINE_WAITS(name=NAME, others=starting),))
     jar_id = _uploaded(cluster, now)
     launch: dict[str, object] = {
         "kind": "waymark",
@@ -227,7 +231,7 @@ def _submit(cluster: Cluster, now: datetime) -> str:
     }
     _look_after(cluster, launch)
     _asked(cluster, partial(_run, jar_id))
-    return f"{NAME} was submitted."
+    return CycleReport((WorkReason.PIPELINE_SUBMITTED(name=NAME),))
 
 
 def _arguments() -> list[str]:
@@ -251,20 +255,20 @@ def _look_after(cluster: Cluster, launch: dict[str, object]) -> None:
     )
 
 
-def _upgrade(job: Job, now: datetime) -> str:
+def _upgrade(job: Job, now: datetime) -> CycleReport:
     jar_id = _uploaded(job.cluster, now)
     launch = {**(job.launch or {}), "jar_id": jar_id}
     change_and_restart(job, launch, RecoveryReason.NEW_HISTORY_PROGRAM(), None, audit.AUTOMATION, now, goes_back=True)
-    return f"{NAME} is stopped with a savepoint and goes on from it with the program of this version."
+    return CycleReport((WorkReason.PIPELINE_UPGRADED(name=NAME),))
 
 
-def _cancel(job: Job) -> str:
+def _cancel(job: Job) -> CycleReport:
     run = job.current_run
     if run is None:
-        return ""
+        return CycleReport()
     _asked(job.cluster, partial(_cancelled, run.engine_job_id))
     audit.record(audit.AUTOMATION, "job.cancel", f"job {job.name}", "WAYMARK_HISTORY_PIPELINE is off")
-    return f"{NAME} is cancelled: WAYMARK_HISTORY_PIPELINE is off."
+    return CycleReport((WorkReason.PIPELINE_CANCELED(name=NAME),))
 
 
 def _asked(cluster: Cluster, act: Callable[[FlinkClient], Awaitable[T]]) -> T:

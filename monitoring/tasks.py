@@ -1,4 +1,4 @@
-"""The Celery tasks. Thin: each calls one function that reads due rows, acts on them and says in a sentence what it did.
+"""The Celery tasks. Thin: each calls one function that reads due rows, acts on them and reports what it did.
 
 A task guards nothing and may run twice or never: the rows hold the truth, and the next tick finds what this one lost.
 """
@@ -9,6 +9,8 @@ from celery import shared_task
 from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 
 from monitoring import clock
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason, counted
 from monitoring.selfwatch.ticks import noted, say
 
 
@@ -39,7 +41,7 @@ def polls_are_given_back(**_: object) -> None:
 
 @shared_task
 @noted
-def evaluate_rules() -> str:
+def evaluate_rules() -> CycleReport:
     from monitoring.alerts.evaluation import evaluate_due
 
     return evaluate_due(clock.now())
@@ -47,7 +49,7 @@ def evaluate_rules() -> str:
 
 @shared_task
 @noted
-def deliver_notifications() -> str:
+def deliver_notifications() -> CycleReport:
     from monitoring.alerts.lifecycle import wake_due
     from monitoring.notify.delivery import deliver_due
 
@@ -57,7 +59,7 @@ def deliver_notifications() -> str:
 
 @shared_task
 @noted
-def advance_savepoints() -> str:
+def advance_savepoints() -> CycleReport:
     from monitoring.savepoints.cycle import advance
 
     return advance(clock.now())
@@ -65,7 +67,7 @@ def advance_savepoints() -> str:
 
 @shared_task
 @noted
-def apply_retention() -> str:
+def apply_retention() -> CycleReport | None:
     from django.conf import settings
 
     from monitoring.notify.forgetting import forget_old
@@ -73,27 +75,27 @@ def apply_retention() -> str:
     from monitoring.savepoints.keeping import apply_retention
 
     now = clock.now()
-    counts = {
-        "savepoint": apply_retention(now),
-        "message": forget_old(now, settings.MESSAGES_KEPT),
-        "program": discard_unused(now),
-    }
-    gone = ", ".join(f"{count} {what}{'s' if count != 1 else ''}" for what, count in counts.items() if count)
-    return f"Retention: {gone} let go." if gone else ""
+    counts = (
+        (apply_retention(now), WorkReason.SAVEPOINT, WorkReason.SAVEPOINTS_COUNTED),
+        (forget_old(now, settings.MESSAGES_KEPT), WorkReason.MESSAGE, WorkReason.MESSAGES),
+        (discard_unused(now), WorkReason.PROGRAM, WorkReason.PROGRAMS),
+    )
+    gone = [counted(*each) for each in counts if each[0]]
+    return CycleReport((WorkReason.RETENTION(gone=gone),)) if gone else None
 
 
 @shared_task
 @noted
-def keep_programs() -> str:
+def keep_programs() -> CycleReport | None:
     from monitoring.programs import keep_unkept
 
     count = keep_unkept(clock.now())
-    return f"{count} program{'s' if count != 1 else ''} copied." if count else ""
+    return CycleReport((counted(count, WorkReason.PROGRAM_COPIED, WorkReason.PROGRAMS_COPIED),)) if count else None
 
 
 @shared_task
 @noted
-def keep_partitions() -> str:
+def keep_partitions() -> CycleReport:
     from monitoring.history.forgetting import forget
     from monitoring.history.partitions import make_ahead
 
@@ -103,7 +105,7 @@ def keep_partitions() -> str:
 
 @shared_task
 @noted
-def archive_history() -> str:
+def archive_history() -> CycleReport:
     from monitoring.history.archive.cycle import look
 
     return look(clock.now())
@@ -111,7 +113,7 @@ def archive_history() -> str:
 
 @shared_task
 @noted
-def keep_history_pipeline() -> str:
+def keep_history_pipeline() -> CycleReport | None:
     from monitoring.history_job import keep_running
 
     return keep_running(clock.now())
@@ -119,7 +121,7 @@ def keep_history_pipeline() -> str:
 
 @shared_task
 @noted
-def advance_recovery() -> str:
+def advance_recovery() -> CycleReport:
     from django.conf import settings
 
     from monitoring.recovery.planned import tick
@@ -129,7 +131,7 @@ def advance_recovery() -> str:
 
 @shared_task
 @noted
-def ping_dead_man() -> str:
+def ping_dead_man() -> CycleReport | None:
     from monitoring.selfwatch.dead_man import ping
 
     return ping(clock.now())
@@ -137,7 +139,7 @@ def ping_dead_man() -> str:
 
 @shared_task
 @noted
-def answer_state_reads() -> str:
+def answer_state_reads() -> CycleReport | None:
     from monitoring.state_reads.answering import answer_next
 
     return answer_next(clock.now())

@@ -31,6 +31,8 @@ from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatch
 from monitoring.alerts.walk import State, advance
 from monitoring.bulk import update
 from monitoring.models import AlertRule, OutageKind
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason, counted
 
 BATCH = 2000
 
@@ -47,13 +49,13 @@ class Pass:
     shared: dict[object, Any] = field(default_factory=dict)
 
 
-def evaluate_due(now: datetime) -> str:
-    """Evaluate every rule whose check is due; says in a sentence what came of it."""
+def evaluate_due(now: datetime) -> CycleReport:
+    """Evaluate every rule whose check is due."""
     ensure_default_rules()
     outcome: Counter[str] = Counter(resolved=close_unwatched(now))
     while batch := _evaluate_batch(now):
         outcome += batch
-    return _sentence(outcome)
+    return _report(outcome)
 
 
 @transaction.atomic
@@ -198,14 +200,21 @@ def _walk(
     return verdicts
 
 
-def _sentence(outcome: Counter[str]) -> str:
-    changes = ", ".join(f"{outcome[kind]} {kind}" for kind in ("opened", "changed", "resolved") if outcome[kind])
+def _report(outcome: Counter[str]) -> CycleReport:
+    changes = [
+        code(count=outcome[kind])
+        for kind, code in (
+            ("opened", WorkReason.INCIDENTS_OPENED),
+            ("changed", WorkReason.INCIDENTS_UPDATED),
+            ("resolved", WorkReason.INCIDENTS_RESOLVED),
+        )
+        if outcome[kind]
+    ]
     if not outcome["evaluated"] and not outcome["frozen"]:
-        return f"Incidents: {changes}; no rule was due." if changes else "No rule was due."
-    frozen = f"; {outcome['frozen']} frozen, their cluster does not answer" if outcome["frozen"] else ""
-    looked = f"{_count(outcome['evaluated'], 'rule')} evaluated{frozen}"
-    return f"{looked}; incidents: {changes}." if changes else f"No incident changed; {looked}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun if number == 1 else noun + 's'}"
+        return CycleReport((WorkReason.INCIDENTS_CLOSED(changes=changes),) if changes else ())
+    looked = counted(outcome["evaluated"], WorkReason.RULE_EVALUATED, WorkReason.RULES_EVALUATED)
+    if outcome["frozen"]:
+        looked = WorkReason.RULES_FROZEN(looked=looked, count=outcome["frozen"])
+    if not changes:
+        return CycleReport(left=(WorkReason.NO_INCIDENT_CHANGED(looked=looked),))
+    return CycleReport((WorkReason.INCIDENTS_CHANGED(looked=looked, changes=changes),))

@@ -11,6 +11,8 @@ from monitoring import audit
 from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
 from monitoring.alerts.memory import dismiss
 from monitoring.models import Incident, IncidentState
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason, counted
 
 
 class IncidentMovedOn(Exception):
@@ -60,11 +62,11 @@ def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
     _record(incident, by, "incident.resolve", reason, before)
 
 
-def wake_due(now: datetime) -> str:
-    """Snoozes whose time is over; says in a sentence how many."""
+def wake_due(now: datetime) -> CycleReport:
+    """End the snoozes whose time is over."""
     due = Incident.objects.filter(state=IncidentState.SNOOZED, snoozed_until__lte=now).select_related("rule")
     woken = sum(_wake(incident, now) for incident in due)
-    return f"{woken} {'snooze is' if woken == 1 else 'snoozes are'} over." if woken else ""
+    return CycleReport((counted(woken, WorkReason.SNOOZE_OVER, WorkReason.SNOOZES_OVER),) if woken else ())
 
 
 @transaction.atomic

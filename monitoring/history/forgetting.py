@@ -9,6 +9,9 @@ from django.db import connection
 
 from monitoring.history.pipeline.columns import MINUTES_KEPT_S, PROGRAM
 from monitoring.models import CheckpointDeletion, RollupProgress
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 # A savepoint of the pipeline's job that is older is followed by a wrong roll-up of hours that lost a checkpoint since.
 DELETIONS_KEPT = timedelta(days=400)
@@ -32,15 +35,16 @@ UPDATE monitoring_rollupprogress SET hours_from = greatest(hours_from, %s) WHERE
 """
 
 
-def forget(now: datetime) -> str:
-    """Minutes that are over three hours old and hours that are older than `hours_kept`, some of them at a time; "" when
-    there was nothing."""
-    gone = {"minutes": _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S))}
+def forget(now: datetime) -> CycleReport:
+    """Delete some of the minutes that are over three hours old, and of the hours that are older than `hours_kept`."""
+    done: list[Reason] = []
+    if minutes := _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S)):
+        done.append(WorkReason.MINUTES_FORGOTTEN(count=minutes))
     hours_from = _end_of_hours(now)
-    if hours_from is not None:
-        gone[f"hours before {hours_from:%Y-%m-%d}"] = _delete(_HOURS, hours_from)
+    if hours_from is not None and (hours := _delete(_HOURS, hours_from)):
+        done.append(WorkReason.HOURS_FORGOTTEN(before=hours_from, count=hours))
     CheckpointDeletion.objects.filter(triggered_at__lt=now - DELETIONS_KEPT).delete()
-    return " ".join(f"Roll-ups of {what} forgotten: {count:,}." for what, count in gone.items() if count)
+    return CycleReport(tuple(done))
 
 
 def hours_kept() -> timedelta:

@@ -19,6 +19,8 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import Max
 
 from monitoring.models import FINAL, ArchivedFile
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 WIDTHS = {"day": DAY, "week": WEEK}
@@ -74,19 +76,18 @@ def partitions_of(table: PartitionedTable) -> list[Partition]:
     return sorted(found, key=lambda each: each.start or datetime.min.replace(tzinfo=UTC))
 
 
-def make_ahead(now: datetime) -> str:
-    """What was made, in a sentence; "" when everything was there."""
+def make_ahead(now: datetime) -> CycleReport:
+    """Make the partitions that are missing."""
     made = [name for table in TABLES for name in _make(table, now)]
-    return f"Partitions made ahead: {', '.join(made)}." if made else ""
+    return CycleReport((WorkReason.PARTITIONS_MADE(names=made),) if made else ())
 
 
-def cover(since: datetime) -> str:
-    """Partitions from `since` on, for a history that is brought in from elsewhere; none for a time that is archived.
-    Returns what was made, as above."""
+def cover(since: datetime) -> list[str]:
+    """Make partitions from `since` on, for a history that is brought in from elsewhere; none for a time that is
+    archived. Returns their names."""
     archived = ArchivedFile.objects.filter(state__in=FINAL).aggregate(until=Max("until"))["until"]
     since = max(since, archived + WEEK) if archived else since
-    made = [name for table in TABLES for name in _make_back(table, since)]
-    return f"Partitions made: {', '.join(made)}." if made else ""
+    return [name for table in TABLES for name in _make_back(table, since)]
 
 
 def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column: str, kept: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.models.checkpoints import Checkpoint
 from monitoring.models.jobs import Job, Run
+from monitoring.reasons.columns import ReasonField
 
 
 class SavepointState(models.TextChoices):
@@ -60,15 +61,18 @@ class Savepoint(models.Model):
     deadline_at = models.DateTimeField(null=True)
     next_check_at = models.DateTimeField(null=True, db_index=True)
     failure = models.TextField(blank=True, default="")
+    failure_value = ReasonField(null=True)
     pinned = models.BooleanField(default=False)  # kept whatever the job's retention says
     note = models.TextField(blank=True, default="")
     # Whether its files were there and complete when last looked at; None: nobody who could tell has looked.
     checked_at = models.DateTimeField(null=True)
     problem = models.TextField(blank=True, default="")
+    problem_value = ReasonField(null=True)
     # When it was found that there is no savepoint at `path` any more: somebody else removed it. None: not found so.
     gone_at = models.DateTimeField(null=True)
     # Disposal: why, the engine's request id while it works ("" before, and after a failure), how often it was told.
     disposal_reason = models.TextField(blank=True, default="")
+    disposal_reason_value = ReasonField(null=True)
     disposal_request = models.CharField(max_length=64, blank=True, default="")
     disposal_tries = models.PositiveIntegerField(default=0)
     disposed_at = models.DateTimeField(null=True)
@@ -110,6 +114,7 @@ class CheckedState(models.Model):
     path = models.TextField()
     checked_at = models.DateTimeField()
     problem = models.TextField(blank=True, default="")
+    problem_value = ReasonField(null=True)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("job", "path"), name="a_state_is_checked_in_one_row"),)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from monitoring.reasons.columns import ReasonField
+
 
 class Tick(models.Model):
     """One row per periodic task: how its newest run ended, and how often it ran."""
@@ -13,6 +15,7 @@ class Tick(models.Model):
     ended_at = models.DateTimeField(null=True)  # of the newest run that succeeded
     took_ms = models.PositiveIntegerField(null=True)  # that run
     sentence = models.TextField(blank=True, default="")  # what the newest run that found something to do said
+    sentence_value = ReasonField(null=True)
     said_at = models.DateTimeField(null=True)
     failed_at = models.DateTimeField(null=True)  # the newest run that failed
     failure = models.TextField(blank=True, default="")

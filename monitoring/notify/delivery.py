@@ -24,10 +24,17 @@ from monitoring.notify.backoff import next_wait
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed, Message, Sent, message_of
 from monitoring.notify.transports import transport_of
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 BATCH = 16
 THREADS = 8
 CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, and room to spare
+_REPORTED = {
+    AttemptOutcome.SENT: WorkReason.NOTIFICATIONS_SENT,
+    AttemptOutcome.AGAIN: WorkReason.NOTIFICATIONS_RETRIED,
+    AttemptOutcome.GIVEN_UP: WorkReason.NOTIFICATIONS_GIVEN_UP,
+}
 
 
 @dataclass(frozen=True)
@@ -40,19 +47,19 @@ class Claimed:
     until: datetime
 
 
-def deliver_due(now: datetime, jitter: Callable[[], float] = random.random) -> str:
-    """Gather what is due, then try every message whose time has come, up to one batch; says what came of it."""
-    outcome: Counter[str] = Counter()
+def deliver_due(now: datetime, jitter: Callable[[], float] = random.random) -> CycleReport:
+    """Gather what is due, then try every message whose time has come, up to one batch."""
+    outcome: Counter[WorkReason] = Counter()
     gather_due(now)
-    outcome["given up"] += _give_up_switched_off(now)
+    outcome[WorkReason.NOTIFICATIONS_GIVEN_UP] += _give_up_switched_off(now)
     claimed = [each for delivery in _due(now) if (each := _claim(delivery, now))]
     if claimed:
         with ThreadPoolExecutor(min(THREADS, len(claimed))) as pool:
             answers = list(pool.map(lambda each: send(each, now), claimed))
         for each, answer in zip(claimed, answers, strict=True):
             outcome[mark(each, answer, now, jitter)] += 1
-    done = ", ".join(f"{count} {what}" for what, count in outcome.items() if count)
-    return f"Notifications: {done}." if done else "No notification was due."
+    done = [what(count=count) for what, count in outcome.items() if count]
+    return CycleReport((WorkReason.NOTIFICATIONS(done=done),) if done else ())
 
 
 def send(each: Claimed, now: datetime) -> Sent | Failed:
@@ -60,7 +67,7 @@ def send(each: Claimed, now: datetime) -> Sent | Failed:
 
 
 @transaction.atomic
-def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[], float]) -> str:
+def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[], float]) -> WorkReason:
     delivery = each.delivery
     tries = delivery.attempts + 1
     changes: dict[str, object] = {"attempts": tries, "claimed_until": None}
@@ -74,9 +81,9 @@ def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[
             outcome = AttemptOutcome.GIVEN_UP if wait is None else AttemptOutcome.AGAIN
     still_ours = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.PENDING, claimed_until=each.until)
     if not still_ours.update(**changes):
-        return "overtaken by another worker"
+        return WorkReason.OVERTAKEN
     DeliveryAttempt.objects.create(delivery=delivery, at=now, outcome=outcome, answer=answer.answer)
-    return outcome.label.lower()
+    return _REPORTED[outcome]
 
 
 def _due(now: datetime) -> list[Delivery]:

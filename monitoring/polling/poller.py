@@ -36,6 +36,8 @@ from monitoring.polling.known import KnownCluster, Stored, recall, stored_of
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.observe import observe
 from monitoring.polling.store import postpone, store
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 from monitoring.selfwatch.ticks import SAID
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ class Poller:
         self._flights: dict[Claim, Future[None]] = {}
         self._known: dict[int, KnownCluster] = {}
         self._clients: dict[int, _Connected] = {}  # touched by the network thread only
-        self._sentences: list[str] = []
+        self._changes: list[Reason] = []
 
     def __enter__(self) -> Self:
         self._network.start()
@@ -95,16 +97,16 @@ class Poller:
             self._flights[claim] = flight
             flight.add_done_callback(lambda _, claim=claim: self._desk.put(lambda: self._landed(claim)))  # type: ignore[misc]
 
-    def serve(self, limit_s: float) -> list[str]:
-        """Do what flights ask of the database, waiting so long at most for the first of it. Returns sentences."""
+    def serve(self, limit_s: float) -> list[Reason]:
+        """Do what flights ask of the database, waiting so long at most for the first of it. Returns what changed."""
         try:
             self._desk.get(timeout=limit_s)()
             while True:
                 self._desk.get_nowait()()
         except queue.Empty:
             pass
-        sentences, self._sentences = self._sentences, []
-        return sentences
+        changes, self._changes = self._changes, []
+        return changes
 
     def prolong(self) -> None:
         prolong(self._flights.keys(), self._now())
@@ -162,11 +164,12 @@ class Poller:
     def _write(self, claim: Claim, observation: ClusterObservation, asked_at: datetime) -> None:
         cluster = claim.cluster
         try:
-            sentence, self._known[cluster.pk] = store(claim, observation, self._now(), asked_at)
+            changed, self._known[cluster.pk] = store(claim, observation, self._now(), asked_at)
         except ClaimLost:
             self._known.pop(cluster.pk, None)
-            sentence = f"{cluster}: another poll took over; this one's answer was dropped."
-        self._say(sentence)
+            changed = WorkReason.POLL_OVERTAKEN(cluster=str(cluster))
+        if changed is not None:
+            self._changes.append(changed)
 
     def _landed(self, claim: Claim) -> None:
         flight = self._flights.pop(claim, None)
@@ -183,7 +186,3 @@ class Poller:
     def _postpone(self, claim: Claim, error: BaseException) -> None:
         with suppress(ClaimLost, OperationalError):  # then the claim runs out
             postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())
-
-    def _say(self, sentence: str) -> None:
-        if sentence:
-            self._sentences.append(sentence)

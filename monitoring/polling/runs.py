@@ -17,6 +17,8 @@ from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling.observation import ClusterObservation, RunObservation
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 EXCEPTIONS_KEPT = 20
 # However wrong the engine's clock is by: what ended so long before is told in full by the first answer.
@@ -53,7 +55,7 @@ class Runs:
     """All runs that one observation concerns, and what is to be written of them at the end."""
 
     stored: list[StoredRun]
-    events: list[str] = field(default_factory=list)
+    events: list[Reason] = field(default_factory=list)
     changes: list[RunStateChange] = field(default_factory=list)
     ended: list[Run] = field(default_factory=list)  # pending checkpoints of these are over
     regrouped: set[int] = field(default_factory=set)  # jobs whose current run may be another one now
@@ -65,7 +67,8 @@ class Runs:
 
     def move(self, run: Run, target: str, why: str, now: datetime) -> None:
         self.changes.append(RunStateChange(run=run, at=now, source=run.state, target=target, why=why))
-        self.events.append(f"{run} is {target}" + (f" ({why})" if why else ""))
+        moved = {"run": str(run), "state": str(target)}
+        self.events.append(WorkReason.RUN_MOVED_BECAUSE(**moved, why=why) if why else WorkReason.RUN_MOVED(**moved))
         run.state = target
         self.regrouped.add(run.job_id)
 
@@ -188,7 +191,7 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
         runs.stored.append(StoredRun(run, observed, began_unseen=watched))
         runs.before[run.pk] = _snapshot(run)
         runs.changes.append(RunStateChange(run=run, at=now, target=run.state, why="Seen for the first time."))
-        runs.events.append(f"{run} is new, {run.state}")
+        runs.events.append(WorkReason.RUN_NEW(run=str(run), state=str(run.state)))
         runs.regrouped.add(run.job_id)
 
 
@@ -342,9 +345,9 @@ def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: date
     read_before = bool(run.counts)
     if read_before and not any(change.run is run for change in runs.changes):
         kind = "savepoint" if restored.is_savepoint else "checkpoint"
-        why = f"The engine restarted the job from {kind} {restored.id}."
-        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=why))
-        runs.events.append(f"{run}: {why.rstrip('.')}")
+        why = f"The engine restarted the job from {kind} {restored.id}"
+        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=f"{why}."))
+        runs.events.append(WorkReason.RUN_RESTARTED(run=str(run), why=why))
     run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
     run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
 
@@ -355,7 +358,7 @@ def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: date
     if run.counts and run.state == RunState.RUNNING and came_back and all(c.run is not run for c in runs.changes):
         why = f"The engine restarted the job after: {run.exception}"
         runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=why))
-        runs.events.append(f"{run}: {why}")
+        runs.events.append(WorkReason.RUN_RESTARTED(run=str(run), why=why))
 
 
 def save(runs: Runs) -> None:

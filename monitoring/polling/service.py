@@ -16,6 +16,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from monitoring import clock
 from monitoring.polling.claim import LEASE
 from monitoring.polling.poller import Poller
+from monitoring.reasons.report import CycleReport
 from monitoring.selfwatch.ticks import database_away
 
 GOES_ON_FOR_S = 300.0
@@ -39,8 +40,8 @@ class PollingThread:
         self._ended = threading.Event()
         self._settles_at: list[float] = []
 
-    def keep_going(self, say: Callable[[str], None]) -> None:
-        """Polls go on from now, whether they went on before or not; what they change is said in sentences."""
+    def keep_going(self, say: Callable[[CycleReport], None]) -> None:
+        """Polls go on from now, whether they went on before or not; `say` gets what they change."""
         with self._lock:
             self._until = time.monotonic() + GOES_ON_FOR_S
             if not self._ended.is_set() and not self.alive:
@@ -62,7 +63,7 @@ class PollingThread:
     def _wanted(self) -> bool:
         return not self._ended.is_set() and time.monotonic() < self._until
 
-    def _run(self, say: Callable[[str], None]) -> None:
+    def _run(self, say: Callable[[CycleReport], None]) -> None:
         self._settles_at = [time.monotonic() + after_s for after_s in _SETTLED_AFTER_S]
         gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
         try:
@@ -77,7 +78,7 @@ class PollingThread:
         finally:
             connection.close()
 
-    def _poll(self, say: Callable[[str], None]) -> None:
+    def _poll(self, say: Callable[[CycleReport], None]) -> None:
         with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
             while self._wanted():
@@ -89,8 +90,8 @@ class PollingThread:
                     prolonged_at = time.monotonic()
                 looked_at = time.monotonic()
                 while (left_s := LOOK_EVERY_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
-                    for sentence in poller.serve(left_s):
-                        say(sentence)
+                    for change in poller.serve(left_s):
+                        say(CycleReport((change,)))
 
     def _settle(self) -> None:
         """What has been read stays: the collector shall not look through all of it for every few thousand answers."""

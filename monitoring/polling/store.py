@@ -20,6 +20,8 @@ from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason, counted
 
 # Whether somebody else took a savepoint is looked up so often even when no answer shows a new one: one of our own may
 # have turned out to be none.
@@ -31,13 +33,15 @@ _POLLING = (
 )
 
 
-def store(claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime) -> tuple[str, KnownCluster]:
-    """What changed in a sentence, "" when nothing did, and what is known from now on.
+def store(
+    claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime
+) -> tuple[Reason | None, KnownCluster]:
+    """Return what changed, and what is known from now on.
 
     `asked_at`: when the flight began. Raises ClaimLost, and then nothing was written.
     """
     if _is_old_news(claim.cluster, observation, now) and not outages.is_late(claim.cluster, asked_at):
-        return "", _nothing_new(claim, observation, now, asked_at)
+        return None, _nothing_new(claim, observation, now, asked_at)
     with transaction.atomic():
         return _store(locked(claim), observation, now, asked_at)
 
@@ -83,34 +87,35 @@ def _save(cluster: Cluster) -> None:
 
 def _store(
     cluster: Cluster, observation: ClusterObservation, now: datetime, asked_at: datetime
-) -> tuple[str, KnownCluster]:
+) -> tuple[Reason | None, KnownCluster]:
     outages.note_lateness(cluster, asked_at)
     match observation.answer:
         case NoAnswer(why):
-            sentence, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
+            changed, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
         case Answered():
-            sentence, known = _answered(cluster, observation.answer, observation, now, asked_at)
+            changed, known = _answered(cluster, observation.answer, observation, now, asked_at)
             cluster.read_until = asked_at
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
     _save(cluster)
-    return sentence, replace(known, revision=cluster.revision)
+    return changed, replace(known, revision=cluster.revision)
 
 
-def _no_answer(cluster: Cluster, why: str, observation: ClusterObservation, now: datetime) -> str:
+def _no_answer(cluster: Cluster, why: str, observation: ClusterObservation, now: datetime) -> Reason | None:
     """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
     appeared = observation.stranger is not None and cluster.stranger is None
     if observation.stranger is not None:
         cluster.stranger = observation.stranger.as_row()
-    sentence = ""
+    changed = None
     if cluster.reachable or appeared:
-        sentence = f"{cluster}: {why}" if appeared else f"{cluster} does not answer: {why}"
+        code = WorkReason.CLUSTER_REPLACED if appeared else WorkReason.CLUSTER_SILENT
+        changed = code(cluster=str(cluster), why=why)
         outages.note_silence(cluster, why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
     _failed(cluster, why, now)
     held_down = Run.objects.filter(job__cluster=cluster, missing_since__isnull=False)
     if held_down.update(missing_since=None, missing_polls=0):
         cluster.revision += 1
-    return sentence
+    return changed
 
 
 def _failed(cluster: Cluster, why: str, now: datetime) -> None:
@@ -123,7 +128,7 @@ def _failed(cluster: Cluster, why: str, now: datetime) -> None:
 
 def _answered(
     cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, asked_at: datetime
-) -> tuple[str, KnownCluster]:
+) -> tuple[Reason | None, KnownCluster]:
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
     reused = history.reused(found.named(), stored) | runs.redeployed(found.named())
@@ -140,13 +145,13 @@ def _answered(
     runs.remember_launches(found.named(), now)
     adopted = _adopt(cluster, observation, found, now)
     mark_final([each.run for each in found.named() if each.observed and each.observed.own_end])
-    back = [] if cluster.reachable else [f"{cluster} answers again"]
+    back = [] if cluster.reachable else [WorkReason.CLUSTER_BACK(cluster=str(cluster))]
     if observation.runs or observation.missing:
         cluster.revision += 1
     _remember_answer(cluster, observation, found, now)
     known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
     cluster.next_poll_at = min([_next_poll(cluster, known, asked_at, now), *planned])
-    return _sentence(cluster, [*back, *found.events], written, adopted or 0), known
+    return _changed(cluster, [*back, *found.events], written, adopted or 0), known
 
 
 def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
@@ -260,17 +265,13 @@ def _next_poll(cluster: Cluster, known: KnownCluster, asked_at: datetime, now: d
     return plan.next_tick(plan.Rhythm.of(cluster.name, every_s), asked_at, now)
 
 
-def _sentence(cluster: Cluster, events: list[str], written: history.HistoryChanges, adopted: int) -> str:
+def _changed(cluster: Cluster, events: list[Reason], written: history.HistoryChanges, adopted: int) -> Reason | None:
     """Only what people would want to know of: a completed checkpoint is the normal course of things."""
-    if written.failed:
-        events = [*events, _count(written.failed, "checkpoint") + " failed"]
     missed = sum(gap.last_id - gap.first_id + 1 for gap in written.gaps)
-    if missed:
-        events = [*events, f"{_count(missed, 'checkpoint')} not seen: the engine had dropped them"]
-    if adopted:
-        events = [*events, f"{_count(adopted, 'savepoint')} found that others took"]
-    return f"{cluster}: {'; '.join(events)}." if events else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    counts = (
+        (written.failed, WorkReason.CHECKPOINT_FAILED, WorkReason.CHECKPOINTS_FAILED),
+        (missed, WorkReason.CHECKPOINT_MISSED, WorkReason.CHECKPOINTS_MISSED),
+        (adopted, WorkReason.SAVEPOINT_FOUND, WorkReason.SAVEPOINTS_FOUND),
+    )
+    events = [*events, *(counted(*each) for each in counts if each[0])]
+    return WorkReason.POLLED(cluster=str(cluster), events=events) if events else None

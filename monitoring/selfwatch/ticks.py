@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import threading
 import time
@@ -12,6 +13,8 @@ from datetime import datetime
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from monitoring import broker, clock
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +22,14 @@ AGAIN_AFTER_S = 60.0
 _TEXT_LIMIT = 500
 
 _DONE = """
-INSERT INTO monitoring_tick (task, worker, ended_at, took_ms, sentence, said_at, failure, runs, failures)
-VALUES (%(task)s, %(worker)s, %(now)s, %(took_ms)s, %(sentence)s, %(said_at)s, '', 1, 0)
+INSERT INTO monitoring_tick
+    (task, worker, ended_at, took_ms, sentence, sentence_value, said_at, failure, runs, failures)
+VALUES (%(task)s, %(worker)s, %(now)s, %(took_ms)s, %(sentence)s, %(value)s::jsonb, %(said_at)s, '', 1, 0)
 ON CONFLICT (task) DO UPDATE SET
     worker = excluded.worker, ended_at = excluded.ended_at, took_ms = excluded.took_ms, runs = monitoring_tick.runs + 1,
-    sentence = CASE WHEN excluded.sentence = '' THEN monitoring_tick.sentence ELSE excluded.sentence END,
+    sentence = CASE WHEN excluded.said_at IS NULL THEN monitoring_tick.sentence ELSE excluded.sentence END,
+    sentence_value =
+        CASE WHEN excluded.said_at IS NULL THEN monitoring_tick.sentence_value ELSE excluded.sentence_value END,
     said_at = coalesce(excluded.said_at, monitoring_tick.said_at)
 """
 _FAILED = """
@@ -40,15 +46,15 @@ class OnceAMinute:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._said: dict[str, tuple[str, float]] = {}
+        self._said: dict[str, tuple[object, float]] = {}
 
-    def worth_a_line(self, subject: str, text: str) -> bool:
+    def worth_a_line(self, subject: str, what: object) -> bool:
         now = self._monotonic()
         with self._lock:
-            last, at = self._said.get(subject, ("", 0.0))
-            if last == text and now - at < AGAIN_AFTER_S:
+            last, at = self._said.get(subject, (None, 0.0))
+            if last == what and now - at < AGAIN_AFTER_S:
                 return False
-            self._said[subject] = (text, now)
+            self._said[subject] = (what, now)
             return True
 
     def over(self, subject: str) -> bool:
@@ -61,9 +67,8 @@ SAID = OnceAMinute()
 _DATABASE = "database"
 
 
-def noted(act: Callable[[], str | None]) -> Callable[[], None]:
-    """A task's body: runs `act`, which says in a sentence what it did, and raises nothing. A tick that found nothing to
-    do says "", None, or a sentence that begins with "No ".
+def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
+    """A task's body: runs `act`, which reports what it did, and raises nothing.
 
     No failure is passed on to Celery: the next tick tries again, and nobody reads a task's result.
     """
@@ -73,8 +78,8 @@ def noted(act: Callable[[], str | None]) -> Callable[[], None]:
     def run() -> None:
         started = time.monotonic()
         try:
-            sentence = act() or ""
-            _note_done(task, sentence, round((time.monotonic() - started) * 1000), clock.now())
+            report = act() or CycleReport()
+            _note_done(task, report, round((time.monotonic() - started) * 1000), clock.now())
         except (OperationalError, InterfaceError) as error:
             database_away(error)
         except Exception as error:  # noqa: BLE001  (the edge: a tick that fails must not stop the next)
@@ -83,28 +88,25 @@ def noted(act: Callable[[], str | None]) -> Callable[[], None]:
     return run
 
 
-def say(sentence: str) -> None:
-    """Into the log."""
-    if sentence:
-        log.log(logging.INFO if _tells(sentence) else logging.DEBUG, "%s", sentence)
+def say(report: CycleReport) -> None:
+    """Write the report into the log, if there is anything in it."""
+    if report != CycleReport():
+        log.log(logging.DEBUG if report.is_quiet else logging.INFO, "%s", report)
 
 
-def _tells(sentence: str) -> bool:
-    return bool(sentence) and not sentence.startswith("No ")
-
-
-def _note_done(task: str, sentence: str, took_ms: int, now: datetime) -> None:
-    told = _tells(sentence)
-    if SAID.worth_a_line(f"{task} says", sentence):  # what one waits for is the same at each tick
-        say(sentence)
+def _note_done(task: str, report: CycleReport, took_ms: int, now: datetime) -> None:
+    if SAID.worth_a_line(f"{task} says", report):  # what one waits for is the same at each tick
+        say(report)
+    reason = None if report.is_quiet else WorkReason.REPORT(parts=[*report.done, *report.left])
     _write(
         _DONE,
         task=task,
         worker=broker.process_name(),
         now=now,
         took_ms=took_ms,
-        sentence=sentence if told else "",
-        said_at=now if told else None,
+        sentence="" if reason is None else str(reason),
+        value=None if reason is None else json.dumps(reason.as_json()),
+        said_at=None if reason is None else now,
     )
     SAID.over(task)
     if SAID.over(_DATABASE):

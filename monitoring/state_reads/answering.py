@@ -20,6 +20,8 @@ from django.db import IntegrityError, transaction
 
 from monitoring import clock
 from monitoring.models import StateRead, StateReadKind, StateReadState
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 LIMIT = timedelta(minutes=3)
 _LEASE = LIMIT + timedelta(seconds=30)
@@ -27,17 +29,18 @@ MOST_BYTES = 4_000_000  # of an answer
 _PROBLEM_LIMIT = 2_000
 
 
-def answer_next(now: datetime) -> str:
-    """Takes the question that has waited longest, answers it, and says so. While one is under way: nothing."""
+def answer_next(now: datetime) -> CycleReport | None:
+    """Answer the question that has waited longest. While one is under way: nothing."""
     _give_up_lost(now)
     read = _claim(now)
     if read is None:
-        return ""
+        return None
     answer, problem = _asked(read, LIMIT)
     state = StateReadState.FAILED if problem else StateReadState.DONE
     mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
     mine.update(state=state, answer=answer, problem=problem, ended_at=clock.now(), claimed_until=None)
-    return f"State of {read.label} of {read.job.name}: {problem or 'answered'}."
+    of = {"snapshot": read.label, "job": read.job.name}
+    return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 
 
 def _give_up_lost(now: datetime) -> None:

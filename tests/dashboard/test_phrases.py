@@ -32,9 +32,7 @@ SPOKEN = (
     *("monitoring/recovery/launch_values.py", "monitoring/recovery/run_again.py"),
     "monitoring/recovery/run_schedule.py",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "monitoring/recovery/stages").glob("*.py")),
-    *("monitoring/pauses.py", "monitoring/savepoints/preflight.py", "monitoring/savepoints/request.py"),
-    *("monitoring/savepoints/settle.py", "monitoring/savepoints/disposal.py", "monitoring/savepoints/retention.py"),
-    "monitoring/savepoints/looking.py",
+    "monitoring/pauses.py",
     *("monitoring/state_reads/asking.py", "monitoring/alerts/lifecycle.py", "monitoring/notify/channels.py"),
     *("checkpointing/spark/spark_location.py", "dashboard/views/submitting.py"),
     *("dashboard/acts/bulk.py", "dashboard/acts/rules.py", "dashboard/access/guard.py", "dashboard/access/accounts.py"),
@@ -48,9 +46,7 @@ SPOKEN = (
     *("monitoring/alerts/inhibition.py", "monitoring/notify/verdict.py"),
     *("monitoring/notify/mail/transport.py", "monitoring/notify/webhook/transport.py"),
     *("monitoring/notify/apprise/transport.py", "monitoring/notify/delivery.py"),
-    *("monitoring/alerts/evaluation.py", "monitoring/savepoints/cycle.py", "monitoring/history_job.py"),
-    *("monitoring/history/archive/cycle.py", "monitoring/history/archive/spans.py", "monitoring/tasks.py"),
-    "monitoring/selfwatch/verdict.py",
+    *("monitoring/history_job.py", "monitoring/selfwatch/verdict.py"),
 )
 # Three words, the last two in lower case: a sentence or part of one.
 _SENTENCE = re.compile(r"\b[A-Za-z][a-z’']+ [a-z’']+ [a-z’']{2,}\b")
@@ -61,8 +57,7 @@ _UNTOLD = re.compile(
     # Parts of sentences that are in the phrasebook whole.
     r"|could Xbe restored|^and a job is never started empty$|^None of the X states$|^The only state$|restore from, X.$"
     r"|[Ii]s it meant to be https://\?$|is not HTTPX$|over TLSX\.$|PEM form\. X$|^X is X, not|^X: it knows no /overview"
-    r"|^Its clock is X s X|^does not resolve$|^is not allowed$|^X XX\. X may not|^; X frozen|^found in the history$"
-    r"|^ There was no partition|^The task “X” |^X of the last day"
+    r"|^Its clock is X s X|^does not resolve$|^is not allowed$|^X XX\. X may not|^The task “X” |^X of the last day"
     r"|^X X not been asked|^This machine.s clock is X X"
 )
 
@@ -161,8 +156,6 @@ def test_every_phrase_is_whole_in_both_languages() -> None:
             "not read to the end within 5 s; /jobs/overview.jobs[0].duration is a text, not a whole number.",
             "在 5 秒内没有读完；/jobs/overview.jobs[0].duration 为文本，应为整数。",
         ),
-        ("Savepoints: 1 requested, 2 completed.", "保存点：1 个已请求、2 个已完成。"),
-        ("No savepoint now: the job is FAILED, not RUNNING.", "现在不能创建保存点：作业为 FAILED，不是 RUNNING。"),
     ],
 )
 def test_it_is_taken_apart_and_what_it_quotes_stays(english: str | Reason, chinese: str) -> None:

@@ -28,44 +28,53 @@ from monitoring.history_job import (
 )
 from monitoring.models import AttemptState, Cluster, Engine, Job, Program, RestartAttempt, RunState
 from monitoring.programs import keep
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.fake_job_manager import FakeJobManager
+from tests.monitoring.reported import done, left
 
+IN_VAIN = WorkReason.PIPELINE_RESTART_FAILED(epoch=1, why="It does not start.")
 RUNNING = Facts(
     wanted=True,
     reachable=True,
     state=RunState.RUNNING,
     up_to_date=True,
     attempt_open=False,
-    failed_lately="",
-    paused="",
+    failed_lately=None,
+    paused=None,
 )
 
 
 @pytest.mark.parametrize(
     ("facts", "decided"),
     [
-        ({}, Leave("it is as it should be")),
+        ({}, Leave(WorkReason.PIPELINE_AS_WANTED())),
         ({"state": None}, Submit()),
-        ({"state": None, "wanted": False}, Leave("it is switched off")),
-        ({"state": None, "reachable": False}, Leave("the job manager does not answer")),
+        ({"state": None, "wanted": False}, Leave(WorkReason.PIPELINE_OFF())),
+        ({"state": None, "reachable": False}, Leave(WorkReason.PIPELINE_SILENT())),
         ({"up_to_date": False}, Upgrade()),
-        ({"up_to_date": False, "state": RunState.RESTARTING}, Leave("it is as it should be")),
-        ({"up_to_date": False, "failed_lately": "in vain"}, Leave("in vain")),
+        ({"up_to_date": False, "state": RunState.RESTARTING}, Leave(WorkReason.PIPELINE_AS_WANTED())),
+        ({"up_to_date": False, "failed_lately": IN_VAIN}, Leave(IN_VAIN)),
         ({"up_to_date": False, "paused": "a pause"}, Leave("a pause")),
         ({"wanted": False}, Cancel()),
         ({"wanted": False, "state": RunState.RESTARTING}, Cancel()),
-        ({"wanted": False, "state": RunState.CANCELLING}, Leave("it is being stopped")),
-        ({"wanted": False, "state": RunState.CANCELED}, Leave("it is switched off")),
+        ({"wanted": False, "state": RunState.CANCELLING}, Leave(WorkReason.PIPELINE_STOPPING())),
+        ({"wanted": False, "state": RunState.CANCELED}, Leave(WorkReason.PIPELINE_OFF())),
         ({"state": RunState.CANCELED}, BringBack(RunState.CANCELED)),
         ({"state": RunState.FINISHED}, BringBack(RunState.FINISHED)),
-        ({"state": RunState.FINISHED, "failed_lately": "in vain"}, Leave("in vain")),
-        ({"state": RunState.FINISHED, "attempt_open": True}, Leave("a restart is under way")),
-        ({"state": RunState.FAILED}, Leave("bringing it back is recovery's")),
-        ({"state": RunState.LOST}, Leave("bringing it back is recovery's")),
+        ({"state": RunState.FINISHED, "failed_lately": IN_VAIN}, Leave(IN_VAIN)),
+        ({"state": RunState.FINISHED, "attempt_open": True}, Leave(WorkReason.PIPELINE_RESTARTING())),
+        ({"state": RunState.FAILED}, Leave(WorkReason.PIPELINE_DEAD())),
+        ({"state": RunState.LOST}, Leave(WorkReason.PIPELINE_DEAD())),
     ],
 )
 def test_what_is_done(facts, decided):
     assert decide(replace(RUNNING, **facts)) == decided
+
+
+def unchanged(why: Reason) -> CycleReport:
+    return left(WorkReason.NO_PIPELINE_CHANGE(why=why))
 
 
 @pytest.fixture
@@ -86,8 +95,8 @@ def submitted(cluster: Cluster, rows, job_manager: FakeJobManager, now) -> Job:
 
 
 def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
-    assert keep_running(now) == "Waymark history was submitted."
-    assert keep_running(now).startswith("No start of Waymark history: it runs already")
+    assert keep_running(now) == done(WorkReason.PIPELINE_SUBMITTED(name=NAME))
+    assert keep_running(now) == left(WorkReason.PIPELINE_RUNS_ALREADY(name=NAME))
     (sent,) = job_manager.ran
     assert sent["programArgsList"] == ["--dsn-file", str(place()), "--every", "60 seconds"]
     assert sent["flinkConfiguration"]["pipeline.name"] == NAME
@@ -100,7 +109,7 @@ def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
 
 def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, now):
     job_manager.loses_answer_of.add("run")
-    assert keep_running(now).startswith("No change")
+    assert keep_running(now).left[0].code is WorkReason.PIPELINE_NOT_CHANGED
     job_manager.loses_answer_of.clear()
     keep_running(now)
     assert len(job_manager.ran) == 1
@@ -108,7 +117,7 @@ def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, n
 
 def test_it_starts_after_the_others(cluster, job_manager, now):
     other = job_manager.add("f" * 32, "demo", "INITIALIZING")
-    assert keep_running(now) == "No start of Waymark history yet: demo is starting."
+    assert keep_running(now) == left(WorkReason.PIPELINE_WAITS(name=NAME, others=["demo"]))
     assert not job_manager.ran
     other.state = "RUNNING"
     keep_running(now)
@@ -127,7 +136,7 @@ def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(clust
 
 def test_one_that_runs_with_this_program_is_left_alone(submitted, job_manager, now):
     calls = list(job_manager.calls)
-    assert keep_running(now) == "No change of the history's pipeline: it is as it should be."
+    assert keep_running(now) == unchanged(WorkReason.PIPELINE_AS_WANTED())
     assert job_manager.calls == calls
 
 
@@ -135,17 +144,18 @@ def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted,
     submitted.launch = {**submitted.launch, "jar_id": "old.zip", "configuration": {"spark.driver.memory": "1g"}}
     submitted.save()
     keep(submitted.cluster, "old.zip", "waymark_history.zip", b"the program of before", "ada", now)
-    assert "is stopped with a savepoint and goes on from it" in keep_running(now)
+    assert keep_running(now) == done(WorkReason.PIPELINE_UPGRADED(name=NAME))
     attempt = RestartAttempt.objects.get()
     assert (attempt.from_stop, attempt.goes_back) == (True, True)
     assert attempt.launch["configuration"] == {"spark.driver.memory": "1g"}
     assert job_manager.jars[attempt.launch["jar_id"]] == packed()
     uploads = job_manager.count("upload")
-    assert keep_running(now).endswith("a restart is under way.")
+    assert keep_running(now) == unchanged(WorkReason.PIPELINE_RESTARTING())
 
     # One that came to nothing is tried again, but not at once.
     RestartAttempt.objects.update(state=AttemptState.FAILED, error="It does not start.")
-    assert keep_running(now).endswith("its restart 1 came to nothing: It does not start.")
+    assert keep_running(now) == unchanged(IN_VAIN)
+    assert str(keep_running(now)).endswith("its restart 1 came to nothing: It does not start.")
     assert job_manager.count("upload") == uploads
     keep_running(now + timedelta(minutes=11))
     assert RestartAttempt.objects.count() == 2
@@ -155,21 +165,21 @@ def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_st
     submitted, job_manager, settings, now
 ):
     settings.HISTORY_PIPELINE = False
-    assert keep_running(now) == "Waymark history is cancelled: WAYMARK_HISTORY_PIPELINE is off."
+    assert keep_running(now) == done(WorkReason.PIPELINE_CANCELED(name=NAME))
     assert [job.state for job in job_manager.jobs.values()] == ["CANCELED"]
     submitted.current_run.state = RunState.CANCELED
     submitted.current_run.save()
-    assert keep_running(now).endswith("it is switched off.")
+    assert keep_running(now) == unchanged(WorkReason.PIPELINE_OFF())
 
     settings.HISTORY_PIPELINE = True
-    assert "WAYMARK_HISTORY_PIPELINE wants it to run" in keep_running(now)
+    assert "WAYMARK_HISTORY_PIPELINE wants it to run" in str(keep_running(now))
     attempt = RestartAttempt.objects.get()
     assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest
 
 
 def test_without_a_job_manager_of_its_own_nothing_is_done(cluster, job_manager, settings, now):
     settings.EMBEDDED_CLUSTER_URL = ""
-    assert keep_running(now) == ""
+    assert keep_running(now) is None
     assert not job_manager.calls
 
 

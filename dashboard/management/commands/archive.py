@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -18,15 +19,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        actions.add_parser("advance", help="archive what is due, for about a minute")
+        advance = actions.add_parser("advance", help="archive what is due, for about a minute")
+        advance.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
         actions.add_parser("check", help="read every file of the archive and compare it with its checksum")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             is_check = options["action"] == "check"
-            self.stdout.write(self._checked() if is_check else cycle.advance(clock.now()))
+            self.stdout.write(self._checked() if is_check else self._advanced(options["json"]))
         except (StorageError, OSError) as error:
-            raise CommandError(f"The archive cannot be written or read: {error}") from error
+            text = f"The archive cannot be written or read: {error}"
+            if options.get("json"):  # for the task, which shows the last line
+                self.stderr.write(text)
+                raise SystemExit(1) from error
+            raise CommandError(text) from error
+
+    def _advanced(self, as_json: bool) -> str:
+        report = cycle.advance(clock.now())
+        return json.dumps(report.as_json()) if as_json else str(report)
 
     def _checked(self) -> str:
         files, problems = check(clock.now())

@@ -16,6 +16,8 @@ from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
 from monitoring.history.archive.writing import compare, in_groups, place, replace_row, write
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 # What is merged is sorted in memory.
 MOST_ROWS = 1_000_000
@@ -58,14 +60,14 @@ def _first_that_fit(files: list[tuple[int, int, str]]) -> tuple[int, ...]:
     return tuple(begun) if len(begun) > 1 else ()
 
 
-def compact(monotonic: Callable[[], float], until: float) -> str:
-    """As long as there is time, in a sentence; "" when there was nothing to do."""
+def compact(monotonic: Callable[[], float], until: float) -> Reason | None:
+    """Merge as long as there is time. Returns what was done, None when there was nothing to do."""
     done = 0
     while monotonic() < until and (found := next_small()) is not None:
         for _ in steps(found):
             pass
         done += 1
-    return f"Merged small files of the archive, {done:,} times." if done else ""
+    return WorkReason.FILES_MERGED(count=done) if done else None
 
 
 def steps(small: Small) -> Iterator[str]:

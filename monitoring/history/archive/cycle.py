@@ -6,6 +6,7 @@ down, and one that is killed or runs out of memory takes nobody with it. Without
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -20,19 +21,22 @@ from django.db import OperationalError, connection
 from monitoring.history.archive import archiving, compaction, forgetting, late, spans
 from monitoring.history.archive.spans import Span
 from monitoring.history.archive.writing import ChangedMeanwhile
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 
 BUDGET_S = 60.0
 _LIMIT_S = 900.0  # a process that takes longer than this hangs
 _ADVISORY = 6_801_674
 
 
-def look(now: datetime) -> str:
-    """The task: starts the work when there is any, and says what came of it."""
-    held = [f"{_named(span)} cannot be archived yet. {why}" for span in spans.due(now) if (why := spans.holds(span))]
+def look(now: datetime) -> CycleReport:
+    """The task: starts the work when there is any."""
+    held = [_held(span, why) for span in spans.due(now) if (why := spans.holds(span))]
     if not _anything_to_do(now):
-        return " ".join(held)
+        return CycleReport(tuple(held))
     process = subprocess.run(
-        ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance"],  # noqa: S607
+        ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance", "--json"],  # noqa: S607
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -41,8 +45,8 @@ def look(now: datetime) -> str:
     )
     if process.returncode:
         lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it ended without a word"]
-        raise RuntimeError(lines[-1].removeprefix("CommandError: "))
-    return process.stdout.strip()
+        raise RuntimeError(lines[-1])
+    return CycleReport.from_json(json.loads(process.stdout))
 
 
 def _anything_to_do(now: datetime) -> bool:
@@ -51,35 +55,39 @@ def _anything_to_do(now: datetime) -> bool:
     return ready or others
 
 
-def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> str:
-    """Some of what is due, in sentences. One process at a time; a second one has nothing to do."""
+def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> CycleReport:
+    """Some of what is due. One process at a time; a second one has nothing to do."""
     until = monotonic() + budget_s
     with _alone() as is_alone:
         if not is_alone:
-            return "No archiving: another process does it."
+            return CycleReport(left=(WorkReason.ARCHIVING_ELSEWHERE(),))
         said = [forgetting.forget(now)]
         for span in spans.due(now):
             held = spans.holds(span)
-            said.append(f"{_named(span)} cannot be archived yet. {held}" if held else _archive(span, monotonic, until))
+            said.append(_held(span, held) if held else _archive(span, monotonic, until))
         if monotonic() < until:
-            said.append(late.take_up(monotonic, until))
-            said.append(compaction.compact(monotonic, until))
-    return " ".join(each for each in said if each)
+            said += [*late.take_up(monotonic, until), compaction.compact(monotonic, until)]
+    return CycleReport(tuple(each for each in said if each))
 
 
-def _archive(span: Span, monotonic: Callable[[], float], until: float) -> str:
+def _held(span: Span, why: Reason) -> Reason:
+    return WorkReason.NOT_ARCHIVED_YET(what=_named(span), why=why)
+
+
+def _archive(span: Span, monotonic: Callable[[], float], until: float) -> Reason:
     try:
         for step in archiving.steps(span):
             if monotonic() > until:
-                return f"{_named(span)} is being archived: {step} is next."
+                return WorkReason.ARCHIVING(what=_named(span), step=step)
     except ChangedMeanwhile as why:
-        return f"{_named(span)} is archived anew where it changed: {why}."
+        return WorkReason.ARCHIVING_AGAIN(what=_named(span), why=str(why))
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", "") != "55P03":
             raise
-        return f"{_named(span)} waits for whoever reads its tables."
-    missing = ", ".join(span.missing)
-    return f"Archived {span}." + (f" There was no partition of {missing}." if missing else "")
+        return WorkReason.ARCHIVING_WAITS(what=_named(span))
+    if span.missing:
+        return WorkReason.ARCHIVED_WITHOUT(what=str(span), missing=[str(kind) for kind in span.missing])
+    return WorkReason.ARCHIVED(what=str(span))
 
 
 def _named(span: Span) -> str:

@@ -12,6 +12,8 @@ from django.db.models import QuerySet
 
 from monitoring.history.archive import location
 from monitoring.models import ArchivedFile, ArchivedState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 _AT_ONCE = 500
 
@@ -20,8 +22,8 @@ def anything_to_forget(now: datetime) -> bool:
     return _on_their_way().exists() or _old(now).exists()
 
 
-def forget(now: datetime) -> str:
-    """What went, in a sentence; "" when there was nothing that anybody would miss."""
+def forget(now: datetime) -> Reason | None:
+    """Remove them. Returns what went, None when there was nothing that anybody would miss."""
     old = _old(now).update(state=ArchivedState.EXPIRED)
     for row in _on_their_way()[:_AT_ONCE]:
         _remove(row.path)
@@ -29,8 +31,7 @@ def forget(now: datetime) -> str:
             row.delete()
         else:
             ArchivedFile.objects.filter(pk=row.pk).update(state=ArchivedState.REMOVED)
-    days = settings.ARCHIVE_KEPT.days
-    return f"Removed {old:,} files of the archive that are older than {days:,} days." if old else ""
+    return WorkReason.FILES_REMOVED(count=old, days=settings.ARCHIVE_KEPT.days) if old else None
 
 
 def _remove(path: str) -> None:

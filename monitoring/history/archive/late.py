@@ -23,6 +23,8 @@ from monitoring.history.archive.kinds import KINDS
 from monitoring.history.archive.spans import Slice
 from monitoring.history.archive.writing import ChangedMeanwhile, compare, in_groups, place_on_trial, rows_of, write
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Rollup, Run
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 _KIND = KINDS[ArchivedKind.CHECKPOINTS]
 BEFORE = f"{_KIND.table.name}_before"
@@ -37,9 +39,10 @@ def anything_late() -> bool:
     return PartitionTouch.objects.filter(partition=BEFORE).exists()
 
 
-def take_up(monotonic: Callable[[], float], until: float) -> str:
-    """As long as there is time, in sentences; "" when there was nothing to do."""
-    done, held = 0, []
+def take_up(monotonic: Callable[[], float], until: float) -> list[Reason]:
+    """Take it up as long as there is time. Returns what was done, and what could not be."""
+    done = 0
+    held: list[Reason] = []
     for day in _days():
         if monotonic() > until:
             break
@@ -48,9 +51,8 @@ def take_up(monotonic: Callable[[], float], until: float) -> str:
         except ChangedMeanwhile:
             continue  # with the next look
         except parquet.Damaged as why:
-            held.append(f"What came late for {day:%-d %B %Y} is not counted yet: {why}.")
-    told = [f"Took what came late into {done:,} files of the archive."] if done else []
-    return " ".join(told + held)
+            held.append(WorkReason.NOT_COUNTED_YET(day=day, why=str(why)))
+    return [*([WorkReason.ARCHIVED_LATE(count=done)] if done else []), *held]
 
 
 def _days() -> list[date]:

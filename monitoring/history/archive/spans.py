@@ -17,6 +17,8 @@ from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.partitions import Partition, partitions_of
 from monitoring.history.pipeline.columns import DAY as DAY_S
 from monitoring.models import ArchivedKind
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 # A file has about so many rows: what is written, verified and, after a kill, written again at once.
 ROWS_A_FILE = 250_000
@@ -120,33 +122,30 @@ WHERE told.rows IS DISTINCT FROM there.rows
 """  # noqa: S608 (constants only)
 
 
-def holds(span: Span) -> str:
-    """Why it cannot go yet, in a sentence; "" when it can."""
+def holds(span: Span) -> Reason | None:
+    """Return why it cannot go yet."""
     partition = span.partitions.get(ArchivedKind.CHECKPOINTS)
     if partition is None:
-        return ""
+        return None
     with connection.cursor() as cursor:
         cursor.execute(_UNFINISHED.format(partition=partition))
         unfinished, job = cursor.fetchone()
         if unfinished:
-            return f"{unfinished:,} of its checkpoints may still change, of job {job} for one."
+            return WorkReason.CHECKPOINTS_MAY_CHANGE(count=unfinished, job=job)
         cursor.execute(_PROGRESS)
         progress = cursor.fetchone()
         if progress is None:
-            return "The history pipeline, which makes roll-ups of it first, has not run yet."
+            return WorkReason.ROLLUPS_NEVER_MADE()
         if not progress[1]:
-            return "The history pipeline has not run since PostgreSQL was restored on another server."
+            return WorkReason.ROLLUPS_OF_ANOTHER_SERVER()
         known = {"done": progress[0], "start": span.start, "end": span.end}
         cursor.execute(_NOT_PASSED.format(partition=partition), known)
         if cursor.fetchone()[0]:
-            return "The history pipeline has not come to all of its changes; it is behind, or not running."
+            return WorkReason.ROLLUPS_BEHIND()
         cursor.execute(_DIFFERENT.format(partition=partition), known)
         if different := cursor.fetchone()[0]:
-            return (
-                f"The roll-ups of {different:,} days of jobs do not tell as many checkpoints as there are; start the"
-                " history pipeline without state, so that they are made anew."
-            )
-    return ""
+            return WorkReason.ROLLUPS_DIFFER(count=different)
+    return None
 
 
 # --- how it is cut ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.notify.wording.chinese import sentence_of
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery.telling import tell
+from tests.monitoring.reported import NOTHING, done, incidents
 
 
 def kinds(incident):
@@ -89,7 +91,7 @@ def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now
     for number in (38, 40, 41):
         rows.failed(run, number, rows.ago(500 - number))
 
-    assert evaluate_due(now) == "1 rule evaluated; incidents: 1 opened."
+    assert evaluate_due(now) == incidents(1, opened=1)
 
     incident = Incident.objects.get()
     assert incident.sentence == (
@@ -128,8 +130,8 @@ def test_a_rule_is_not_evaluated_before_it_is_due(rows, run, rule, now):
     for number in range(5):
         rows.failed(run, number + 1, now)
 
-    assert evaluate_due(now + timedelta(seconds=299)) == "No rule was due."
-    assert evaluate_due(now + timedelta(seconds=300)) == "1 rule evaluated; incidents: 1 opened."
+    assert evaluate_due(now + timedelta(seconds=299)) == NOTHING
+    assert evaluate_due(now + timedelta(seconds=300)) == incidents(1, opened=1)
 
 
 def test_more_failures_change_the_open_incident_and_tell_nobody_again(rows, run, rule, now):
@@ -185,7 +187,9 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     job.cluster.save()
 
     later = now + timedelta(hours=1)
-    assert evaluate_due(later) == "No incident changed; 0 rules evaluated; 1 frozen, their cluster does not answer."
+    assert (
+        str(evaluate_due(later)) == "No incident changed; 0 rules evaluated; 1 frozen, their cluster does not answer."
+    )
 
     assert Incident.objects.get().state == IncidentState.OPEN
     rule.refresh_from_db()
@@ -196,7 +200,7 @@ def test_a_job_without_a_rule_of_its_own_has_the_one_for_everything(rows, run, w
     for number in (1, 2, 3):
         rows.failed(run, number, rows.ago(10 * number))
 
-    assert evaluate_due(now) == "1 rule evaluated; incidents: 1 opened."
+    assert evaluate_due(now) == incidents(1, opened=1)
 
     assert (Incident.objects.get().rule, Incident.objects.get().job) == (wide_rule, run.job)
     assert (wide_rule.scope, wide_rule.check_every_s, wide_rule.severity) == ("everything", 300, "warning")
@@ -248,7 +252,7 @@ def test_what_failed_during_our_own_outage_counts_at_its_own_time(rows, run, rul
     for number in (1, 2, 3):
         rows.failed(run, number, later(1000 + number))
 
-    assert evaluate_due(later(7200)) == "1 rule evaluated; incidents: 1 opened, 1 resolved."
+    assert evaluate_due(later(7200)) == incidents(1, opened=1, resolved=1)
 
     incident = Incident.objects.get()
     assert (incident.opened_at, incident.resolved_at) == (later(1003), later(1901))
@@ -322,7 +326,8 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     open_incidents([own], now)
     registration.remove(job.cluster, actor="ada", reason="moved", now=now)
 
-    assert evaluate_due(now + timedelta(seconds=5)).startswith("Incidents: 3 resolved")
+    closed = WorkReason.INCIDENTS_CLOSED(changes=[WorkReason.INCIDENTS_RESOLVED(count=3)])
+    assert evaluate_due(now + timedelta(seconds=5)) == done(closed)
 
     left = Incident.objects.exclude(state=IncidentState.RESOLVED)
     assert [each.job for each in left] == [elsewhere]
@@ -331,7 +336,7 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     assert {sentence_of("job_failed", "x", end.evidence, 5) for end in ends} == {
         "x 的告警因集群已被移除而解除，持续 5 秒。"
     }
-    assert "incidents: " not in evaluate_due(now + timedelta(hours=1))
+    assert evaluate_due(now + timedelta(hours=1)).is_quiet
 
 
 def test_of_a_removed_cluster_that_is_watched_again_only_new_trouble_opens_an_incident(rows, job, run, rule, now):

@@ -12,13 +12,15 @@ from monitoring.history import partitions
 from monitoring.history.archive import parquet
 from monitoring.history.archive.kinds import KINDS
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, CounterSample, OperatorCheckpoint, Run
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
+from tests.monitoring.reported import done
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OLD = datetime(2026, 8, 13, 12, tzinfo=UTC)  # a Thursday
-TOLD = (
-    "Archived checkpoints and operators of 10 August to 16 August 2026."
-    " Archived samples of 10 August to 16 August 2026."
+TOLD = done(
+    WorkReason.ARCHIVED(what="checkpoints and operators of 10 August to 16 August 2026"),
+    WorkReason.ARCHIVED(what="samples of 10 August to 16 August 2026"),
 )
 
 

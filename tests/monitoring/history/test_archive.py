@@ -31,9 +31,11 @@ from monitoring.models import (
     RollupProgress,
     Savepoint,
 )
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill
 from tests.monitoring.history.conftest import Pipeline, differences
+from tests.monitoring.reported import NOTHING, done
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -54,7 +56,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
     assert OperatorCheckpoint.objects.count() == 200
     assert {each.name for each in archive.rglob("day=2026-08-14/cluster=*/*.json")} == {"manifest.json"}
     assert not list(archive.glob(".writing/*"))
-    assert cycle.advance(NOW) == ""
+    assert cycle.advance(NOW) == NOTHING
     # What is touched of an archived day is no reason to make its roll-ups anew, of the rest of its rows.
     late = old.checkpoint(Checkpoint.objects.first().run, 5000, triggered_at=OLD + timedelta(seconds=1))
     late.delete()
@@ -110,7 +112,7 @@ def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(old: Rows, 
     assert everything() == before
     assert cycle.advance(NOW) == TOLD
     assert everything() == before
-    assert cycle.advance(NOW) == ""
+    assert cycle.advance(NOW) == NOTHING
 
 
 def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: Rows, pipeline: Pipeline) -> None:
@@ -134,20 +136,19 @@ def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: R
 
 def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) -> None:
     fill(old, 12)
-    held = spans.holds(first_span())
-    assert held == "The history pipeline, which makes roll-ups of it first, has not run yet."
+    assert spans.holds(first_span()) == WorkReason.ROLLUPS_NEVER_MADE()
     pipeline.run()
-    assert spans.holds(first_span()) == ""
+    assert spans.holds(first_span()) is None
     Checkpoint.objects.filter(checkpoint_id=3).update(state_size=1)
-    assert "has not come to all of its changes" in spans.holds(first_span())
+    assert spans.holds(first_span()) == WorkReason.ROLLUPS_BEHIND()
     pipeline.run()
     Rollup.objects.filter(seconds=86_400, start__lt=OLD).delete()
-    assert "roll-ups of 1 days of jobs do not tell as many" in spans.holds(first_span())
+    assert spans.holds(first_span()) == WorkReason.ROLLUPS_DIFFER(count=1)
     RollupProgress.objects.update(done=2**60)
-    assert "restored on another server" in spans.holds(first_span())
+    assert spans.holds(first_span()) == WorkReason.ROLLUPS_OF_ANOTHER_SERVER()
     Checkpoint.objects.filter(checkpoint_id=4).update(status="IN_PROGRESS", final=False)
-    assert spans.holds(first_span()).startswith("1 of its checkpoints may still change, of job job-")
-    said = cycle.advance(NOW)
+    assert str(spans.holds(first_span())).startswith("1 of its checkpoints may still change, of job job-")
+    said = str(cycle.advance(NOW))
     assert said.startswith("Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its")
     assert Checkpoint.objects.count() == 112
 
@@ -157,7 +158,7 @@ def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -
     pipeline.run()
     settings.HISTORY_KEPT = timedelta(days=100)
     assert spans.due(NOW) == []
-    assert cycle.advance(NOW) == cycle.look(NOW) == ""
+    assert cycle.advance(NOW) == cycle.look(NOW) == NOTHING
 
 
 def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, pipeline: Pipeline) -> None:
@@ -165,7 +166,7 @@ def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, p
     pipeline.run()
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE monitoring_operatorcheckpoint_20260810")
-    assert cycle.advance(NOW).startswith(
+    assert str(cycle.advance(NOW)).startswith(
         "Archived checkpoints of 10 August to 16 August 2026. There was no partition of operators."
     )
     assert partitions_of(TABLES[1])[0].end == partitions_of(TABLES[0])[0].end
@@ -195,12 +196,12 @@ def test_a_place_that_cannot_be_written_is_told_by_the_task(old: Rows, pipeline:
     fill(old, 12)
     pipeline.run()
     (tmp_path / "file").touch()
-    command = [sys.executable, "manage.py", "archive", "advance"]
+    command = [sys.executable, "manage.py", "archive", "advance", "--json"]
     environ = os.environ | {"DATABASE_URL": database_url(), "WAYMARK_ARCHIVE": str(tmp_path / "file" / "archive")}
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert "CommandError: The archive cannot be written or read: " in done.stderr
-    assert str(tmp_path / "file") in done.stderr
+    process = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].startswith("The archive cannot be written or read: ")
+    assert str(tmp_path / "file") in process.stderr
     assert Checkpoint.objects.count() == 112
 
 
@@ -213,13 +214,13 @@ def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
     days = Rollup.objects.filter(seconds=86_400).count()
     settings.ARCHIVE_KEPT = timedelta(days=95)
     files = ArchivedFile.objects.count()
-    assert cycle.advance(NOW) == f"Removed {files} files of the archive that are older than 95 days."
+    assert cycle.advance(NOW) == done(WorkReason.FILES_REMOVED(count=files, days=95))
     assert not [*archive.rglob("*.parquet"), *archive.rglob("*.json")]
     assert {each.state for each in ArchivedFile.objects.all()} == {ArchivedState.REMOVED}
     pipeline.offset = pipeline.reader.initialOffset()
     pipeline.run()
     assert Rollup.objects.filter(seconds=86_400).count() == days
-    assert cycle.advance(NOW) == ""
+    assert cycle.advance(NOW) == NOTHING
 
 
 def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
@@ -238,7 +239,7 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
     before = told(job, asked, ["duration", "state_size"], wanted)
     by_hour = series(job, OLD, OLD + timedelta(hours=30), seconds=3600)
     settings.HOURS_KEPT = timedelta(days=95)
-    assert "Roll-ups of hours before 2026-08-18 forgotten: 20." in forget(NOW)
+    assert "Roll-ups of hours before 2026-08-18 forgotten: 20." in str(forget(NOW))
     assert told(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     cycle.advance(NOW)

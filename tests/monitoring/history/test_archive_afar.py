@@ -14,9 +14,11 @@ from checkpointing.storage.opening import files_for
 from monitoring.history.archive import archiving, checking, cycle, late, reading, spans
 from monitoring.history.partitions import cover
 from monitoring.models import ArchivedFile, ArchivedState, Run
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
 from tests.monitoring.history.conftest import Pipeline
+from tests.monitoring.reported import done
 from tests.storage_servers import StorageServer, s3_server
 from tests.tcp_proxy import TcpProxy
 
@@ -64,7 +66,8 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
 ) -> None:
     before = everything()
     monkeypatch.setattr(spans, "ROWS_A_FILE", 5)
-    assert cycle.advance(NOW).startswith(TOLD + " Merged small files of the archive, ")
+    *archived, merged = cycle.advance(NOW).done
+    assert (archived, merged.code) == ([*TOLD.done], WorkReason.FILES_MERGED)
     assert everything() == before
     directory = f"{afar}/checkpoints/day=2026-08-13/cluster={run.job.cluster_id}"
     assert "manifest.json" in files_for(afar).names(directory)
@@ -72,7 +75,7 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
     assert [each.checkpoint_id for each in found.checkpoints] == list(range(1, 13))
     assert checking.check(NOW) == (ArchivedFile.objects.filter(state=ArchivedState.LIVE).count(), [])
     Rows().checkpoint(run, 500, triggered_at=OLD, end_to_end_duration=3, final=True)
-    assert cycle.advance(NOW) == "Took what came late into 1 files of the archive."
+    assert cycle.advance(NOW) == done(WorkReason.ARCHIVED_LATE(count=1))
     (file,) = ArchivedFile.objects.filter(kind="checkpoints", state=ArchivedState.LIVE)
     assert file.rows == 13
     cycle.advance(NOW)
@@ -98,7 +101,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     forget_copies(settings)
     Rows().checkpoint(run, 500, triggered_at=OLD, final=True)
     way.cut()
-    assert cycle.advance(NOW).startswith("What came late for 13 August 2026 is not counted yet: s3://")
+    assert str(cycle.advance(NOW)).startswith("What came late for 13 August 2026 is not counted yet: s3://")
     found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
     assert [each.checkpoint_id for each in found.checkpoints] == []
     assert [each.row.kind for each in found.unreadable] == ["checkpoints"]
@@ -111,7 +114,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     with pytest.raises(StorageError):
         next(steps)
     way.heal()
-    assert cycle.advance(NOW) == "Took what came late into 1 files of the archive."
+    assert cycle.advance(NOW) == done(WorkReason.ARCHIVED_LATE(count=1))
     assert len(reading.checkpoints(run.job, [], None, upwards=True, limit=100).checkpoints) == 12
     assert not ArchivedFile.objects.exclude(problem="").exists()
 

@@ -13,7 +13,9 @@ from monitoring.history.partitions import cover
 from monitoring.history.quantiles import told
 from monitoring.history.stretches import Stretch
 from monitoring.models import Checkpoint, Rollup, RollupProgress
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.history.conftest import differences
+from tests.monitoring.reported import NOTHING, done
 
 
 def test_minutes_are_forgotten_after_three_hours(rows, pipeline):
@@ -23,8 +25,8 @@ def test_minutes_are_forgotten_after_three_hours(rows, pipeline):
     rows.checkpoint(run, 2, triggered_at=rows.ago(2 * 3600))
     pipeline.run()
     assert Rollup.objects.filter(seconds=60).count() == 2
-    assert forget(rows.now) == ""
-    assert forget(rows.now + timedelta(hours=2)) == "Roll-ups of minutes forgotten: 1."
+    assert forget(rows.now) == NOTHING
+    assert forget(rows.now + timedelta(hours=2)) == done(WorkReason.MINUTES_FORGOTTEN(count=1))
     assert Rollup.objects.filter(seconds=60).count() == 1
     assert Rollup.objects.filter(seconds=3600).count() == 2
 
@@ -55,9 +57,9 @@ def hours() -> int:
 def test_hours_are_forgotten_after_six_weeks_and_it_is_said_of_when(rows, pipeline, long_ago):
     pipeline.run()
     before = rows.now.date() - timedelta(days=45)
-    assert forget(rows.now) == f"Roll-ups of hours before {before} forgotten: 3."
+    assert str(forget(rows.now)) == f"Roll-ups of hours before {before} forgotten: 3."
     assert (hours(), Rollup.objects.filter(seconds=86_400).count()) == (3, 2)
-    assert forget(rows.now) == ""
+    assert forget(rows.now) == NOTHING
 
 
 def test_a_day_is_made_anew_without_its_hours(rows, pipeline, long_ago):
@@ -88,13 +90,13 @@ def test_any_time_is_told_as_before_without_its_hours(rows, pipeline, long_ago):
 def test_an_older_pipeline_loses_no_hours_that_it_makes_days_of(rows, pipeline, long_ago):
     pipeline.run()
     RollupProgress.objects.update(program=None)
-    assert forget(rows.now) == ""
+    assert forget(rows.now) == NOTHING
     assert hours() == 6
 
 
 def test_who_had_them_for_longer_before_keeps_them_unless_told_otherwise(rows, pipeline, long_ago, settings):
     pipeline.run()
     RollupProgress.objects.update(hours_kept=400)
-    assert forget(rows.now) == ""
+    assert forget(rows.now) == NOTHING
     settings.HOURS_KEPT = timedelta(days=70)
-    assert "forgotten: 3" in forget(rows.now)
+    assert forget(rows.now).done[0].args["count"] == 3

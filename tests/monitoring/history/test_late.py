@@ -14,13 +14,15 @@ import pytest
 from monitoring.history.archive import cycle, late, reading
 from monitoring.history.quantiles import quantiles
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, PartitionTouch, Rollup, Run, Savepoint
+from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, fill
 from tests.monitoring.history.conftest import Pipeline
 from tests.monitoring.history.test_archive import ROOT, database_url
+from tests.monitoring.reported import NOTHING, done
 
 SECOND = timedelta(seconds=1)
-TAKEN = "Took what came late into 1 files of the archive."
+TAKEN = done(WorkReason.ARCHIVED_LATE(count=1))
 
 
 def come_late(rows: Rows, run: Run) -> None:
@@ -58,7 +60,7 @@ def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
     keep(prompt)
     come_late(old, prompt)
     pipeline.run()
-    assert cycle.advance(NOW).startswith("Archived")
+    assert cycle.advance(NOW).done[0].code is WorkReason.ARCHIVED
     assert not PartitionTouch.objects.exists()  # what stays in PostgreSQL did not come late
     return late_one, prompt
 
@@ -79,7 +81,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
         quantiles(prompt.job, *begun).counts,
         quantiles(prompt.job, *begun).total,
     )
-    assert cycle.advance(NOW) == ""
+    assert cycle.advance(NOW) == NOTHING
     pipeline.offset = pipeline.reader.initialOffset()
     pipeline.run()
     assert figures(late_one) == figures(prompt)
@@ -131,8 +133,10 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     for run in twins:
         old.checkpoint(run, 6000, triggered_at=next_day, end_to_end_duration=5, final=True)
     said = cycle.advance(NOW)
-    assert said.startswith(TAKEN.replace("1", "2") + " What came late for 13 August 2026 is not counted yet: ")
-    assert file.name in said
+    taken, not_counted = said.done
+    assert taken == WorkReason.ARCHIVED_LATE(count=2)
+    assert str(not_counted).startswith("What came late for 13 August 2026 is not counted yet: ")
+    assert file.name in not_counted.args["why"]
     file.write_bytes(content)
     assert cycle.advance(NOW) == TAKEN
     assert figures(late_one) == figures(prompt)
@@ -146,7 +150,7 @@ def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
     cycle.advance(NOW)
     before = figures(late_one)
     come_late(old, late_one)
-    assert cycle.advance(NOW) == ""
+    assert cycle.advance(NOW) == NOTHING
     assert figures(late_one) == before
     assert not late.anything_late()
     assert late_one.checkpoints.filter(checkpoint_id=5001).exists()

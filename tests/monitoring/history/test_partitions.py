@@ -14,6 +14,7 @@ from monitoring import bulk
 from monitoring.history.partitions import AHEAD, DAY, TABLES, WEEK, bounds, cover, make_ahead, partitions_of
 from monitoring.models import Checkpoint, OperatorCheckpoint, Savepoint
 from monitoring.polling.rows import CHECKPOINT_COLUMNS
+from tests.monitoring.reported import NOTHING
 
 CHECKPOINTS = TABLES[0]
 
@@ -61,22 +62,22 @@ def test_partitions_are_made_ahead_and_what_was_early_moves_into_its_own(rows, s
 
     said = make_ahead(end + timedelta(hours=1))
 
-    assert said.startswith("Partitions made ahead: monitoring_checkpoint_")
+    assert said.done[0].args["names"][0].startswith("monitoring_checkpoint_")
     assert place(early) == f"monitoring_checkpoint_{(end if width == 'week' else end + DAY):%Y%m%d}"
     assert place(far) == "monitoring_checkpoint_after"
     assert list(early.operators.all()) == [operator]
     assert all(is_without_a_hole(table) for table in TABLES)
-    assert make_ahead(end + timedelta(hours=1)) == ""
+    assert make_ahead(end + timedelta(hours=1)) == NOTHING
 
 
 def test_a_history_that_is_brought_in_gets_partitions_of_its_own(rows, now):
     run = rows.run(rows.job())
     old = rows.checkpoint(run, 1, triggered_at=datetime(2026, 9, 16, tzinfo=UTC))
     older = rows.checkpoint(run, 2, triggered_at=datetime(2025, 1, 1, tzinfo=UTC))
-    assert cover(datetime(2026, 9, 16, 5, tzinfo=UTC)).startswith("Partitions made: monitoring_checkpoint_20260914,")
+    assert cover(datetime(2026, 9, 16, 5, tzinfo=UTC))[0] == "monitoring_checkpoint_20260914"
     assert (place(old), place(older)) == ("monitoring_checkpoint_20260914", "monitoring_checkpoint_before")
     assert all(is_without_a_hole(table) for table in TABLES)
-    assert cover(datetime(2026, 9, 16, 5, tzinfo=UTC)) == ""
+    assert cover(datetime(2026, 9, 16, 5, tzinfo=UTC)) == []
 
 
 def test_a_clock_that_is_far_ahead_makes_a_few_partitions_at_a_time():
@@ -119,7 +120,7 @@ def test_who_reads_for_long_is_not_waited_for(settings, postgres_dsn):
     finally:
         reader.rollback()
         reader.close()
-    assert make_ahead(end + WEEK)
+    assert make_ahead(end + WEEK).done
 
 
 def test_reading_a_checkpoint_again_changes_its_row_and_makes_no_other(rows, now):

@@ -10,6 +10,7 @@ from monitoring.models import Channel, Severity
 from monitoring.notify.configured_channels import ensure_configured_channels
 from monitoring.notify.delivery import deliver_due
 from monitoring.notify.webhook.signature import verify
+from tests.monitoring.reported import notifications
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +33,7 @@ def test_what_the_environment_names_is_told_of_an_incident_on_this_machine(rows,
     ensure_configured_channels(["admin@localhost"], httpserver.url_for("/hook"), "s3cret")
     with transaction.atomic():
         open_incidents([Opening("job_failed", Severity.CRITICAL, "flights failed.", job=rows.job(name="flights"))], now)
-    assert deliver_due(now + timedelta(seconds=10)) == "Notifications: 2 sent."
+    assert deliver_due(now + timedelta(seconds=10)) == notifications(sent=2)
     assert mail_sink.mails[0]["To"] == "admin@localhost"
     ((request, _),) = httpserver.log
     assert verify("s3cret", request.headers["X-Waymark-Signature"], request.data)

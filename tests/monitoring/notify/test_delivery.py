@@ -11,6 +11,8 @@ from monitoring.notify.backoff import FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, n
 from monitoring.notify.delivery import CLAIM, deliver_due
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed
+from monitoring.reasons.work import WorkReason
+from tests.monitoring.reported import NOTHING, notifications
 
 
 @pytest.fixture
@@ -63,20 +65,20 @@ def test_what_was_sent_is_marked_with_the_receivers_answer(opened, hook, httpser
     httpserver.expect_request("/hook").respond_with_data("thanks")
     opened()
 
-    assert deliver(now) == "Notifications: 1 sent."
+    assert deliver(now) == notifications(sent=1)
 
     sent = Delivery.objects.get()
     assert (sent.state, sent.attempts, sent.sent_at) == (DeliveryState.SENT, 1, now)
     assert [(each.at, each.outcome, each.answer) for each in sent.tries.all()] == [(now, "sent", "200 OK: thanks")]
-    assert deliver(now + timedelta(days=1)) == "No notification was due."
+    assert deliver(now + timedelta(days=1)) == NOTHING
 
 
 def test_a_failed_try_is_repeated_after_a_wait_that_doubles(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("oh no", 500)
     opened()
 
-    assert deliver(now) == "Notifications: 1 will be retried."
-    assert deliver(now + timedelta(seconds=9)) == "No notification was due."
+    assert deliver(now) == notifications(retried=1)
+    assert deliver(now + timedelta(seconds=9)) == NOTHING
     deliver(now + timedelta(seconds=10))
 
     waiting = Delivery.objects.get()
@@ -95,7 +97,7 @@ def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, 
         moment = Delivery.objects.get().next_try_at
     httpserver.clear()
     httpserver.expect_request("/hook").respond_with_data("up")
-    assert deliver(moment) == "Notifications: 1 sent."
+    assert deliver(moment) == notifications(sent=1)
 
 
 def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now):
@@ -104,14 +106,14 @@ def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now)
     gather_due(now)
     Delivery.objects.update(attempts=MAX_TRIES - 1)
 
-    assert deliver(now) == "Notifications: 1 given up."
+    assert deliver(now) == notifications(given_up=1)
     assert Delivery.objects.get().state == DeliveryState.DEAD
 
 
 def test_a_refusal_for_good_is_not_repeated(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("no such hook", 404)
     opened()
-    assert deliver(now) == "Notifications: 1 given up."
+    assert deliver(now) == notifications(given_up=1)
 
 
 def test_the_receivers_wish_to_wait_is_honoured(opened, hook, httpserver, now):
@@ -125,7 +127,7 @@ def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook,
     opened()
     gather_due(now)
     Channel.objects.update(enabled=False)
-    assert deliver(now) == "Notifications: 1 given up."
+    assert deliver(now) == notifications(given_up=1)
     assert Delivery.objects.get().tries.get().answer == "The channel was switched off."
 
 
@@ -146,8 +148,8 @@ def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_k
         with pytest.raises(Killed):
             deliver(now)
 
-    assert deliver(now + CLAIM - timedelta(seconds=1)) == "No notification was due."
-    assert deliver(now + CLAIM) == "Notifications: 1 sent."
+    assert deliver(now + CLAIM - timedelta(seconds=1)) == NOTHING
+    assert deliver(now + CLAIM) == notifications(sent=1)
     assert len({request.headers["Idempotency-Key"] for request, _ in httpserver.log}) == 1
     assert len(httpserver.log) == 2
 
@@ -158,7 +160,7 @@ def test_a_worker_that_was_overtaken_does_not_undo_the_others_mark(opened, hook,
     claimed = delivery_module._claim(Delivery.objects.select_related("channel").get(), now)
     Delivery.objects.update(state=DeliveryState.SENT, claimed_until=None)
 
-    assert delivery_module.mark(claimed, Failed("late"), now, lambda: 0.5) == "overtaken by another worker"
+    assert delivery_module.mark(claimed, Failed("late"), now, lambda: 0.5) is WorkReason.OVERTAKEN
     assert Delivery.objects.get().state == DeliveryState.SENT
 
 

@@ -28,6 +28,8 @@ from monitoring.notify.delivery import deliver_due
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import message_of
 from monitoring.outages import note_answer, note_silence
+from monitoring.reasons.work import WorkReason
+from tests.monitoring.reported import NOTHING, done
 
 MINUTE = timedelta(minutes=1)
 
@@ -325,7 +327,7 @@ def test_a_snooze_keeps_quiet_and_says_when_it_is_over(channel, fail, now):
     lifecycle.snooze(incident, now + 60 * MINUTE, "olga", "known", now + 2 * MINUTE)
     tick(*(now + n * MINUTE for n in range(3, 60)))
     assert told() == [("opened", 1)]
-    assert lifecycle.wake_due(now + 60 * MINUTE) == "1 snooze is over."
+    assert lifecycle.wake_due(now + 60 * MINUTE) == done(WorkReason.SNOOZE_OVER(count=1))
     tick(now + 61 * MINUTE, now + 67 * MINUTE)
     assert told() == [("opened", 1), ("woken", 1), ("repeat", 1)]
     incident.refresh_from_db()
@@ -374,7 +376,7 @@ def test_gathering_many_costs_as_many_queries_as_few(channel, fail, now):
 def test_a_switched_off_channel_is_told_nothing_and_says_so(channel, fail, now):
     (incident,) = fail()
     Channel.objects.update(enabled=False)
-    assert deliver_due(now + MINUTE) == "No notification was due."
+    assert deliver_due(now + MINUTE) == NOTHING
     assert why(incident) == ("dropped", "the channel was switched off")
 
 

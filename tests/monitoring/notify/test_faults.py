@@ -18,6 +18,7 @@ from monitoring.alerts.incidents import Ending, Opening, open_incidents, resolve
 from monitoring.models import Channel, Delivery, DeliveryState, Incident, IncidentKind, Job, Notification, Severity
 from monitoring.notify.delivery import CLAIM, deliver_due
 from monitoring.notify.message import message_of
+from tests.monitoring.reported import NOTHING, notifications
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -94,7 +95,7 @@ def test_a_worker_killed_before_the_incident_is_committed_leaves_neither_inciden
     process = worker(OPEN.format(before="reached('opened')", after=""))
     reached(process, "opened")
     kill(process)
-    assert deliver_due(now) == "No notification was due."
+    assert deliver_due(now) == NOTHING
     assert not Incident.objects.exists()
 
 
@@ -107,7 +108,7 @@ def test_a_worker_killed_between_incident_and_send_leaves_a_message_that_is_sent
     reached(process, "gathered")
     kill(process)
 
-    assert deliver_due(now) == "Notifications: 1 sent."
+    assert deliver_due(now) == notifications(sent=1)
     assert list(keys(httpserver).values()) == [1]
 
 
@@ -126,8 +127,8 @@ def test_a_worker_killed_between_send_and_mark_sends_again_under_the_same_key(wo
     assert process.wait(60) == -signal.SIGKILL
     assert Delivery.objects.get().state == DeliveryState.PENDING
 
-    assert deliver_due(now + CLAIM - timedelta(seconds=1)) == "No notification was due."
-    assert deliver_due(now + CLAIM) == "Notifications: 1 sent."
+    assert deliver_due(now + CLAIM - timedelta(seconds=1)) == NOTHING
+    assert deliver_due(now + CLAIM) == notifications(sent=1)
     assert list(keys(httpserver).values()) == [2]
 
 
@@ -141,7 +142,7 @@ def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
     job = rows.job(name="flights")
     with transaction.atomic():
         open_incidents([Opening("job_failed", Severity.CRITICAL, "flights failed.", job=job)], now)
-    code = "reached('ready')\nwhile not deliver_due(now).startswith('No'): pass\n"
+    code = "reached('ready')\nwhile deliver_due(now).done: pass\n"
     pair = [worker(code), worker(code)]
     for process in pair:
         reached(process, "ready")
@@ -151,7 +152,7 @@ def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
     for process in pair:
         assert process.wait(60) == 0
     # A worker that found a channel in the other's hands has left; what it claimed is sent.
-    eventually("all is said", lambda: deliver_due(now).startswith("No"), 60)
+    eventually("all is said", lambda: deliver_due(now).is_quiet, 60)
     assert sorted(keys(httpserver).values()) == [1] * 20
     assert set(Delivery.objects.values_list("state", flat=True)) == {DeliveryState.SENT}
 

@@ -328,7 +328,7 @@ class Workers:
         poller.start_due()
         while poller.in_flight:
             sentences += poller.serve(30.0)
-        return " ".join(sentences)
+        return " ".join(map(str, sentences))
 
     def worker(self, number: int) -> Poller:
         while len(self._pollers) <= number:

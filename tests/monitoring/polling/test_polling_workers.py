@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from monitoring.models import Checkpoint, CheckpointGap, Cluster, OperatorCheckpoint, Run, RunStateChange
 from monitoring.polling.claim import LEASE
+from monitoring.reasons.work import WorkReason
 from tests.waiting import eventually
 
 LOOKED = {"id", "observed_at", "first_seen_at", "noticed_at", "at", "run_id", "job_id", "checkpoint_id"}
@@ -97,7 +98,7 @@ def test_a_worker_that_was_killed_in_flight_writes_nothing_when_it_comes_back(en
     sentences = []
     while poll.worker(0).in_flight:
         sentences += poll.worker(0).serve(30.0)
-    assert sentences == [f"{cluster}: another poll took over; this one's answer was dropped."]
+    assert sentences == [WorkReason.POLL_OVERTAKEN(cluster=str(cluster))]
     assert Cluster.objects.values().get() == before
     assert Checkpoint.objects.count() == 1
 

@@ -9,10 +9,14 @@ from django.db import OperationalError, connection
 
 from monitoring import broker
 from monitoring.models import Tick
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 from monitoring.selfwatch import ticks
 from monitoring.selfwatch.ticks import OnceAMinute, noted
 
 pytestmark = pytest.mark.django_db
+CHANGED = WorkReason.PROGRAMS_COPIED(count=2)
+WAITING = WorkReason.PIPELINE_WAITS(name="history", others=["demo"])
 
 
 @pytest.fixture(autouse=True)
@@ -22,39 +26,51 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
     @noted
-    def look() -> str:
-        return "Two things changed."
+    def look() -> CycleReport:
+        return CycleReport((CHANGED, WAITING))
 
     look()
     look()
     row = Tick.objects.get()
-    assert (row.task, row.runs, row.failures, row.sentence) == ("look", 2, 0, "Two things changed.")
+    assert (row.task, row.runs, row.failures) == ("look", 2, 0)
+    assert row.sentence_value == WorkReason.REPORT(parts=[CHANGED, WAITING])
+    assert row.sentence == "2 programs copied. No start of history yet: demo is starting."
     assert row.worker == broker.process_name()
     assert row.ended_at is not None
     assert row.took_ms is not None
 
 
 def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
-    said = iter(["1 waiting."] * 3 + ["1 succeeded.", "No restart is due.", "1 waiting."])
+    copied = WorkReason.PROGRAM_COPIED(count=1)
+    said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
     look = noted(lambda: next(said))
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             look()
-    assert caplog.messages == ["1 waiting.", "1 succeeded.", "1 waiting."]
+    assert caplog.messages == ["2 programs copied.", "1 program copied.", "2 programs copied."]
 
 
 def test_a_run_that_found_nothing_keeps_what_was_said_last():
-    said = iter(["Two things changed.", "", "No rule was due."])
+    said = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
     look = noted(lambda: next(said))
     for _ in range(3):
         look()
     row = Tick.objects.get()
-    assert (row.sentence, row.runs) == ("Two things changed.", 3)
+    assert (row.sentence, row.runs) == ("2 programs copied.", 3)
+    assert row.sentence_value == WorkReason.REPORT(parts=[CHANGED])
+
+
+def test_what_was_left_is_said_quietly(caplog):
+    look = noted(lambda: CycleReport(left=(WAITING,)))
+    with caplog.at_level(logging.DEBUG):
+        look()
+    assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", str(WAITING))]
+    assert (Tick.objects.get().sentence, Tick.objects.get().sentence_value) == ("", None)
 
 
 def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
     @noted
-    def look() -> str:
+    def look() -> None:
         raise ValueError("no such thing\nand more")
 
     for _ in range(50):
@@ -71,7 +87,7 @@ def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, cap
     reasons = iter(["one", "one", "other", "other"])
 
     @noted
-    def look() -> str:
+    def look() -> None:
         raise ValueError(next(reasons))
 
     look()
@@ -85,10 +101,9 @@ def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, cap
 def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
     away = True
 
-    def act() -> str:
+    def act() -> None:
         if away:
             raise OperationalError('connection to server on socket "x" failed\n\tIs the server running?')
-        return ""
 
     tasks = [noted(act) for _ in range(5)]
     with caplog.at_level(logging.INFO):
@@ -104,7 +119,7 @@ def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
 
 
 def test_noting_is_one_statement(django_assert_num_queries):
-    look = noted(lambda: "")
+    look = noted(lambda: None)
     with django_assert_num_queries(1):
         look()
     assert connection.in_atomic_block

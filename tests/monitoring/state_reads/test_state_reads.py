@@ -12,10 +12,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from monitoring.models import AuditEntry, Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.work import WorkReason
 from monitoring.state_reads import answering
 from monitoring.state_reads.answering import answer_next, arguments
 from monitoring.state_reads.asking import KEPT_A_JOB, KEPT_FOR, CannotAsk, Question, ask, snapshot_of, snapshots
 from tests.dashboard import builders as make
+from tests.monitoring.reported import done
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
@@ -96,7 +98,7 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
     second = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
     running = {"state": StateReadState.RUNNING, "claimed_until": now + timedelta(minutes=1), "started_at": now}
     StateRead.objects.filter(pk=first.pk).update(**running)
-    assert answer_next(now) == ""
+    assert answer_next(now) is None
     with pytest.raises(IntegrityError), transaction.atomic():
         StateRead.objects.filter(pk=second.pk).update(**running)
 
@@ -109,7 +111,7 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     gone = {"state": StateReadState.RUNNING, "claimed_until": now - timedelta(seconds=1), "started_at": now}
     StateRead.objects.filter(pk=lost.pk).update(**gone)
     waits = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
-    assert answer_next(now).endswith("answered.")
+    assert answer_next(now) == done(WorkReason.STATE_READ(snapshot=waits.label, job=job.name))
     lost.refresh_from_db()
     waits.refresh_from_db()
     assert (lost.state, lost.problem) == ("failed", "The worker that read it is gone. Ask again.")

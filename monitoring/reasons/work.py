@@ -1,0 +1,141 @@
+"""What the periodic tasks and the poller report."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class WorkReason(ReasonCode):
+    REPORT = "work.report", "{parts:sentences}"
+
+    INCIDENTS_CHANGED = "work.incidents-changed", _("{looked}; incidents: {changes}.")
+    INCIDENTS_CLOSED = "work.incidents-closed", _("Incidents: {changes}; no rule was due.")
+    NO_INCIDENT_CHANGED = "work.no-incident-changed", _("No incident changed; {looked}.")
+    RULE_EVALUATED = "work.rule-evaluated", _("{count} rule evaluated")
+    RULES_EVALUATED = "work.rules-evaluated", _("{count} rules evaluated")
+    RULES_FROZEN = "work.rules-frozen", _("{looked}; {count} frozen, their cluster does not answer")
+    INCIDENTS_OPENED = "work.incidents-opened", _("{count} opened")
+    INCIDENTS_UPDATED = "work.incidents-updated", _("{count} changed")
+    INCIDENTS_RESOLVED = "work.incidents-resolved", _("{count} resolved")
+    SNOOZE_OVER = "work.snooze-over", _("{count} snooze is over.")
+    SNOOZES_OVER = "work.snoozes-over", _("{count} snoozes are over.")
+
+    NOTIFICATIONS = "work.notifications", _("Notifications: {done}.")
+    NOTIFICATIONS_SENT = "work.notifications-sent", _("{count} sent")
+    NOTIFICATIONS_RETRIED = "work.notifications-retried", _("{count} will be retried")
+    NOTIFICATIONS_GIVEN_UP = "work.notifications-given-up", _("{count} given up")
+    OVERTAKEN = "work.overtaken", _("{count} overtaken by another worker")
+
+    SAVEPOINTS = "work.savepoints", _("Savepoints: {done}.")
+    SAVEPOINTS_REQUESTED = "work.savepoints-requested", _("{count} requested")
+    SAVEPOINTS_DEFERRED = "work.savepoints-deferred", _("{count} deferred")
+    SAVEPOINTS_SENT = "work.savepoints-sent", _("{count} sent")
+    SAVEPOINTS_TO_BE_SENT_AGAIN = "work.savepoints-to-be-sent-again", _("{count} to be sent again")
+    SAVEPOINTS_COMPLETED = "work.savepoints-completed", _("{count} completed")
+    SAVEPOINTS_FAILED = "work.savepoints-failed", _("{count} failed")
+    SAVEPOINTS_LINKED = "work.savepoints-linked", _("{count} found in the history")
+    SAVEPOINTS_GONE = "work.savepoints-gone", _("{count} found gone")
+    SAVEPOINTS_DAMAGED = "work.savepoints-damaged", _("{count} found damaged")
+    SAVEPOINTS_DISPOSED = "work.savepoints-disposed", _("{count} disposed of")
+    SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be disposed of yet")
+
+    RETENTION = "work.retention", _("Retention: {gone} let go.")
+    SAVEPOINT = "work.savepoint", _("{count} savepoint")
+    SAVEPOINTS_COUNTED = "work.savepoints-counted", _("{count} savepoints")
+    MESSAGE = "work.message", _("{count} message")
+    MESSAGES = "work.messages", _("{count} messages")
+    PROGRAM = "work.program", _("{count} program")
+    PROGRAMS = "work.programs", _("{count} programs")
+    PROGRAM_COPIED = "work.program-copied", _("{count} program copied.")
+    PROGRAMS_COPIED = "work.programs-copied", _("{count} programs copied.")
+
+    PARTITIONS_MADE = "work.partitions-made", _("Partitions made ahead: {names}.")
+    MINUTES_FORGOTTEN = "work.minutes-forgotten", _("Roll-ups of minutes forgotten: {count:,}.")
+    HOURS_FORGOTTEN = "work.hours-forgotten", _("Roll-ups of hours before {before:day} forgotten: {count:,}.")
+
+    ARCHIVED = "work.archived", _("Archived {what}.")
+    ARCHIVED_WITHOUT = "work.archived-without", _("Archived {what}. There was no partition of {missing}.")
+    ARCHIVING = "work.archiving", _("{what} is being archived: {step} is next.")
+    ARCHIVING_AGAIN = "work.archiving-again", _("{what} is archived anew where it changed: {why}.")
+    ARCHIVING_WAITS = "work.archiving-waits", _("{what} waits for whoever reads its tables.")
+    ARCHIVING_ELSEWHERE = "work.archiving-elsewhere", _("No archiving: another process does it.")
+    NOT_ARCHIVED_YET = "work.not-archived-yet", _("{what} cannot be archived yet. {why}")
+    CHECKPOINTS_MAY_CHANGE = (
+        "work.checkpoints-may-change",
+        _("{count:,} of its checkpoints may still change, of job {job} for one."),
+    )
+    ROLLUPS_NEVER_MADE = (
+        "work.rollups-never-made",
+        _("The history pipeline, which makes roll-ups of it first, has not run yet."),
+    )
+    ROLLUPS_OF_ANOTHER_SERVER = (
+        "work.rollups-of-another-server",
+        _("The history pipeline has not run since PostgreSQL was restored on another server."),
+    )
+    ROLLUPS_BEHIND = (
+        "work.rollups-behind",
+        _("The history pipeline has not come to all of its changes; it is behind, or not running."),
+    )
+    ROLLUPS_DIFFER = (
+        "work.rollups-differ",
+        _(
+            "The roll-ups of {count:,} days of jobs do not tell as many checkpoints as there are; start the history "
+            "pipeline without state, so that they are made anew."
+        ),
+    )
+    ARCHIVED_LATE = "work.archived-late", _("Took what came late into {count:,} files of the archive.")
+    NOT_COUNTED_YET = "work.not-counted-yet", _("What came late for {day:date} is not counted yet: {why}.")
+    FILES_MERGED = "work.files-merged", _("Merged small files of the archive, {count:,} times.")
+    FILES_REMOVED = (
+        "work.files-removed",
+        _("Removed {count:,} files of the archive that are older than {days:,} days."),
+    )
+
+    NO_PIPELINE_CHANGE = "work.no-pipeline-change", _("No change of the history's pipeline: {why:clause}.")
+    PIPELINE_NOT_CHANGED = "work.pipeline-not-changed", _("No change of the history's pipeline: {problem}")
+    PIPELINE_SILENT = "work.pipeline-silent", _("the job manager does not answer")
+    PIPELINE_RESTARTING = "work.pipeline-restarting", _("a restart is under way")
+    PIPELINE_OFF = "work.pipeline-off", _("it is switched off")
+    PIPELINE_DEAD = "work.pipeline-dead", _("bringing it back is recovery's")
+    PIPELINE_STOPPING = "work.pipeline-stopping", _("it is being stopped")
+    PIPELINE_AS_WANTED = "work.pipeline-as-wanted", _("it is as it should be")
+    PIPELINE_RESTART_FAILED = "work.pipeline-restart-failed", _("its restart {epoch} came to nothing: {why:clause}")
+    PIPELINE_SUBMITTED = "work.pipeline-submitted", _("{name} was submitted.")
+    PIPELINE_RUNS_ALREADY = (
+        "work.pipeline-runs-already",
+        _("No start of {name}: it runs already and is seen with the next poll."),
+    )
+    PIPELINE_WAITS = "work.pipeline-waits", _("No start of {name} yet: {others} is starting.")
+    PIPELINE_RESTART = "work.pipeline-restart", _("Restart {epoch} of {name} decided: {why}")
+    PIPELINE_UPGRADED = (
+        "work.pipeline-upgraded",
+        _("{name} is stopped with a savepoint and goes on from it with the program of this version."),
+    )
+    PIPELINE_CANCELED = "work.pipeline-canceled", _("{name} is cancelled: WAYMARK_HISTORY_PIPELINE is off.")
+
+    NOT_PINGED = "work.not-pinged", _("The dead man's switch is not pinged. {why}")
+
+    STATE_READ = "work.state-read", _("State of {snapshot} of {job}: answered.")
+    STATE_NOT_READ = "work.state-not-read", _("State of {snapshot} of {job}: {problem}.")
+
+    POLLED = "work.polled", _("{cluster}: {events:clauses}.")
+    CLUSTER_SILENT = "work.cluster-silent", _("{cluster} does not answer: {why}")
+    CLUSTER_REPLACED = "work.cluster-replaced", _("{cluster}: {why}")
+    CLUSTER_BACK = "work.cluster-back", _("{cluster} answers again")
+    POLL_OVERTAKEN = "work.poll-overtaken", _("{cluster}: another poll took over; this one's answer was dropped.")
+    RUN_NEW = "work.run-new", _("{run} is new, {state}")
+    RUN_MOVED = "work.run-moved", _("{run} is {state}")
+    RUN_MOVED_BECAUSE = "work.run-moved-because", _("{run} is {state} ({why})")
+    RUN_RESTARTED = "work.run-restarted", _("{run}: {why}")
+    CHECKPOINT_FAILED = "work.checkpoint-failed", _("{count} checkpoint failed")
+    CHECKPOINTS_FAILED = "work.checkpoints-failed", _("{count} checkpoints failed")
+    CHECKPOINT_MISSED = "work.checkpoint-missed", _("{count} checkpoint not seen: the engine had dropped them")
+    CHECKPOINTS_MISSED = "work.checkpoints-missed", _("{count} checkpoints not seen: the engine had dropped them")
+    SAVEPOINT_FOUND = "work.savepoint-found", _("{count} savepoint found that others took")
+    SAVEPOINTS_FOUND = "work.savepoints-found", _("{count} savepoints found that others took")
+
+
+def counted(count: int, one: ReasonCode, several: ReasonCode) -> Reason:
+    return (one if count == 1 else several)(count=count)

@@ -14,6 +14,7 @@ from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
 from dashboard.acts.shown import MovedOn, Shown, check_shown
 from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
+from dashboard.phrases import told
 from monitoring import audit
 from monitoring.models import Job, SavepointOrigin
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
@@ -52,8 +53,10 @@ def _save(job: Job, by: str, now: datetime, shown: Shown | None, *, stop: bool) 
     try:
         check_shown(job, shown, now)
         request_savepoint(job, SavepointOrigin.MANUAL, by, now, stops_job=stop)
-    except (MovedOn, SavepointDeferred) as refused:
-        return Outcome(job, False, str(refused))
+    except MovedOn as moved:
+        return Outcome(job, False, str(moved))
+    except SavepointDeferred as deferred:
+        return Outcome(job, False, told(deferred.sentence))
     return Outcome(job, True, "Stopping with a savepoint." if stop else "Savepoint requested.")
 
 

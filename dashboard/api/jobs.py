@@ -19,6 +19,7 @@ from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
 from dashboard.api.typed import Body, Span, WhyShownIn, checked, filled
 from dashboard.forms.automation import AutomationForm
@@ -66,6 +67,7 @@ class RetentionIn(Body):
 class RetentionVerdictOut(SavepointOut):
     goes: bool = Field(description="Whether the retention would delete the savepoint now.")
     why: str
+    why_value: ReasonJson
 
 
 @routes.get("/jobs/{int:job_id}", response=answers(JobOut), summary="Get a job")
@@ -139,7 +141,8 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     found = verdicts(find_job(job_id), timezone.now())
     rows = Savepoint.objects.in_bulk([verdict.held.key for verdict in found])
     return [
-        SavepointOut.from_orm(rows[verdict.held.key]).model_dump() | {"goes": verdict.goes, "why": verdict.why}
+        SavepointOut.from_orm(rows[verdict.held.key]).model_dump()
+        | {"goes": verdict.goes, "why": str(verdict.why), "why_value": verdict.why}
         for verdict in found
     ]
 

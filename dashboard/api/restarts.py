@@ -20,6 +20,7 @@ from dashboard.api.errors import FieldError, Refused, conflict, invalid
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, ShownIn, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm, settings_text
@@ -28,6 +29,7 @@ from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
 from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecision
 from monitoring.programs import copy_of
+from monitoring.reasons.columns import columns
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 from monitoring.recovery.rows_written_again import QuerySink, Restores
@@ -79,6 +81,7 @@ class StateOut(Schema):
     path: str
     note: str
     problem: str = Field(description="The problem with the files at the last check.")
+    problem_value: ReasonJson
     found: bool = Field(
         description="A checkpoint in the directory of a failed run that no poll saw. `taken_at` is estimated from the "
         "interval, `size` from the referenced files."
@@ -189,8 +192,11 @@ def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[di
     job = find_job(job_id)
     offer, restores = offered_states(job), Restores(job)
     if offer.silent:
-        response.headers["Waymark-Incomplete"] = quote(offer.silent, safe=" :/'(),.")
-    return [vars(choice) | {"written_again": restores.of(choice.path).queries} for choice in offer.choices]
+        response.headers["Waymark-Incomplete"] = quote(str(offer.silent), safe=" :/'(),.")
+    return [
+        vars(choice) | columns("problem", choice.problem) | {"written_again": restores.of(choice.path).queries}
+        for choice in offer.choices
+    ]
 
 
 @routes.post(

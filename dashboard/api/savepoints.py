@@ -93,7 +93,7 @@ def dispose_of(request: HttpRequest, savepoint_id: int, body: WhyIn | None = Non
     found = Savepoint.objects.select_related("job").get(pk=savepoint_id)
     reason = body.reason.strip() if body else ""
     try:
-        dispose(found, reason or "by hand", actor_of(request), timezone.now())
+        dispose(found, reason, actor_of(request), timezone.now())
     except NotDisposable as stays:
         raise conflict(stays) from stays
     return Status(202, Savepoint.objects.get(pk=savepoint_id))

@@ -80,8 +80,6 @@ REFUSALS = {
     "Say why, for whoever finds it paused.": "请说明原因，以便他人看到暂停时了解。",
     "At most {most} characters; these are {count}.": "最多 {most} 个字符；现有 {count} 个。",
     "It has to end later than now; empty: until somebody ends it.": "结束时间必须晚于现在；留空则直到有人结束。",
-    "The note has {count} characters: at most {most} are kept.": "备注有 {count} 个字符：最多保留 {most} 个。",
-    "It is no completed savepoint (any more).": "它（已）不是完成的保存点。",
 }
 
 FLASHES = {

@@ -144,7 +144,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
         figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
         return said % figures + why + stops
     said = _(SavepointState(savepoint.state).label).lower()
-    cause = f": {told(savepoint.failure.strip().partition(chr(10))[0])}" if savepoint.failure else ""
+    cause = f": {told(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""
     return _("savepoint%(number)s %(state)s") % {"number": number, "state": said} + why + stops + cause
 
 

@@ -13,6 +13,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from monitoring.models import CheckedState, Checkpoint, Job, Run, Savepoint, SavepointState
+from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.candidates import State
 from monitoring.recovery.manual import goes_on_from_stop
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
@@ -33,7 +36,7 @@ class Retained:
 
     checkpoint: Checkpoint
     checked_at: datetime | None = None
-    problem: str = ""
+    problem: Reason | str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Choice:
     source: Savepoint | str | None  # as restart_from takes it
     run: Run | None = None  # the one that took it
     note: str = ""
-    problem: str = ""  # what was wrong with its files when last looked at
+    problem: Reason | str = ""  # what was wrong with its files when last looked at
     found: bool = False  # lies in the directory of a dead run and is in no history; when it was taken is reckoned
 
     @property
@@ -66,17 +69,17 @@ def read_retained(job: Job) -> list[Retained]:
 
 
 def _retained(checkpoint: Checkpoint, look: CheckedState | None) -> Retained:
-    return Retained(checkpoint, look.checked_at, look.problem) if look else Retained(checkpoint)
+    return Retained(checkpoint, look.checked_at, stored(look, "problem")) if look else Retained(checkpoint)
 
 
 @dataclass(frozen=True)
 class Offer:
     """What the job can be started from, newest first. `left`: as far as they were found where a dead run left them.
-    `silent`: why that is not all, "" when it is."""
+    `silent`: why that is not all."""
 
     choices: list[Choice]
     left: list[State]
-    silent: str = ""
+    silent: Reason | None = None
 
 
 def offered_states(job: Job) -> Offer:
@@ -165,8 +168,8 @@ class _Left:
             self.states, self.silence = [], silence
 
     @property
-    def silent(self) -> str:
-        return f"{self.silence}." if self.silence else ""
+    def silent(self) -> Reason | None:
+        return SavepointReason.SENTENCE(clause=self.silence.reason) if self.silence else None
 
     def choices(self) -> list[Choice]:
         if not self.states:
@@ -175,10 +178,10 @@ class _Left:
         runs = self._job.runs.select_related("launch_version").filter(number__in=numbers)
         by_number = {run.number: run for run in runs}
         looks = self._job.checked_states.filter(path__in=[state.path for state in self.states])
-        problems = dict(looks.values_list("path", "problem"))
+        problems = {look.path: stored(look, "problem") for look in looks}
         return [self._choice(state, by_number[state.run_number], problems.get(state.path, "")) for state in self.states]
 
-    def _choice(self, state: State, run: Run, problem: str) -> Choice:
+    def _choice(self, state: State, run: Run, problem: Reason | str) -> Choice:
         return Choice(
             key=f"found-{run.number}-{state.checkpoint_id}",
             label=_("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": state.checkpoint_id},
@@ -214,7 +217,7 @@ def _savepoint(savepoint: Savepoint) -> Choice:
         source=savepoint,
         run=savepoint.run,
         note=savepoint.note,
-        problem=savepoint.problem,
+        problem=stored(savepoint, "problem"),
     )
 
 

@@ -22,6 +22,7 @@ from dashboard.queries.states import best_of, offered_state, offered_states, why
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import AttemptState, Engine, RestartAttempt
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.manual import (
     CANCELABLE,
     STOPPED_WITH,
@@ -102,7 +103,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     except MovedOn as moved:
         return _refused(request, pk, f"{moved} {look_again()}", again)
     except StorageSilent as silent:
-        return _refused(request, pk, f"{silent}.", again)
+        return _refused(request, pk, SavepointReason.SENTENCE(clause=silent.reason), again)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         return _refused(request, pk, str(refused), again)
     return redirect("restart-progress", attempt.pk)
@@ -126,7 +127,7 @@ def _not_run(request: HttpRequest, pk: int, why: str) -> HttpResponse:
     return redirect("job-runs", pk)
 
 
-def _refused(request: HttpRequest, pk: int, why: str, again: dict[str, str]) -> HttpResponse:
+def _refused(request: HttpRequest, pk: int, why: object, again: dict[str, str]) -> HttpResponse:
     """`again`: what was chosen, for the page to show."""
     messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(why)})
     return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")

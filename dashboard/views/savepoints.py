@@ -17,6 +17,8 @@ from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.engine.errors import EngineError
 from monitoring.models import Job, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.states import retained_checkpoints
 from monitoring.savepoints.checking import look_at
 from monitoring.savepoints.looking import StorageSilent
@@ -79,13 +81,13 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
     except EngineError as error:
         messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": error})
     except StorageSilent as silent:
-        told_why = told(f"{silent}.")
+        told_why = told(SavepointReason.SENTENCE(clause=silent.reason))
         messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})
     else:
         _say(request, name, problem)
 
 
-def _say(request: HttpRequest, name: str, problem: str | None) -> None:
+def _say(request: HttpRequest, name: str, problem: Reason | str | None) -> None:
     if problem is None:
         messages.warning(
             request,
@@ -96,7 +98,7 @@ def _say(request: HttpRequest, name: str, problem: str | None) -> None:
             % {"name": name},
         )
     elif problem:
-        messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": problem})
+        messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": told(problem)})
     else:
         messages.success(request, _("%(name)s is complete: all files exist.") % {"name": name})
 
@@ -128,7 +130,7 @@ def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
     try:
         request_savepoint(job, SavepointOrigin.MANUAL, actor_of(request), timezone.now(), stops_job=stop_job)
     except SavepointDeferred as deferred:
-        messages.error(request, str(deferred))
+        messages.error(request, told(deferred.sentence))
     else:
         messages.success(request, _("Savepoint requested.") if not stop_job else _("Stopping with a savepoint."))
     return redirect("job-savepoints", pk)

@@ -21,7 +21,10 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import CheckedState, Engine, Job, Savepoint, SavepointState
-from monitoring.savepoints.claims import claim, update
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
+from monitoring.savepoints.claims import Outcome, claim, update
 from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.stored import validate
 from monitoring.state_roots import names_a_root
@@ -43,8 +46,8 @@ _GONE = re.compile(
 Found = SavepointValidation | StorageSilent | EngineError | None
 
 
-def check_completed(now: datetime) -> Counter[str]:
-    """Look at those that are due; counts what was found in words."""
+def check_completed(now: datetime) -> Counter[Outcome]:
+    """Look at those that are due; counts what was found."""
     claimed = [each for each in _due(now) if claim(each, now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     outcome = Counter(_note(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
@@ -62,15 +65,16 @@ def can_be_checked(job: Job, path: str) -> bool:
     return job.cluster.engine == Engine.SPARK or names_a_root(path)
 
 
-def record_finding(job: Job, path: str, problem: str, now: datetime, *, missing: bool = False) -> None:
+def record_finding(job: Job, path: str, problem: Reason | str, now: datetime, *, missing: bool = False) -> None:
     """What a look at the files of a state of `job` found; "" when they are there and complete. `missing`: nothing is
     there."""
-    found = {"checked_at": now, "problem": problem, "gone_at": Coalesce("gone_at", now) if missing else None}
-    if not Savepoint.objects.filter(job=job, path=path).update(**found):
-        CheckedState.objects.update_or_create(job=job, path=path, defaults={"checked_at": now, "problem": problem})
+    found = {"checked_at": now, **columns("problem", problem)}
+    gone_at = Coalesce("gone_at", now) if missing else None
+    if not Savepoint.objects.filter(job=job, path=path).update(**found, gone_at=gone_at):
+        CheckedState.objects.update_or_create(job=job, path=path, defaults=found)
 
 
-def look_at(job: Job, path: str, now: datetime) -> str | None:
+def look_at(job: Job, path: str, now: datetime) -> Reason | str | None:
     """Look at the files of a state now, and remember what was found: "" when they are there and complete, None when
     nobody can tell. Raises EngineError when the engine does not answer, StorageSilent when the storage does not."""
 
@@ -83,8 +87,8 @@ def look_at(job: Job, path: str, now: datetime) -> str | None:
             return None
         case EngineError() | StorageSilent():
             raise answer
-    record_finding(job, path, answer.problem, now, missing=answer.missing)
-    return answer.problem
+    record_finding(job, path, answer.fault, now, missing=answer.missing)
+    return answer.fault
 
 
 def _due(now: datetime) -> list[Savepoint]:
@@ -101,28 +105,30 @@ class _Act:
         return await validate(client, self._path)
 
 
-def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:
+def _note(savepoint: Savepoint, answer: Found, now: datetime) -> Outcome:
     match answer:
         case None | Refused(status=400 | 403):
             # Nobody can tell, until WAYMARK_STATE_ROOTS names the place.
-            return update(savepoint, "", next_check_at=_next_look(savepoint, now, LOOK_AGAIN))
+            return update(savepoint, None, next_check_at=_next_look(savepoint, now, LOOK_AGAIN))
         case SavepointValidation(valid=True):
-            found = {"checked_at": now, "problem": "", "gone_at": None}
-            return update(savepoint, "", **found, next_check_at=_next_look(savepoint, now, _again(savepoint)))
-        case SavepointValidation(missing=True, problem=problem):
-            return _gone(savepoint, problem, now)
-        case SavepointValidation(problem=problem):
-            return update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
+            found = {"checked_at": now, **columns("problem", ""), "gone_at": None}
+            return update(savepoint, None, **found, next_check_at=_next_look(savepoint, now, _again(savepoint)))
+        case SavepointValidation(missing=True, fault=fault):
+            return _gone(savepoint, fault, now)
+        case SavepointValidation(fault=fault):
+            found = {"checked_at": now, **columns("problem", fault)}
+            return update(savepoint, WorkReason.SAVEPOINTS_DAMAGED, **found, next_check_at=now + LOOK_AGAIN)
         case EngineError() | StorageSilent():
-            return update(savepoint, "", next_check_at=now + RETRY)
+            return update(savepoint, None, next_check_at=now + RETRY)
 
 
-def _gone(savepoint: Savepoint, problem: str, now: datetime) -> str:
+def _gone(savepoint: Savepoint, fault: Reason | str, now: datetime) -> Outcome:
     """It is looked at again: perhaps only its storage is away. The next newest takes its place meanwhile."""
     since = savepoint.gone_at or now
     again = now + (LOOK_AGAIN_WHERE_IT_LIES if now - since < LOOK_AGAIN else LOOK_AGAIN)
-    outcome = "" if savepoint.gone_at else "found gone"
-    said = update(savepoint, outcome, checked_at=now, problem=problem, gone_at=since, next_check_at=again)
+    outcome = None if savepoint.gone_at else WorkReason.SAVEPOINTS_GONE
+    found = {"checked_at": now, **columns("problem", fault), "gone_at": since}
+    said = update(savepoint, outcome, **found, next_check_at=again)
     newest = _there(savepoint.job).first()
     if newest is not None:
         Savepoint.objects.filter(pk=newest.pk, next_check_at=None).update(next_check_at=now)

@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from monitoring.models import Savepoint
+from monitoring.reasons.work import WorkReason
 
 # Longer than an engine call may take, so that a claim never ends under one.
 CLAIM = timedelta(seconds=60)
-OVERTAKEN = "overtaken by another worker"
+# What came of a step; None: nothing worth saying.
+Outcome = WorkReason | None
 
 
 def claim(savepoint: Savepoint, now: datetime, **values: object) -> int:
@@ -24,9 +26,9 @@ def claim(savepoint: Savepoint, now: datetime, **values: object) -> int:
     return seen.update(next_check_at=savepoint.next_check_at, **values)
 
 
-def update(savepoint: Savepoint, outcome: str, **values: object) -> str:
+def update(savepoint: Savepoint, outcome: Outcome, **values: object) -> Outcome:
     """`outcome` when the row was still ours, OVERTAKEN when it was not and nothing was written."""
-    return outcome if ours(savepoint).update(**values) else OVERTAKEN
+    return outcome if ours(savepoint).update(**values) else WorkReason.OVERTAKEN
 
 
 def ours(savepoint: Savepoint) -> QuerySet[Savepoint]:

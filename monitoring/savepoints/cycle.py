@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,8 +20,10 @@ from monitoring.engine.errors import NotFound
 from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
+from monitoring.reasons.report import CycleReport
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.checking import check_completed
-from monitoring.savepoints.claims import CLAIM, claim
+from monitoring.savepoints.claims import CLAIM, Outcome, claim
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
@@ -37,19 +40,19 @@ class Accepted:
 Answer = Accepted | ForgottenBut | Operation[str]
 
 
-def advance(now: datetime) -> str:
-    """One cycle; says in a sentence what it did."""
-    outcome = request_due(now)
+def advance(now: datetime) -> CycleReport:
+    """One cycle."""
+    outcome: Counter[Outcome] = Counter(request_due(now))
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
-    outcome["found in the history"] += link_to_history(now)
+    outcome[WorkReason.SAVEPOINTS_LINKED] += link_to_history(now)
     outcome += check_completed(now)
     outcome += advance_disposals(now)
-    done = ", ".join(f"{count} {what}" for what, count in outcome.items() if what and count)
-    return f"Savepoints: {done}." if done else "No savepoint was due."
+    done = [what(count=count) for what, count in outcome.items() if what and count]
+    return CycleReport((WorkReason.SAVEPOINTS(done=done),) if done else ())
 
 
 def _due(now: datetime) -> list[Savepoint]:

@@ -18,11 +18,15 @@ from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Savepoint, SavepointState
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.checking import says_gone
-from monitoring.savepoints.claims import OVERTAKEN, claim, update
+from monitoring.savepoints.claims import Outcome, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
 from monitoring.savepoints.history import plain_path
-from monitoring.savepoints.looking import Patience
+from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.stored import READ_WITHIN_S, remove, within_reach
 
@@ -39,8 +43,8 @@ class Told:
     request_id: str
 
 
-def advance_disposals(now: datetime) -> Counter[str]:
-    """Move every disposal that is due by a step; counts what came of it in words."""
+def advance_disposals(now: datetime) -> Counter[Outcome]:
+    """Move every disposal that is due by a step; counts what came of it."""
     claimed = [each for each in _due(now) if claim(each, now)]
     needed = needs([each.path for each in claimed if not each.disposal_request], now)
     spared = [each for each in claimed if plain_path(each.path) in needed]
@@ -54,9 +58,9 @@ def advance_disposals(now: datetime) -> Counter[str]:
     return Counter({what: count for what, count in outcome.items() if what})
 
 
-def _spare(savepoint: Savepoint, need: Need, now: datetime) -> str:
+def _spare(savepoint: Savepoint, need: Need, now: datetime) -> Outcome:
     """A job was started from it outside of Waymark after it was let go, or while its removal was being retried."""
-    return _later(savepoint, f"It is not removed now: {need.why(savepoint.job_id)}.", now)
+    return _later(savepoint, SavepointReason.NOT_REMOVED_NOW(why=need.why(savepoint.job_id)), now)
 
 
 def _gone(cluster: Cluster, now: datetime) -> bool:
@@ -64,11 +68,11 @@ def _gone(cluster: Cluster, now: datetime) -> bool:
     return not cluster.enabled or (silent is not None and silent <= now - GONE_AFTER)
 
 
-def _remove(savepoint: Savepoint, patience: Patience) -> Operation[None]:
+def _remove(savepoint: Savepoint, patience: Patience) -> Done[None] | OSError | NotFlinkMetadata:
     try:
         remove(savepoint.path, patience)
     except (OSError, NotFlinkMetadata) as error:
-        return Failed(f"The cluster is gone, and in its storage: {error}")
+        return error
     return Done(None)
 
 
@@ -87,50 +91,54 @@ class _Act:
         return Told(await client.dispose_savepoint(self._path))
 
 
-def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
+def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
     match answer:
         case Told(request_id):
             tries = savepoint.disposal_tries + 1
-            return update(savepoint, "", disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
+            return update(savepoint, None, disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
         case Done():
             return _disposed(savepoint, now)
         case Failed(reason, trace=trace):
             gone = says_gone(reason) or says_gone(trace)
             return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
+        case OSError() | NotFlinkMetadata():
+            why = answer.reason if isinstance(answer, StorageSilent) else str(answer)
+            reason = SavepointReason.NOT_REMOVED_FROM_STORAGE(error=why)
+            return _disposed(savepoint, now, reason) if says_gone(str(answer)) else _later(savepoint, reason, now)
         case Forgotten():
-            return _later(savepoint, "The engine forgot the request; it is told again.", now)
+            return _later(savepoint, SavepointReason.REMOVAL_FORGOTTEN(), now)
         case Refused() as refusal if says_gone(str(refusal)):
             return _disposed(savepoint, now, str(refusal))
         case EngineError() as error if savepoint.disposal_request:
-            return update(savepoint, "", failure=str(error), next_check_at=now + _wait(savepoint))
+            return update(savepoint, None, **columns("failure", str(error)), next_check_at=now + _wait(savepoint))
         case EngineError() as error:
             return _later(savepoint, str(error), now)
         case _:
-            return update(savepoint, "", next_check_at=now + POLL)
+            return update(savepoint, None, next_check_at=now + POLL)
 
 
-def _disposed(savepoint: Savepoint, now: datetime, not_there: str = "") -> str:
-    """`not_there`: what the engine said when it found nothing to remove."""
+def _disposed(savepoint: Savepoint, now: datetime, not_there: Reason | str = "") -> Outcome:
+    """`not_there`: what was said when there was nothing to remove."""
     said = update(
         savepoint,
-        "disposed of",
+        WorkReason.SAVEPOINTS_DISPOSED,
         state=SavepointState.DISPOSED,
         disposed_at=now,
-        failure=f"There was nothing to remove: {not_there}" if not_there else "",
+        **columns("failure", SavepointReason.NOTHING_TO_REMOVE(why=not_there) if not_there else ""),
         next_check_at=None,
     )
-    if said != OVERTAKEN:
-        details = {"savepoint": savepoint.pk, "path": savepoint.path, "not_there": not_there}
+    if said is not WorkReason.OVERTAKEN:
+        details = {"savepoint": savepoint.pk, "path": savepoint.path, "not_there": str(not_there)}
         target = f"job {savepoint.job.name}"
-        audit.record(audit.AUTOMATION, "savepoint.disposed", target, savepoint.disposal_reason, **details)
+        audit.record(audit.AUTOMATION, "savepoint.disposed", target, stored(savepoint, "disposal_reason"), **details)
     return said
 
 
-def _later(savepoint: Savepoint, why: str, now: datetime) -> str:
+def _later(savepoint: Savepoint, why: Reason | str, now: datetime) -> Outcome:
     return update(
         savepoint,
-        "could not be disposed of yet",
-        failure=why,
+        WorkReason.SAVEPOINTS_NOT_DISPOSED,
+        **columns("failure", why),
         disposal_request="",
         disposal_tries=savepoint.disposal_tries + (not savepoint.disposal_request),
         next_check_at=now + _wait(savepoint),

@@ -7,16 +7,18 @@ the job is open: an automatic one chooses its state on the way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
-from django.utils.translation import gettext as _
 
 from monitoring import audit
 from monitoring.models import Job, RestartAttempt, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.recovery import ENDED
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.retention import Held, Policy, Verdict, judge, newest_good, outlasted, protected
@@ -28,15 +30,21 @@ LONGEST_S = 10 * 365 * 86_400
 _GOING = (SavepointState.DISPOSING, SavepointState.DISPOSED)
 
 
-class NotDisposable(Exception):
-    """The savepoint stays; the message says why."""
+class _Refused(Exception):
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
-class BadNote(ValueError):
-    """A note that is too long; the message says how long it may be."""
+class NotDisposable(_Refused):
+    """The savepoint stays."""
 
 
-class NotPinned(Exception):
+class BadNote(_Refused):
+    """A note that is too long."""
+
+
+class NotPinned(_Refused):
     """The savepoint's files are removed, or are being removed."""
 
 
@@ -55,10 +63,10 @@ def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
     """Raises BadNote, NotPinned."""
     note = note.strip()
     if len(note) > NOTE_LIMIT:
-        raise BadNote(f"The note has {len(note)} characters: at most {NOTE_LIMIT} are kept.")
+        raise BadNote(SavepointReason.NOTE_TOO_LONG(count=len(note), most=NOTE_LIMIT))
     _lock(savepoint.job_id)
     if pinned and Savepoint.objects.filter(pk=savepoint.pk, pinned=False, state__in=_GOING).exists():
-        raise NotPinned(_("It cannot be pinned: its files are removed, or are being removed."))
+        raise NotPinned(SavepointReason.NOT_PINNED())
     Savepoint.objects.filter(pk=savepoint.pk).update(pinned=pinned, note=note)
     was = {"pinned": savepoint.pinned, "note": savepoint.note}
     changes = {"savepoint": savepoint.pk, "was": was, "now": {"pinned": pinned, "note": note}}
@@ -67,25 +75,26 @@ def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
 
 @transaction.atomic
 def dispose(savepoint: Savepoint, why: str, by: str, now: datetime) -> None:
-    """Have its files removed, whatever the retention says. Raises NotDisposable for one that is protected."""
+    """Have its files removed, whatever the retention says. `why`: as the person wrote it, "" for nothing.
+
+    Raises NotDisposable for one that is protected.
+    """
     job = _lock(savepoint.job_id)
     if reason := why_it_stays(savepoint, now):
         raise NotDisposable(reason)
-    _begin([savepoint.pk], job, {savepoint.pk: why}, by, now)
+    _begin([savepoint.pk], job, {savepoint.pk: why or SavepointReason.BY_HAND()}, by, now)
 
 
-def why_it_stays(savepoint: Savepoint, now: datetime) -> str:
-    """Why nobody may dispose of it now, in a sentence; "" when a person may."""
+def why_it_stays(savepoint: Savepoint, now: datetime) -> Reason | None:
+    """Why nobody may dispose of it now; None when a person may."""
     of_job = _held(_completed([savepoint.job_id]), now)
     held = next((each for each in of_job if each.key == savepoint.pk), None)
     if held is None:
-        return _("It is no completed savepoint (any more).")
+        return SavepointReason.NOT_COMPLETED()
     if attempt := _open_attempt(savepoint.job_id):
-        return _("Restart %(epoch)s of the job is under way: until it has ended, nothing goes.") % {
-            "epoch": attempt.epoch
-        }
+        return SavepointReason.RESTART_UNDER_WAY(epoch=attempt.epoch)
     reason = protected(held, newest_good(of_job))
-    return _("It stays: %(reason)s.") % {"reason": reason} if reason else ""
+    return SavepointReason.STAYS(reason=reason) if reason else None
 
 
 def apply_retention(now: datetime) -> int:
@@ -126,15 +135,15 @@ def _open_attempt(job_id: int) -> RestartAttempt | None:
     return RestartAttempt.objects.filter(job=job_id).exclude(state__in=ENDED).first()
 
 
-def _begin(going: Iterable[int], job: Job, why: dict[int, str], by: str, now: datetime) -> None:
+def _begin(going: Iterable[int], job: Job, why: Mapping[int, Reason | str], by: str, now: datetime) -> None:
     for key in going:
         Savepoint.objects.filter(pk=key, state=SavepointState.COMPLETED).update(
             state=SavepointState.DISPOSING,
-            disposal_reason=why[key],
+            **columns("disposal_reason", why[key]),
             disposal_request="",
             disposal_tries=0,
             next_check_at=now,
-            failure="",
+            **columns("failure", ""),
         )
         audit.record(by, "savepoint.dispose", f"job {job.name}", why[key], savepoint=key)
 
@@ -158,5 +167,5 @@ def _as_held(savepoint: Savepoint, needed: Sequence[Need] = ()) -> Held:
         origin=SavepointOrigin(savepoint.origin),
         good=not savepoint.problem and not (checkpoint and checkpoint.discarded),
         pinned=savepoint.pinned,
-        needed=needed[0].why(savepoint.job_id) if needed else "",
+        needed=needed[0].why(savepoint.job_id) if needed else None,
     )

@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
+from monitoring.reasons.savepoints import SavepointReason
+
 T = TypeVar("T")
 
 # Looks at one root that may be under way, or hang, at once.
@@ -26,7 +28,8 @@ class StorageSilent(OSError):
     to nothing where looks before it had used up the patience, or hang."""
 
     def __init__(self, place: str, patience: Patience, waited_s: float) -> None:
-        super().__init__(f"{place} could not be looked at within {patience.limit_s:g} s: its storage does not answer")
+        self.reason = SavepointReason.STORAGE_SILENT(place=place, limit_s=patience.limit_s)
+        super().__init__(str(self.reason))
         self.place, self.waited_s = place, waited_s
 
 

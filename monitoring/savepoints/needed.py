@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import F, Q
-from django.utils.translation import gettext as _
 
 from monitoring.models import Job, RestartAttempt, Run, RunState, Savepoint, SavepointState
 from monitoring.models.recovery import ENDED
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.history import plain_path, spellings
 
 # A launch whose run no poll has stored may still come to life: a command may have handed it to a queue.
@@ -41,13 +42,13 @@ class Need:
     run: Run | None = None
     attempt: RestartAttempt | None = None
 
-    def why(self, of_job: int) -> str:
+    def why(self, of_job: int) -> Reason:
         """The reason for the readers of job `of_job`. They may not see other jobs, so it names none."""
         if self.job_id != of_job:
-            return _("a run of another job came from it") if self.run else _("another job is being started from it")
+            return SavepointReason.NEEDED_BY_OTHER_RUN() if self.run else SavepointReason.NEEDED_BY_OTHER_START()
         if self.run:
-            return _("run %(number)s came from it") % {"number": self.run.number}
-        return _("restart %(epoch)s starts from it") % {"epoch": self.attempt.epoch if self.attempt else "–"}
+            return SavepointReason.NEEDED_BY_RUN(number=self.run.number)
+        return SavepointReason.NEEDED_BY_RESTART(epoch=self.attempt.epoch if self.attempt else "–")
 
 
 def needs(paths: Iterable[str], now: datetime, *, ended: bool = False) -> dict[str, list[Need]]:

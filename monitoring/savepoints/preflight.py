@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.models import RunState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class PreflightFacts:
     unseen_since: datetime | None  # when that was, where it is too long ago to be relied on
     cluster_reachable: bool
     savepoint_under_way: bool
-    paused: str  # why; "" when it is not
+    paused: Reason | str | None  # why
 
 
 @dataclass(frozen=True)
@@ -24,21 +26,21 @@ class Ready:
 
 @dataclass(frozen=True)
 class NotNow:
-    reason: str
+    reason: Reason | str
 
 
 def preflight(facts: PreflightFacts) -> Ready | NotNow:
     match facts.run_state:
         case None:
-            return NotNow("the job has never run")
+            return NotNow(SavepointReason.NEVER_RAN())
         case state if state is not RunState.RUNNING:
-            return NotNow(f"the job is {state.value}, not RUNNING")
+            return NotNow(SavepointReason.NOT_RUNNING(state=state.value))
     if not facts.cluster_reachable:
-        return NotNow("the cluster does not answer")
+        return NotNow(SavepointReason.CLUSTER_SILENT())
     if facts.unseen_since is not None:
-        return NotNow(f"the job has not been seen since {facts.unseen_since:%Y-%m-%d %H:%M:%S} UTC")
+        return NotNow(SavepointReason.UNSEEN(since=facts.unseen_since))
     if facts.savepoint_under_way:
-        return NotNow("a savepoint is already under way")
+        return NotNow(SavepointReason.UNDER_WAY())
     if facts.paused:
         return NotNow(facts.paused)
     return Ready()

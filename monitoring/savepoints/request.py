@@ -20,6 +20,8 @@ from monitoring.models import (
     SavepointState,
 )
 from monitoring.pauses import why_paused
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
 # Flink's `execution.checkpointing.timeout` is also a savepoint's: its default, for a run whose own is not known.
@@ -34,11 +36,12 @@ IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 
 
 class SavepointDeferred(Exception):
-    """Not now; the message says why. Nothing was asked of the engine."""
+    """Not now, for this `reason`. Nothing was asked of the engine."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"No savepoint now: {reason}.")
+    def __init__(self, reason: Reason | str) -> None:
         self.reason = reason
+        self.sentence = SavepointReason.NOT_NOW(reason=reason)
+        super().__init__(str(self.sentence))
 
 
 def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime, stops_job: bool = False) -> Savepoint:
@@ -49,14 +52,14 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
     verdict = preflight(facts_of(job, now, scheduled=origin is SavepointOrigin.SCHEDULED))
     run = job.current_run
     if isinstance(verdict, NotNow) or run is None:
-        raise SavepointDeferred(verdict.reason if isinstance(verdict, NotNow) else "the job has never run")
+        raise SavepointDeferred(verdict.reason if isinstance(verdict, NotNow) else SavepointReason.NEVER_RAN())
     try:
         with transaction.atomic():
             savepoint = _write(job, run, origin, by, now, stops_job)
             action = "savepoint.stop" if stops_job else "savepoint.request"
             audit.record(by, action, f"job {job.name}", SavepointOrigin(origin).label, savepoint=savepoint.pk)
     except IntegrityError as error:
-        raise SavepointDeferred("a savepoint is already under way") from error
+        raise SavepointDeferred(SavepointReason.UNDER_WAY()) from error
     return savepoint
 
 
@@ -71,7 +74,7 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
         unseen_since=_unseen_since(job, now) if scheduled else None,
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
-        paused=str(why_paused(job, now) or "") if scheduled else "",
+        paused=why_paused(job, now) if scheduled else None,
     )
 
 

@@ -9,13 +9,12 @@ policy says, these stay: pinned ones, the newest one that is good to restore fro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.utils.translation import gettext as _
-
-from monitoring.durations import in_words
 from monitoring.models import SavepointOrigin
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 
 OURS = (SavepointOrigin.SCHEDULED, SavepointOrigin.RESTART)
 
@@ -33,13 +32,18 @@ class Policy:
         """The part that holds for savepoints of this origin."""
         return Policy(self.final) if origin is SavepointOrigin.FINAL else Policy(self.count, self.age)
 
-    def __str__(self) -> str:
-        wanted = []
-        if self.count is not None:
-            wanted.append(f"the newest {self.count}")
-        if self.age is not None:
-            wanted.append(f"those of the last {in_words(self.age)}")
-        return f"keeps {' and '.join(wanted)}" if wanted else "keeps all"
+    @property
+    def reason(self) -> Reason:
+        """What it keeps, as a savepoint's reason to go."""
+        match self.count, self.age:
+            case None, None:
+                return SavepointReason.KEEPS_ALL()
+            case count, None:
+                return SavepointReason.KEEPS_NEWEST(count=count)
+            case None, age:
+                return SavepointReason.KEEPS_YOUNG(age=age)
+            case count, age:
+                return SavepointReason.KEEPS_NEWEST_AND_YOUNG(count=count, age=age)
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,14 @@ class Held:
     origin: SavepointOrigin
     good: bool = True
     pinned: bool = False
-    needed: str = ""
+    needed: Reason | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
 class Verdict:
     held: Held
     goes: bool
-    why: str
+    why: Reason
 
 
 def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Verdict]:
@@ -90,27 +94,26 @@ def _judge(held: Held, place: int | None, last_good: Held | None, policy: Policy
     kept = protected(held, last_good) or _kept_by_policy(held, place, policy, now)
     if kept:
         return Verdict(held, goes=False, why=kept)
-    return Verdict(held, goes=True, why=f"number {place}, {in_words(now - held.taken_at)} old; the job {policy}")
+    why = SavepointReason.OUTLASTED(place=place, age=now - held.taken_at, policy=policy.reason)
+    return Verdict(held, goes=True, why=why)
 
 
-def protected(held: Held, last_good: Held | None) -> str:
-    """Why it may not go, by nobody's policy; "" when it may."""
+def protected(held: Held, last_good: Held | None) -> Reason | None:
+    """Why it may not go, by nobody's policy."""
     if held.pinned:
-        return _("pinned")
+        return SavepointReason.PINNED()
     if held.needed:
         return held.needed
-    if held == last_good:
-        return _("the newest good one")
-    return ""
+    return SavepointReason.NEWEST_GOOD() if held == last_good else None
 
 
-def _kept_by_policy(held: Held, place: int | None, policy: Policy, now: datetime) -> str:
+def _kept_by_policy(held: Held, place: int | None, policy: Policy, now: datetime) -> Reason | None:
     if place is None:
-        return _("taken by hand or by another tool: it goes only by hand")
+        return SavepointReason.NOT_OURS()
     if policy.count is None and policy.age is None:
-        return _("the job keeps all")
+        return SavepointReason.JOB_KEEPS_ALL()
     if policy.count is not None and place <= policy.count:
-        return _("among the newest %(count)s") % {"count": policy.count}
+        return SavepointReason.AMONG_NEWEST(count=policy.count)
     if policy.age is not None and now - held.taken_at < policy.age:
-        return _("younger than %(age)s") % {"age": in_words(policy.age)}
-    return ""
+        return SavepointReason.YOUNGER(age=policy.age)
+    return None

@@ -16,6 +16,10 @@ from django.db.models import Q
 
 from monitoring import audit
 from monitoring.models import Cluster, Job, RunState, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.request import IN_FLIGHT, SavepointDeferred, request_savepoint
 from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 
@@ -52,11 +56,11 @@ def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) 
     audit.record(by, "savepoint.schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
 
 
-def request_due(now: datetime) -> Counter[str]:
+def request_due(now: datetime) -> Counter[WorkReason]:
     """Ask for every savepoint whose time has come; what cannot be now is deferred with its reason."""
     _set_first_times(now)
     due = Job.objects.filter(_SCHEDULED, next_savepoint_at__lte=now)
-    outcome: Counter[str] = Counter()
+    outcome: Counter[WorkReason] = Counter()
     for cluster_id in due.order_by().values_list("cluster", flat=True).distinct():
         outcome += _request_of_cluster(cluster_id, now)
     return outcome
@@ -78,29 +82,29 @@ def _set_first_times(now: datetime) -> None:
 
 
 @transaction.atomic
-def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[str]:
+def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[WorkReason]:
     cluster = Cluster.objects.select_for_update(skip_locked=True).filter(pk=cluster_id).first()
     if cluster is None:
         return Counter()  # another worker is at it, or it is being polled: at the next tick
     free = cluster.savepoints_at_once - Savepoint.objects.filter(job__cluster=cluster, state__in=IN_FLIGHT).count()
     due = Job.objects.filter(_SCHEDULED, cluster=cluster, next_savepoint_at__lte=now)
-    outcome: Counter[str] = Counter()
+    outcome: Counter[WorkReason] = Counter()
     waiting: list[Job] = []
     for job in due.select_related("cluster", "current_run").order_by("next_savepoint_at", "pk"):
-        if outcome["requested"] < free:
-            outcome[_request(job, now)] += 1
-        else:
+        if outcome[WorkReason.SAVEPOINTS_REQUESTED] >= free:
             waiting.append(job)
+        elif done := _request(job, now):
+            outcome[done] += 1
     _let_wait(waiting, cluster, now)
-    return Counter({what: count for what, count in outcome.items() if what})
+    return outcome
 
 
-def _request(job: Job, now: datetime) -> str:
-    """What came of it: "requested", "deferred", or "" when there is nothing to save."""
+def _request(job: Job, now: datetime) -> WorkReason | None:
+    """What came of it; None when there is nothing to save."""
     job.next_savepoint_at = _next_of(job, now)
     job.save(update_fields=["next_savepoint_at"])
     if job.current_run is None or _ended_as_wished(job):
-        return ""
+        return None
     try:
         request_savepoint(job, SavepointOrigin.SCHEDULED, audit.AUTOMATION, now)
     except SavepointDeferred as deferred:
@@ -108,14 +112,15 @@ def _request(job: Job, now: datetime) -> str:
         job.next_savepoint_at = min(job.next_savepoint_at or soon, soon)
         job.save(update_fields=["next_savepoint_at"])
         _defer([job], deferred.reason, now)
-        return "deferred"
-    return "requested"
+        return WorkReason.SAVEPOINTS_DEFERRED
+    return WorkReason.SAVEPOINTS_REQUESTED
 
 
 def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
     """They stay due; the page says what they wait for."""
     at_once = cluster.savepoints_at_once
-    reason = f"it waits for its turn: {cluster.name} takes {at_once} savepoint{'s' if at_once != 1 else ''} at once"
+    code = SavepointReason.WAITS if at_once != 1 else SavepointReason.WAITS_FOR_ONE
+    reason = code(cluster=cluster.name, count=at_once)
     _defer([job for job in jobs if not _ended_as_wished(job)], reason, now)
 
 
@@ -124,7 +129,7 @@ def _ended_as_wished(job: Job) -> bool:
     return job.current_run is not None and RunState(job.current_run.state) in (RunState.CANCELED, RunState.FINISHED)
 
 
-def _defer(jobs: Sequence[Job], reason: str, now: datetime) -> None:
+def _defer(jobs: Sequence[Job], reason: Reason | str, now: datetime) -> None:
     """One row per job says why its savepoint is late, since when."""
     rows = [
         Savepoint(
@@ -134,7 +139,7 @@ def _defer(jobs: Sequence[Job], reason: str, now: datetime) -> None:
             origin=SavepointOrigin.SCHEDULED,
             requested_by=audit.AUTOMATION,
             requested_at=now,
-            failure=reason,
+            **columns("failure", reason),
         )
         for job in jobs
         if job.current_run is not None
@@ -142,7 +147,8 @@ def _defer(jobs: Sequence[Job], reason: str, now: datetime) -> None:
     if rows:
         Savepoint.objects.bulk_create(rows, ignore_conflicts=True)
         there = Savepoint.objects.filter(job__in=jobs, state=SavepointState.DEFERRED)
-        there.exclude(failure=reason).update(failure=reason)
+        others = [each.pk for each in there if stored(each, "failure") != reason]
+        Savepoint.objects.filter(pk__in=others).update(**columns("failure", reason))
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:

@@ -10,7 +10,11 @@ from django.db import IntegrityError, transaction
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointOrigin, SavepointState
-from monitoring.savepoints.claims import OVERTAKEN, update
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
+from monitoring.reasons.work import WorkReason
+from monitoring.savepoints.claims import Outcome, update
 from monitoring.savepoints.history import CLOCK_SKEW, find_by_path, find_requested
 from monitoring.savepoints.schedule import try_again
 
@@ -34,8 +38,8 @@ class ForgottenBut:
     savepoints: tuple[datetime, ...]
 
 
-def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
-    """Apply one answer; says what it came to, "" for nothing worth saying."""
+def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
+    """Apply one answer."""
     match answer:
         case Done(location):
             return _complete(savepoint, location, now)
@@ -52,9 +56,10 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
         case EngineError():
             return _keep(savepoint, now, RETRY, str(answer))
         case InProgress():
-            return _keep(savepoint, now, POLL, "it is still under way", state=SavepointState.IN_PROGRESS)
+            return _keep(savepoint, now, POLL, SavepointReason.STILL_UNDER_WAY(), state=SavepointState.IN_PROGRESS)
         case _:  # the request was accepted
-            return _keep(savepoint, now, POLL, "it is still under way", "sent", state=SavepointState.IN_PROGRESS)
+            why, outcome = SavepointReason.STILL_UNDER_WAY(), WorkReason.SAVEPOINTS_SENT
+            return _keep(savepoint, now, POLL, why, outcome, state=SavepointState.IN_PROGRESS)
 
 
 def link_to_history(now: datetime) -> int:
@@ -68,7 +73,7 @@ def link_to_history(now: datetime) -> int:
     return len(found)
 
 
-def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> str:
+def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> Outcome:
     """`listed`: the engine's own history has a savepoint that may be ours, so it is not sent again."""
     found = find_requested(savepoint)
     match found.status if found else None:
@@ -77,17 +82,19 @@ def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = Fals
         case CheckpointStatus.FAILED if found:
             return _fail(savepoint, found.failure_message, now)
         case CheckpointStatus.IN_PROGRESS:
-            return _keep(savepoint, now, POLL_HISTORY, "it is still under way", state=SavepointState.IN_PROGRESS)
+            why = SavepointReason.STILL_UNDER_WAY()
+            return _keep(savepoint, now, POLL_HISTORY, why, state=SavepointState.IN_PROGRESS)
     unheard = savepoint.state == SavepointState.REQUESTED and not listed
     if unheard and now - savepoint.requested_at < SEND_AGAIN_WITHIN:
-        return _keep(savepoint, now, timedelta(), "the engine never heard of it", "to be sent again", posted_at=None)
+        why, outcome = SavepointReason.NEVER_ARRIVED(), WorkReason.SAVEPOINTS_TO_BE_SENT_AGAIN
+        return _keep(savepoint, now, timedelta(), why, outcome, posted_at=None)
     forgotten_at = savepoint.forgotten_at or now
     if now - forgotten_at >= HISTORY_LAG:
-        return _fail(savepoint, "The engine forgot the request, and no savepoint of it is in the job's history.", now)
-    return _keep(savepoint, now, POLL_HISTORY, "the engine forgot the request", forgotten_at=forgotten_at)
+        return _fail(savepoint, SavepointReason.LOST(), now)
+    return _keep(savepoint, now, POLL_HISTORY, SavepointReason.FORGOTTEN(), forgotten_at=forgotten_at)
 
 
-def _complete(savepoint: Savepoint, path: str, now: datetime) -> str:
+def _complete(savepoint: Savepoint, path: str, now: datetime) -> Outcome:
     savepoint.path = path
     row = find_by_path(savepoint)
     values: dict[str, object] = {
@@ -96,27 +103,36 @@ def _complete(savepoint: Savepoint, path: str, now: datetime) -> str:
         "completed_at": (row.latest_ack_at if row else None) or now,
         "checkpoint": row,
         "size": _size(row) if row else None,
-        "failure": "",
+        **columns("failure", ""),
     }
     try:
         with transaction.atomic():
-            return update(savepoint, "completed", **values)
+            return update(savepoint, WorkReason.SAVEPOINTS_COMPLETED, **values)
     except IntegrityError:
-        return _fail(savepoint, f"The engine answered with {path}, which is another savepoint's.", now)
+        return _fail(savepoint, SavepointReason.PATH_OF_ANOTHER(path=path), now)
 
 
 @transaction.atomic
-def _fail(savepoint: Savepoint, reason: str, now: datetime) -> str:
-    reason = reason.strip() or "The engine gave no reason."
-    outcome = update(savepoint, "failed", state=SavepointState.FAILED, failure=reason)
-    if outcome != OVERTAKEN and savepoint.origin == SavepointOrigin.SCHEDULED:
+def _fail(savepoint: Savepoint, reason: Reason | str, now: datetime) -> Outcome:
+    if isinstance(reason, str):
+        reason = reason.strip() or SavepointReason.WITHOUT_REASON()
+    failed = {"state": SavepointState.FAILED, **columns("failure", reason)}
+    outcome = update(savepoint, WorkReason.SAVEPOINTS_FAILED, **failed)
+    if outcome is not WorkReason.OVERTAKEN and savepoint.origin == SavepointOrigin.SCHEDULED:
         try_again(savepoint.job, now)
     return outcome
 
 
-def _keep(savepoint: Savepoint, now: datetime, wait: timedelta, why: str, outcome: str = "", **values: object) -> str:
+def _keep(
+    savepoint: Savepoint,
+    now: datetime,
+    wait: timedelta,
+    why: Reason | str,
+    outcome: Outcome = None,
+    **values: object,
+) -> Outcome:
     if savepoint.deadline_at and now >= savepoint.deadline_at:
-        return _fail(savepoint, f"Not completed in time: {why.rstrip('.')}.", now)
+        return _fail(savepoint, SavepointReason.TOO_LATE(why=why), now)
     return update(savepoint, outcome, next_check_at=now + wait, **values)
 
 

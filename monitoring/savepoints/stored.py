@@ -31,6 +31,8 @@ from checkpointing.storage import (
 from checkpointing.storage.claims import check_unclaimed
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
 from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
 from monitoring.state_roots import is_below
@@ -89,11 +91,11 @@ def _judged(path: str) -> SavepointValidation | None:
         missing = isinstance(unusable, MetadataMissing)
         return SavepointValidation(False, unusable.problem, None, "", "", None, None, missing)
     except CutShort as unreadable:
-        checkpoint_id, problem = None, f"of its {METADATA}: {unreadable}"
+        checkpoint_id, problem = None, SavepointReason.METADATA_UNREADABLE(file=METADATA, error=str(unreadable))
     except (OSError, NotFlinkMetadata) as error:
         log.warning("%s cannot be looked at: %s", path, error)
         return None
-    return SavepointValidation(not problem, problem, checkpoint_id, "", "", None, None)
+    return SavepointValidation(problem is None, problem or "", checkpoint_id, "", "", None, None)
 
 
 def checkpoints_in(directory: str, patience: Patience) -> list[int] | None:
@@ -221,11 +223,11 @@ def _looked(kind: str, path: str, read: Callable[[], T], patience: Patience) -> 
     return LOOKS.look(f"{kind} {named}", path, read, patience)
 
 
-def _look(directory: str) -> tuple[int | None, str]:
-    """The checkpoint's id, and what is wrong; "" when it is complete."""
+def _look(directory: str) -> tuple[int | None, Reason | None]:
+    """The checkpoint's id, and what is wrong; None when it is complete."""
     metadata = _flink_metadata(directory)
     if metadata is None:
-        return verify(directory).checkpoint_id, ""
+        return verify(directory).checkpoint_id, None
     return metadata.checkpoint_id, _missing(directory, metadata.files)
 
 
@@ -238,7 +240,7 @@ def _flink_metadata(directory: str) -> FlinkMetadata | None:
     return parse(content) if content.startswith(MAGIC) else None
 
 
-def _missing(directory: str, needed: Iterable[NeededFile]) -> str:
+def _missing(directory: str, needed: Iterable[NeededFile]) -> Reason | None:
     """The first file that is not there or has another size. One listing a directory; files outside the roots are left
     to the engine."""
     by_directory: dict[str, list[tuple[str, NeededFile]]] = defaultdict(list)
@@ -251,11 +253,12 @@ def _missing(directory: str, needed: Iterable[NeededFile]) -> str:
             continue
         sizes = files_for(parent).sizes(parent)
         for name, file in files:
+            path = f"{parent}/{name}"
             if name not in sizes:
-                return f"{parent}/{name} is missing"
+                return SavepointReason.FILE_MISSING(file=path)
             if not file.fits(sizes[name]):
-                return f"{parent}/{name} has {sizes[name]} bytes instead of {file.size}"
-    return ""
+                return SavepointReason.FILE_OF_ANOTHER_SIZE(file=path, size=sizes[name], expected=file.size)
+    return None
 
 
 def _is_named_savepoint(directory: str) -> bool:

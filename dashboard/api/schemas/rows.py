@@ -150,6 +150,9 @@ class SavepointOut(ModelSchema):
     job_id: int
     run_id: int
     checkpoint_id: int | None = Field(None, description="The id of its checkpoint, as in /checkpoints/{id}.")
+    failure_value: ReasonJson
+    problem_value: ReasonJson
+    disposal_reason_value: ReasonJson
 
     class Meta:
         model = Savepoint

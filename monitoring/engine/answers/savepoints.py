@@ -7,6 +7,8 @@ from datetime import datetime
 
 from checkpointing.model.messages import AfterRestore
 from monitoring.engine.fields import Fields
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class SavepointValidation:
     """What our job manager found when it checked a savepoint's manifest and every file of it."""
 
     valid: bool
-    reason: str
+    reason: Reason | str
     checkpoint_id: int | None
     job_name: str
     entry_class: str
@@ -25,9 +27,13 @@ class SavepointValidation:
     written_again: tuple[tuple[str, str], ...] = ()
 
     @property
-    def problem(self) -> str:
+    def fault(self) -> Reason | str:
         """What is wrong with it; "" when it is valid."""
-        return "" if self.valid else self.reason or "the engine calls it invalid, without a reason"
+        return "" if self.valid else self.reason or SavepointReason.INVALID()
+
+    @property
+    def problem(self) -> str:
+        return str(self.fault)
 
     @classmethod
     def parse(cls, fields: Fields) -> SavepointValidation:

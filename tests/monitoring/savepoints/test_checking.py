@@ -15,6 +15,8 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.reasons.savepoints import SavepointReason as Why
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery import cycle as recovery
 from monitoring.recovery.manual import RestartRefused, restart_from
 from monitoring.recovery.states import restore_candidates
@@ -76,10 +78,10 @@ def test_the_newest_is_looked_at_again_every_day(savepoint, job, now):
 def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manager, now):
     older = completed(job, now, 5)
     job_manager.invalid_paths[savepoint.path] = "state/7.sst is missing"
-    assert check_completed(now) == {"found damaged": 1}
+    assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
     assert reload(savepoint).problem == "state/7.sst is missing"
-    assert why_it_stays(older, now) == "It stays: the newest good one."
-    assert why_it_stays(savepoint, now) == ""
+    assert why_it_stays(older, now) == Why.STAYS(reason=Why.NEWEST_GOOD())
+    assert why_it_stays(savepoint, now) is None
 
     job_manager.invalid_paths.clear()
     check_completed(now + LOOK_AGAIN)
@@ -106,7 +108,7 @@ class TestOneThatSomebodyElseRemoved:
 
     def test_is_gone_and_the_next_newest_is_looked_at_in_its_place(self, removed, job, now):
         older = completed(job, now, 5, next_check_at=None)
-        assert check_completed(now) == {"found gone": 1}
+        assert check_completed(now) == {WorkReason.SAVEPOINTS_GONE: 1}
         assert (reload(removed).state, removed.gone_at, removed.checked_at) == ("completed", now, now)
         assert check_completed(now) == {}
         assert (reload(older).checked_at, older.gone_at) == (now, None)
@@ -118,7 +120,7 @@ class TestOneThatSomebodyElseRemoved:
         job.savepoints_kept = 1
         job.save()
         assert [(each.held.key, each.goes) for each in verdicts(job, now)] == [(older.pk, False), (oldest.pk, True)]
-        assert why_it_stays(removed, now) == ""
+        assert why_it_stays(removed, now) is None
 
     def test_comes_last_of_what_the_automation_tries(self, removed, job, now):
         older = completed(job, now, 5)
@@ -218,12 +220,13 @@ class TestWhereTheEngineCannotTell:
 
         file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
         file.unlink()
-        assert check_completed(now + LOOK_AGAIN_WHERE_IT_LIES) == {"found damaged": 1}
+        assert check_completed(now + LOOK_AGAIN_WHERE_IT_LIES) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
         assert (reload(savepoint).problem, savepoint.gone_at) == (f"{file} is missing", None)
+        assert savepoint.problem_value == Why.FILE_MISSING(file=str(file))
 
         shutil.rmtree(directory)
         lay_down("2.3.0-rocksdb-0b-savepoint-native", directory.parent / "savepoint-of-another")
-        assert check_completed(savepoint.next_check_at) == {"found gone": 1}
+        assert check_completed(savepoint.next_check_at) == {WorkReason.SAVEPOINTS_GONE: 1}
 
     def test_metadata_that_is_cut_short_is_damage_of_a_newer_flink_none(self, flinks, now):
         metadata = flinks[0] / "_metadata"
@@ -232,7 +235,7 @@ class TestWhereTheEngineCannotTell:
         assert check_completed(now) == {}
         metadata.write_bytes(content[:1000])
         Savepoint.objects.update(next_check_at=now)
-        assert check_completed(now) == {"found damaged": 1}
+        assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
         assert reload(flinks[1]).problem == "of its _metadata: it is cut short after 1000 bytes"
 
     def test_the_disk_of_another_machine_tells_nothing(self, flinks, now):

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints import cycle
-from monitoring.savepoints.claims import CLAIM, OVERTAKEN, claim, update
+from monitoring.savepoints.claims import CLAIM, claim, update
 from monitoring.savepoints.request import request_savepoint
+from tests.monitoring.reported import NOTHING, savepoints
 
 
 @pytest.fixture
@@ -46,15 +48,15 @@ def test_a_worker_whose_claim_ended_writes_nothing(savepoint, now):
     slow = read(savepoint)
     claim(slow, now)
     claim(read(savepoint), now + CLAIM)
-    assert update(slow, "failed", state=SavepointState.FAILED) == OVERTAKEN
+    assert update(slow, WorkReason.SAVEPOINTS_FAILED, state=SavepointState.FAILED) is WorkReason.OVERTAKEN
     assert read(savepoint).state == SavepointState.REQUESTED
 
 
 def test_a_worker_that_has_it_writes_once(savepoint, now):
     ours = read(savepoint)
     claim(ours, now)
-    assert update(ours, "failed", state=SavepointState.FAILED) == "failed"
-    assert update(ours, "completed", state=SavepointState.COMPLETED) == OVERTAKEN
+    assert update(ours, WorkReason.SAVEPOINTS_FAILED, state=SavepointState.FAILED) is WorkReason.SAVEPOINTS_FAILED
+    assert update(ours, WorkReason.SAVEPOINTS_COMPLETED, state=SavepointState.COMPLETED) is WorkReason.OVERTAKEN
     assert read(savepoint).state == SavepointState.FAILED
 
 
@@ -62,7 +64,7 @@ def test_a_cycle_that_read_the_due_rows_before_another_cycle_claimed_them_sends_
     savepoint, job_manager, now, monkeypatch
 ):
     due = cycle._due(now)
-    assert cycle.advance(now) == "Savepoints: 1 sent."
+    assert cycle.advance(now) == savepoints(sent=1)
     monkeypatch.setattr(cycle, "_due", lambda _now: due)
-    assert cycle.advance(now) == "No savepoint was due."
+    assert cycle.advance(now) == NOTHING
     assert job_manager.calls == ["trigger"]

@@ -5,6 +5,7 @@ import pytest
 
 from monitoring import engine_calls
 from monitoring.models import Cluster, Job, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints import cycle
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
@@ -12,6 +13,7 @@ from monitoring.savepoints.request import MARGIN, TIMEOUT, request_savepoint
 from monitoring.savepoints.schedule import set_schedule
 from monitoring.savepoints.settle import HISTORY_LAG, SEND_AGAIN_WITHIN
 from monitoring.savepoints.timetable import Every
+from tests.monitoring.reported import NOTHING, savepoints
 
 
 @pytest.fixture
@@ -41,12 +43,12 @@ def seconds(now, count):
 
 
 def test_a_savepoint_is_sent_followed_and_recorded(rows, savepoint, job_manager, now):
-    assert advance(now) == "Savepoints: 1 sent."
-    assert advance(seconds(now, 1)) == "Savepoints: 1 completed."
+    assert advance(now) == savepoints(sent=1)
+    assert advance(seconds(now, 1)) == savepoints(completed=1)
 
     done = reload(savepoint)
     assert (done.state, done.path) == ("completed", job_manager.savepoints[savepoint.trigger_id].location)
-    assert advance(seconds(now, 60)) == "No savepoint was due."
+    assert advance(seconds(now, 60)) == NOTHING
 
 
 def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job_manager, now):
@@ -55,25 +57,27 @@ def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job
     path = reload(savepoint).path.replace("file:/", "file:///")
     row = rows.checkpoint(savepoint.run, is_savepoint=True, external_path=path, triggered_at=now, state_size=4321)
 
-    assert advance(seconds(now, 2)) == "Savepoints: 1 found in the history."
+    assert advance(seconds(now, 2)) == savepoints(linked=1)
     assert (reload(savepoint).checkpoint, savepoint.size) == (row, 4321)
 
 
 def test_it_is_followed_for_as_long_as_it_takes_until_its_time_is_over(savepoint, job_manager, now):
     job_manager.completes_savepoints = False
     advance(now)
-    assert advance(seconds(now, 1)) == "No savepoint was due."  # nothing worth saying
+    assert advance(seconds(now, 1)) == NOTHING  # nothing worth saying
     assert reload(savepoint).state == SavepointState.IN_PROGRESS
 
-    assert advance(now + TIMEOUT + MARGIN) == "Savepoints: 1 failed."
-    assert reload(savepoint).failure == "Not completed in time: it is still under way."
+    assert advance(now + TIMEOUT + MARGIN) == savepoints(failed=1)
+    why = SavepointReason.STILL_UNDER_WAY()
+    assert reload(savepoint).failure_value == SavepointReason.TOO_LATE(why=why)
+    assert savepoint.failure == "Not completed in time: it is still under way."
 
 
 def test_why_it_failed_is_the_engines_sentence(savepoint, job_manager, now):
     advance(now)
     job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
     advance(seconds(now, 1))
-    assert (reload(savepoint).state, savepoint.failure) == ("failed", "Disk is full")
+    assert (reload(savepoint).state, savepoint.failure, savepoint.failure_value) == ("failed", "Disk is full", None)
 
 
 class TestAScheduledOneThatFails:
@@ -86,10 +90,10 @@ class TestAScheduledOneThatFails:
     def fails(self, job, job_manager, now):
         """One that is due at `now`; in how many minutes the next one is, and at what time that is."""
         Cluster.objects.update(last_answer_at=now)
-        assert advance(now) == "Savepoints: 1 requested, 1 sent."
+        assert advance(now) == savepoints(requested=1, sent=1)
         newest = Savepoint.objects.latest("requested_at")
         job_manager.savepoints[newest.trigger_id].failure = "Disk is full"
-        assert advance(seconds(now, 1)) == "Savepoints: 1 failed."
+        assert advance(seconds(now, 1)) == savepoints(failed=1)
         job.refresh_from_db()
         return (job.next_savepoint_at - seconds(now, 1)) / timedelta(minutes=1), job.next_savepoint_at
 
@@ -101,8 +105,8 @@ class TestAScheduledOneThatFails:
         assert waits == [1, 5, 15, 60, 360, 360]
 
         Cluster.objects.update(last_answer_at=now)
-        assert advance(now) == "Savepoints: 1 requested, 1 sent."
-        assert advance(seconds(now, 1)) == "Savepoints: 1 completed."
+        assert advance(now) == savepoints(requested=1, sent=1)
+        assert advance(seconds(now, 1)) == savepoints(completed=1)
         weekly.refresh_from_db()
         assert weekly.next_savepoint_at - now >= timedelta(days=7)
         assert self.fails(weekly, job_manager, weekly.next_savepoint_at)[0] == 1, "the count begins anew"
@@ -125,7 +129,7 @@ class TestAScheduledOneThatFails:
         savepoint = request_savepoint(weekly, SavepointOrigin.MANUAL, "ada", now)
         advance(now)
         job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
-        assert advance(seconds(now, 1)) == "Savepoints: 1 failed."
+        assert advance(seconds(now, 1)) == savepoints(failed=1)
         weekly.refresh_from_db()
         assert weekly.next_savepoint_at == later
 
@@ -142,7 +146,7 @@ def test_a_request_whose_answer_was_lost_is_looked_up_and_not_repeated(savepoint
     job_manager.loses_answer_of = set()
     assert reload(savepoint).state == SavepointState.REQUESTED
 
-    assert advance(seconds(now, 5)) == "Savepoints: 1 completed."
+    assert advance(seconds(now, 5)) == savepoints(completed=1)
     assert job_manager.count("trigger") == 1
 
 
@@ -151,7 +155,7 @@ def test_a_request_that_never_arrived_is_sent_again_under_the_same_trigger_id(sa
     advance(now)
     job_manager.loses_request_of = set()
 
-    assert advance(seconds(now, 5)) == "Savepoints: 1 to be sent again."
+    assert advance(seconds(now, 5)) == savepoints(to_be_sent_again=1)
     advance(seconds(now, 6))
     advance(seconds(now, 7))
 
@@ -166,7 +170,7 @@ def test_an_old_request_is_not_sent_again(savepoint, job_manager, now):
     late = now + SEND_AGAIN_WITHIN
     advance(late)
     advance(late + HISTORY_LAG)
-    assert reload(savepoint).failure.startswith("The engine forgot the request")
+    assert reload(savepoint).failure_value == SavepointReason.LOST()
     assert job_manager.count("trigger") == 1
 
 
@@ -178,7 +182,7 @@ def test_a_forgotten_savepoint_is_found_in_the_history(rows, savepoint, job_mana
         savepoint.run, is_savepoint=True, external_path="file:/sp/1", triggered_at=seconds(now, 1), state_size=7
     )
 
-    assert advance(seconds(now, 5)) == "Savepoints: 1 completed."
+    assert advance(seconds(now, 5)) == savepoints(completed=1)
     done = reload(savepoint)
     assert (done.path, done.checkpoint, done.size) == ("file:/sp/1", row, 7)
 

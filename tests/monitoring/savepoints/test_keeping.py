@@ -13,6 +13,8 @@ from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckp
 from checkpointing.model.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage
 from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.savepoints import SavepointReason as Why
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
@@ -59,11 +61,12 @@ def test_what_the_retention_lets_go_is_removed_step_by_step(job, taken, job_mana
     assert [state(each) for each in (kept, old, older)] == ["completed", "disposing", "disposing"]
     assert [each.savepoint_row for each in restore_candidates(job)] == [kept.pk]
     advance_disposals(now)
-    assert advance_disposals(now + timedelta(seconds=1)) == {"disposed of": 2}
+    assert advance_disposals(now + timedelta(seconds=1)) == {WorkReason.SAVEPOINTS_DISPOSED: 2}
 
     assert [state(each) for each in (kept, old, older)] == ["completed", "disposed", "disposed"]
     assert sorted(job_manager.disposed) == [old.path, older.path]
-    assert old.disposal_reason == "number 2, 2 h old; the job keeps the newest 1"
+    why = Why.OUTLASTED(place=2, age=timedelta(hours=2), policy=Why.KEEPS_NEWEST(count=1))
+    assert (old.disposal_reason, old.disposal_reason_value) == (str(why), why)
     assert AuditEntry.objects.filter(action="savepoint.disposed").count() == 2
     assert apply_retention(now) == 0
 
@@ -108,7 +111,7 @@ def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
     job.save()
     open_attempt(job, RestartTrigger.MANUAL, "because", "ada", now)
     assert apply_retention(now) == 0
-    assert why_it_stays(old, now) == "Restart 1 of the job is under way: until it has ended, nothing goes."
+    assert why_it_stays(old, now) == Why.RESTART_UNDER_WAY(epoch=1)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -232,7 +235,7 @@ class TestOfAClusterThatIsGone:
         return old
 
     def test_its_files_are_removed_where_they_lie(self, going, storage, now):
-        assert advance_disposals(now) == {"disposed of": 1}
+        assert advance_disposals(now) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
         assert state(going) == "disposed"
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
 
@@ -246,20 +249,21 @@ class TestOfAClusterThatIsGone:
         shutil.rmtree(storage / "savepoint-7a1d0f-cf7caa3e7cc8")
         advance_disposals(now)
         assert state(going) == "disposed"
-        assert "There was nothing to remove" in going.failure
+        assert going.failure_value.code is Why.NOTHING_TO_REMOVE
+        assert going.failure_value.args["why"].code is Why.NOT_REMOVED_FROM_STORAGE
 
     @pytest.mark.parametrize("name", ["chk-6", "savepoint-7a1d0f-0123456789ab"])
     def test_a_checkpoint_is_never_removed_whatever_its_directory_is_called(self, going, storage, now, name):
         directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / name)
         Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
-        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+        assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
         assert "is a checkpoint, which belongs to its job" in reload(going).failure
         assert (directory / "_metadata").exists()
 
     def test_a_savepoint_that_was_moved_to_another_name_is_removed(self, going, storage, now):
         directory = (storage / "savepoint-7a1d0f-cf7caa3e7cc8").rename(storage / "before-the-migration")
         Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
-        assert advance_disposals(now) == {"disposed of": 1}
+        assert advance_disposals(now) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
         assert not directory.exists()
 
     @pytest.mark.parametrize(("name", "removed"), [("savepoint-7a1d0f-0123456789ab", True), ("chk-6", False)])
@@ -284,13 +288,13 @@ class TestOfAClusterThatIsGone:
         elsewhere = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", tmp_path / "savepoint-elsewhere")
         for path in (elsewhere, storage / ".." / "savepoint-elsewhere"):
             Savepoint.objects.filter(pk=going.pk).update(path=str(path), next_check_at=now)
-            assert advance_disposals(now) == {"could not be disposed of yet": 1}  # the engine was asked
+            assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}  # the engine was asked
             assert reload(going).failure == "Nobody is to ask it."
         assert len(list(elsewhere.iterdir())) == 3
 
     def test_of_one_that_was_silent_for_a_moment_only_the_engine_is_asked(self, going, job, now):
         silent(job, now - GONE_AFTER + timedelta(seconds=1))
-        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+        assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
 
 
 def taken_by_waymark(storage, kind):

@@ -17,6 +17,8 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.reasons.savepoints import SavepointReason as Why
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.manual import RestartRefused, clone, restart_from
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
@@ -61,7 +63,7 @@ def state(savepoint):
 
 
 def why(job, savepoint, now):
-    return next(verdict.why for verdict in verdicts(job, now) if verdict.held.key == savepoint.pk)
+    return next(str(verdict.why) for verdict in verdicts(job, now) if verdict.held.key == savepoint.pk)
 
 
 class TestAClone:
@@ -125,9 +127,10 @@ class TestAClone:
 def test_a_job_that_somebody_started_from_it_after_it_was_let_go_keeps_its_files(rows, job, old, job_manager, now):
     dispose(old, "not needed", "ada", now)
     rows.run(rows.job(job.cluster, name="by-hand"), restored_path=old.path)
-    assert advance_disposals(now) == {"could not be disposed of yet": 1}
+    assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
     assert job_manager.disposed == []
     assert state(old) == "disposing"
+    assert old.failure_value == Why.NOT_REMOVED_NOW(why=Why.NEEDED_BY_OTHER_RUN())
     assert old.failure == "It is not removed now: a run of another job came from it."
 
 
@@ -142,13 +145,13 @@ def test_one_that_a_job_has_claimed_is_not_removed_where_it_lies(job, tmp_path, 
     claims = JobClaims("ab" * 16, str(tmp_path / "checkpoints" / ("ab" * 16)))
     claims.claim(str(directory))
 
-    assert advance_disposals(now) == {"could not be disposed of yet": 1}
+    assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
     assert f"is claimed by job {'ab' * 16}" in Savepoint.objects.get(pk=claimed.pk).failure
     assert (directory / "_metadata").exists()
 
     claims.give_up(str(directory))
     claimed.refresh_from_db()
-    assert advance_disposals(claimed.next_check_at) == {"disposed of": 1}
+    assert advance_disposals(claimed.next_check_at) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
     assert not directory.exists()
 
 
@@ -220,7 +223,7 @@ class TestInTheSameMoment:
         begun = self.race(
             lambda: clone(job, "copy", LAUNCH, old, "ada", now), lambda: dispose(old, "not needed", "ada", now)
         )
-        assert str(begun) == "It stays: another job is being started from it."
+        assert begun.reason == Why.STAYS(reason=Why.NEEDED_BY_OTHER_START())
 
     def test_a_pin_after_the_retention_says_that_it_is_too_late(self, job, old, now):
         outcome = self.race(lambda: apply_retention(now), lambda: pin(old, True, "", "ada"))

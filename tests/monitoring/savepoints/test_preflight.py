@@ -3,14 +3,16 @@ from datetime import UTC, datetime
 import pytest
 
 from monitoring.models import RunState
+from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, Ready, preflight
 
+LONG_AGO = datetime(2026, 11, 21, 3, 0, 9, tzinfo=UTC)
 GOOD = {
     "run_state": RunState.RUNNING,
     "unseen_since": None,
     "cluster_reachable": True,
     "savepoint_under_way": False,
-    "paused": "",
+    "paused": None,
 }
 
 
@@ -21,19 +23,20 @@ def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"run_state": None}, "the job has never run"),
-        ({"run_state": RunState.RESTARTING}, "the job is RESTARTING, not RUNNING"),
-        ({"cluster_reachable": False}, "the cluster does not answer"),
-        (
-            {"unseen_since": datetime(2026, 11, 21, 3, 0, 9, tzinfo=UTC)},
-            "the job has not been seen since 2026-11-21 03:00:09 UTC",
-        ),
-        ({"savepoint_under_way": True}, "a savepoint is already under way"),
+        ({"run_state": None}, Why.NEVER_RAN()),
+        ({"run_state": RunState.RESTARTING}, Why.NOT_RUNNING(state="RESTARTING")),
+        ({"cluster_reachable": False}, Why.CLUSTER_SILENT()),
+        ({"unseen_since": LONG_AGO}, Why.UNSEEN(since=LONG_AGO)),
+        ({"savepoint_under_way": True}, Why.UNDER_WAY()),
         ({"paused": "its automation is paused"}, "its automation is paused"),
     ],
 )
 def test_what_stands_against_it_is_said(change, reason):
     assert preflight(PreflightFacts(**{**GOOD, **change})) == NotNow(reason)
+
+
+def test_the_time_is_said_in_utc():
+    assert str(Why.UNSEEN(since=LONG_AGO)) == "the job has not been seen since 2026-11-21 03:00:09 UTC"
 
 
 @pytest.mark.parametrize("state", [state for state in RunState if state is not RunState.RUNNING])

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.models import SavepointOrigin
+from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.savepoints.retention import OURS, Held, Policy, judge, outlasted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -41,10 +42,10 @@ def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, go
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"pinned": True}, "pinned"),
-        ({"needed": "run 5 came from it"}, "run 5 came from it"),
-        ({"origin": SavepointOrigin.MANUAL}, "taken by hand or by another tool: it goes only by hand"),
-        ({"origin": SavepointOrigin.ADOPTED}, "taken by hand or by another tool: it goes only by hand"),
+        ({"pinned": True}, Why.PINNED()),
+        ({"needed": Why.NEEDED_BY_RUN(number=5)}, Why.NEEDED_BY_RUN(number=5)),
+        ({"origin": SavepointOrigin.MANUAL}, Why.NOT_OURS()),
+        ({"origin": SavepointOrigin.ADOPTED}, Why.NOT_OURS()),
     ],
 )
 def test_some_stay_whatever_the_policy_says(facts, why):
@@ -65,7 +66,7 @@ def test_only_those_that_waymark_took_are_counted():
 
 def test_what_goes_says_why():
     verdict = judge(FIVE, Policy(3, timedelta(hours=2)), NOW)[-1]
-    assert verdict.why == "number 5, 5 h old; the job keeps the newest 3 and those of the last 2 h"
+    assert str(verdict.why) == "number 5, 5 h old; the job keeps the newest 3 and those of the last 2 h"
 
 
 SAVEPOINTS = st.lists(
@@ -115,5 +116,6 @@ def test_those_of_the_ends_of_runs_are_counted_apart():
     ends = [held(key, hours_old=key - 10, origin=SavepointOrigin.FINAL) for key in range(11, 15)]
     found = judge([*FIVE, *ends], Policy(count=4, final=2), NOW)
     assert [each.key for each in outlasted(found)] == [5, 14, 13]
-    assert next(each.why for each in found if each.held.key == 14) == "number 4, 4 h old; the job keeps the newest 2"
+    why = Why.OUTLASTED(place=4, age=timedelta(hours=4), policy=Why.KEEPS_NEWEST(count=2))
+    assert next(each.why for each in found if each.held.key == 14) == why
     assert [each.key for each in outlasted(judge(ends, Policy(count=1), NOW))] == [], "all stay without a number"

@@ -5,6 +5,8 @@ import pytest
 from django.db import connection
 
 from monitoring.models import AuditEntry, Cluster, Job, RunState, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.savepoints import SavepointReason as Why
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.schedule import request_due, set_schedule
 from monitoring.savepoints.timetable import Cron, Every
@@ -31,7 +33,7 @@ def due_time(job):
 def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
     assert not polled_and_due(due_time(job) - timedelta(microseconds=1))
     due = due_time(job)
-    assert polled_and_due(due)["requested"] == 1
+    assert polled_and_due(due)[WorkReason.SAVEPOINTS_REQUESTED] == 1
 
     savepoint = Savepoint.objects.get()
     assert (savepoint.origin, savepoint.state, savepoint.requested_at) == ("scheduled", "requested", due)
@@ -49,24 +51,25 @@ def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job
     job.current_run.save()
     due = due_time(job)
 
-    assert polled_and_due(due)["deferred"] == 1
-    assert polled_and_due(due_time(job))["deferred"] == 1
+    assert polled_and_due(due)[WorkReason.SAVEPOINTS_DEFERRED] == 1
+    assert polled_and_due(due_time(job))[WorkReason.SAVEPOINTS_DEFERRED] == 1
 
     deferred = Savepoint.objects.get()
-    assert (deferred.state, deferred.failure) == ("deferred", "the job is RESTARTING, not RUNNING")
+    assert (deferred.state, deferred.failure_value) == ("deferred", Why.NOT_RUNNING(state="RESTARTING"))
+    assert deferred.failure == "the job is RESTARTING, not RUNNING"
     assert due_time(job) == due + timedelta(seconds=60)
 
 
 def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
     """After a night without Waymark what is stored says RUNNING of a job that is just being recovered."""
     due = due_time(job)
-    assert request_due(due)["deferred"] == 1
-    assert Savepoint.objects.get().failure == f"the job has not been seen since {now:%Y-%m-%d %H:%M:%S} UTC"
+    assert request_due(due)[WorkReason.SAVEPOINTS_DEFERRED] == 1
+    assert Savepoint.objects.get().failure_value == Why.UNSEEN(since=now)
 
     assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", due).state == "requested", "a person may ask for one"
     Savepoint.objects.filter(state="requested").delete()
 
-    assert polled_and_due(due_time(job))["requested"] == 1
+    assert polled_and_due(due_time(job))[WorkReason.SAVEPOINTS_REQUESTED] == 1
     assert Savepoint.objects.get().state == "requested"
 
 
@@ -93,7 +96,7 @@ def test_a_job_that_ended_as_wished_is_left_in_peace(job, state):
 def test_a_paused_job_is_not_saved_by_the_schedule_but_by_hand(job, now):
     job.automation_paused = True
     job.save()
-    assert polled_and_due(due_time(job))["deferred"] == 1
+    assert polled_and_due(due_time(job))[WorkReason.SAVEPOINTS_DEFERRED] == 1
     assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
 
 
@@ -122,14 +125,14 @@ def test_a_cron_schedule_is_kept_in_its_time_zone(job, now):
     assert (job.savepoint_interval_s, job.scheduled) == (None, True)
     due = due_time(job)
     assert timedelta() <= due - datetime(2026, 11, 22, 3, 30, tzinfo=UTC) < timedelta(seconds=60)
-    assert polled_and_due(due)["requested"] == 1
+    assert polled_and_due(due)[WorkReason.SAVEPOINTS_REQUESTED] == 1
     assert due_time(job) == due + timedelta(days=1)
 
 
 def test_times_missed_while_nobody_was_there_are_one_savepoint(job, now):
     set_schedule(job, Cron("0 * * * *"), "ada", now)
     back = now + timedelta(days=2, minutes=10)
-    assert polled_and_due(back)["requested"] == 1
+    assert polled_and_due(back)[WorkReason.SAVEPOINTS_REQUESTED] == 1
     assert back < due_time(job) <= back + timedelta(hours=1)
 
 
@@ -147,17 +150,17 @@ def test_a_cluster_takes_so_many_at_once_and_the_rest_waits_its_turn(rows, now):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now - timedelta(seconds=late)))
     rows.run(rows.job(savepoint_interval_s=600, next_savepoint_at=now))
 
-    assert polled_and_due(now)["requested"] == 4
+    assert polled_and_due(now)[WorkReason.SAVEPOINTS_REQUESTED] == 4
     waiting = Savepoint.objects.filter(state=SavepointState.DEFERRED)
-    assert {each.failure for each in waiting} == {f"it waits for its turn: {cluster.name} takes 3 savepoints at once"}
+    assert all(each.failure_value == Why.WAITS(cluster=cluster.name, count=3) for each in waiting)
     first = Savepoint.objects.filter(state=SavepointState.REQUESTED, job__cluster=cluster)
     assert {each.job.name for each in first} == {f"job-{number}" for number in (7, 8, 9)}
     assert not polled_and_due(now)
 
     first.update(state=SavepointState.COMPLETED)
-    assert polled_and_due(now)["requested"] == 3
+    assert polled_and_due(now)[WorkReason.SAVEPOINTS_REQUESTED] == 3
     Savepoint.objects.filter(state=SavepointState.REQUESTED).update(state=SavepointState.FAILED)
-    assert polled_and_due(now)["requested"] == 2
+    assert polled_and_due(now)[WorkReason.SAVEPOINTS_REQUESTED] == 2
     assert not Savepoint.objects.filter(state=SavepointState.DEFERRED).exists()
     assert Savepoint.objects.count() == 9
 
@@ -190,7 +193,7 @@ def test_four_schedulers_at_once_ask_once_per_job(rows, now):
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        total = sum((each["requested"] for each in pool.map(work, range(4))), 0)
+        total = sum((each[WorkReason.SAVEPOINTS_REQUESTED] for each in pool.map(work, range(4))), 0)
 
     asked = Savepoint.objects.filter(state=SavepointState.REQUESTED)
     assert total == asked.count() == 10

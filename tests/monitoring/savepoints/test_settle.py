@@ -4,6 +4,8 @@ import pytest
 
 from monitoring.engine.operations import Done, Forgotten
 from monitoring.models import CheckpointStatus, Savepoint, SavepointOrigin, SavepointState
+from monitoring.reasons.savepoints import SavepointReason
+from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.settle import ForgottenBut, settle
 
@@ -19,7 +21,7 @@ def sent(rows, now):
 def test_a_request_that_left_no_trace_is_sent_again(rows, now):
     for answer in (Forgotten(), ForgottenBut(()), ForgottenBut((now - timedelta(minutes=1),))):
         savepoint = sent(rows, now)
-        assert settle(savepoint, answer, now + timedelta(seconds=5)) == "to be sent again"
+        assert settle(savepoint, answer, now + timedelta(seconds=5)) is WorkReason.SAVEPOINTS_TO_BE_SENT_AGAIN
         savepoint.refresh_from_db()
         assert savepoint.posted_at is None
 
@@ -69,4 +71,5 @@ def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
 
     savepoint.refresh_from_db()
     assert (savepoint.state, savepoint.path) == (SavepointState.FAILED, "")
+    assert savepoint.failure_value == SavepointReason.PATH_OF_ANOTHER(path="file:/sp/1")
     assert savepoint.failure == "The engine answered with file:/sp/1, which is another savepoint's."

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from monitoring.models import CheckedState, RestartAttempt, Savepoint, SavepointState
+from monitoring.reasons.work import WorkReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages import check_state
 from monitoring.recovery.states import restore_candidates
@@ -173,6 +174,6 @@ class TestWorkers:
         Savepoint.objects.update(state=SavepointState.DISPOSING, next_check_at=now)
         gone = {"unreachable_since": now - GONE_AFTER, "rest_url": "http://127.0.0.1:1"}
         type(job.cluster).objects.update(**gone)
-        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+        assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
         savepoint.refresh_from_db()
         assert savepoint.state == SavepointState.DISPOSING

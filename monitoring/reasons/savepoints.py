@@ -1,0 +1,82 @@
+"""Why savepoints are not taken, failed, are damaged, stay or go."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class SavepointReason(ReasonCode):
+    NOT_NOW = "savepoints.not-now", _("No savepoint now: {reason}.")
+    NEVER_RAN = "savepoints.never-ran", _("the job has never run")
+    NOT_RUNNING = "savepoints.not-running", _("the job is {state}, not RUNNING")
+    CLUSTER_SILENT = "savepoints.cluster-silent", _("the cluster does not answer")
+    UNSEEN = "savepoints.unseen", _("the job has not been seen since {since:second}")
+    UNDER_WAY = "savepoints.under-way", _("a savepoint is already under way")
+    WAITS = "savepoints.waits", _("it waits for its turn: {cluster} takes {count} savepoints at once")
+    WAITS_FOR_ONE = "savepoints.waits-for-one", _("it waits for its turn: {cluster} takes {count} savepoint at once")
+
+    TOO_LATE = "savepoints.too-late", _("Not completed in time: {why:clause}.")
+    STILL_UNDER_WAY = "savepoints.still-under-way", _("it is still under way")
+    NEVER_ARRIVED = "savepoints.never-arrived", _("the engine never heard of it")
+    FORGOTTEN = "savepoints.forgotten", _("the engine forgot the request")
+    LOST = (
+        "savepoints.lost",
+        _("The engine forgot the request, and no savepoint of it is in the job's history."),
+    )
+    PATH_OF_ANOTHER = (
+        "savepoints.path-of-another",
+        _("The engine answered with {path}, which is another savepoint's."),
+    )
+    WITHOUT_REASON = "savepoints.without-reason", _("The engine gave no reason.")
+
+    STORAGE_SILENT = (
+        "savepoints.storage-silent",
+        _("{place} could not be looked at within {limit_s:g} s: its storage does not answer"),
+    )
+    SENTENCE = "savepoints.sentence", _("{clause}.")
+    METADATA_UNREADABLE = "savepoints.metadata-unreadable", _("of its {file}: {error}")
+    FILE_MISSING = "savepoints.file-missing", _("{file} is missing")
+    FILE_OF_ANOTHER_SIZE = "savepoints.file-of-another-size", _("{file} has {size} bytes instead of {expected}")
+    INVALID = "savepoints.invalid", _("the engine calls it invalid, without a reason")
+
+    NOT_REMOVED_NOW = "savepoints.not-removed-now", _("It is not removed now: {why}.")
+    NOT_REMOVED_FROM_STORAGE = (
+        "savepoints.not-removed-from-storage",
+        _("The cluster is gone, and in its storage: {error}"),
+    )
+    REMOVAL_FORGOTTEN = "savepoints.removal-forgotten", _("The engine forgot the request; it is told again.")
+    NOTHING_TO_REMOVE = "savepoints.nothing-to-remove", _("There was nothing to remove: {why}")
+
+    NOTE_TOO_LONG = "savepoints.note-too-long", _("The note has {count} characters: at most {most} are kept.")
+    NOT_PINNED = (
+        "savepoints.not-pinned",
+        _("It cannot be pinned: its files are removed, or are being removed."),
+    )
+    NOT_COMPLETED = "savepoints.not-completed", _("It is no completed savepoint (any more).")
+    RESTART_UNDER_WAY = (
+        "savepoints.restart-under-way",
+        _("Restart {epoch} of the job is under way: until it has ended, nothing goes."),
+    )
+    STAYS = "savepoints.stays", _("It stays: {reason}.")
+    BY_HAND = "savepoints.by-hand", _("by hand")
+
+    NEEDED_BY_RUN = "savepoints.needed-by-run", _("run {number} came from it")
+    NEEDED_BY_RESTART = "savepoints.needed-by-restart", _("restart {epoch} starts from it")
+    NEEDED_BY_OTHER_RUN = "savepoints.needed-by-other-run", _("a run of another job came from it")
+    NEEDED_BY_OTHER_START = "savepoints.needed-by-other-start", _("another job is being started from it")
+    PINNED = "savepoints.pinned", _("pinned")
+    NEWEST_GOOD = "savepoints.newest-good", _("the newest good one")
+    NOT_OURS = "savepoints.not-ours", _("taken by hand or by another tool: it goes only by hand")
+    JOB_KEEPS_ALL = "savepoints.job-keeps-all", _("the job keeps all")
+    AMONG_NEWEST = "savepoints.among-newest", _("among the newest {count}")
+    YOUNGER = "savepoints.younger", _("younger than {age:length}")
+    OUTLASTED = "savepoints.outlasted", _("number {place}, {age:length} old; the job {policy}")
+    KEEPS_ALL = "savepoints.keeps-all", _("keeps all")
+    KEEPS_NEWEST = "savepoints.keeps-newest", _("keeps the newest {count}")
+    KEEPS_YOUNG = "savepoints.keeps-young", _("keeps those of the last {age:length}")
+    KEEPS_NEWEST_AND_YOUNG = (
+        "savepoints.keeps-newest-and-young",
+        _("keeps the newest {count} and those of the last {age:length}"),
+    )

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,7 +22,7 @@ from monitoring.models import Savepoint
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.checking import check_completed
-from monitoring.savepoints.claims import CLAIM, Outcome, claim
+from monitoring.savepoints.claims import CLAIM, claim
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
@@ -42,7 +41,7 @@ Answer = Accepted | ForgottenBut | Operation[str]
 
 def advance(now: datetime) -> CycleReport:
     """One cycle."""
-    outcome: Counter[Outcome] = Counter(request_due(now))
+    outcome = request_due(now)
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])

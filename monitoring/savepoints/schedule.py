@@ -20,6 +20,7 @@ from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
+from monitoring.savepoints.claims import Outcome
 from monitoring.savepoints.request import IN_FLIGHT, SavepointDeferred, request_savepoint
 from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 
@@ -56,11 +57,11 @@ def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) 
     audit.record(by, "savepoint.schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
 
 
-def request_due(now: datetime) -> Counter[WorkReason]:
+def request_due(now: datetime) -> Counter[Outcome]:
     """Ask for every savepoint whose time has come; what cannot be now is deferred with its reason."""
     _set_first_times(now)
     due = Job.objects.filter(_SCHEDULED, next_savepoint_at__lte=now)
-    outcome: Counter[WorkReason] = Counter()
+    outcome: Counter[Outcome] = Counter()
     for cluster_id in due.order_by().values_list("cluster", flat=True).distinct():
         outcome += _request_of_cluster(cluster_id, now)
     return outcome
@@ -82,13 +83,13 @@ def _set_first_times(now: datetime) -> None:
 
 
 @transaction.atomic
-def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[WorkReason]:
+def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[Outcome]:
     cluster = Cluster.objects.select_for_update(skip_locked=True).filter(pk=cluster_id).first()
     if cluster is None:
         return Counter()  # another worker is at it, or it is being polled: at the next tick
     free = cluster.savepoints_at_once - Savepoint.objects.filter(job__cluster=cluster, state__in=IN_FLIGHT).count()
     due = Job.objects.filter(_SCHEDULED, cluster=cluster, next_savepoint_at__lte=now)
-    outcome: Counter[WorkReason] = Counter()
+    outcome: Counter[Outcome] = Counter()
     waiting: list[Job] = []
     for job in due.select_related("cluster", "current_run").order_by("next_savepoint_at", "pk"):
         if outcome[WorkReason.SAVEPOINTS_REQUESTED] >= free:
@@ -99,7 +100,7 @@ def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[WorkReason]:
     return outcome
 
 
-def _request(job: Job, now: datetime) -> WorkReason | None:
+def _request(job: Job, now: datetime) -> Outcome:
     """What came of it; None when there is nothing to save."""
     job.next_savepoint_at = _next_of(job, now)
     job.save(update_fields=["next_savepoint_at"])
@@ -148,7 +149,7 @@ def _defer(jobs: Sequence[Job], reason: Reason | str, now: datetime) -> None:
         Savepoint.objects.bulk_create(rows, ignore_conflicts=True)
         there = Savepoint.objects.filter(job__in=jobs, state=SavepointState.DEFERRED)
         others = [each.pk for each in there if stored(each, "failure") != reason]
-        Savepoint.objects.filter(pk__in=others).update(**columns("failure", reason))
+        there.filter(pk__in=others).update(**columns("failure", reason))
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:

@@ -24,6 +24,7 @@ from monitoring.history.archive.spans import Slice, Span, cut
 from monitoring.history.archive.writing import ChangedMeanwhile, compare, place, replace_row, rows_of, write
 from monitoring.history.partitions import LOCK_TIMEOUT, alone, drop_oldest
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Run
+from monitoring.reasons.work import WorkReason
 
 _TRIGGER = "archive_watch"
 _WATCHED = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s))"
@@ -89,7 +90,8 @@ def _one(piece: Slice) -> Iterator[str]:
         draft = write(directory / "draft.parquet", kind, rows_of(piece))
         yield "compare"
         if draft.rows != piece.rows:
-            raise ChangedMeanwhile(f"{piece.day} has {draft.rows:,} {piece.kind} by now, not {piece.rows:,}")
+            rows = {"rows": draft.rows, "expected": piece.rows}
+            raise ChangedMeanwhile(WorkReason.DAY_CHANGED(day=piece.day, kind=str(piece.kind), **rows))
         compare(draft, rows_of(piece))
         yield "place"
         row = place(draft, piece)
@@ -132,10 +134,10 @@ def _close(span: Span, planned: Sequence[Slice]) -> None:
         for table in tables:  # in the order in which polls write them
             cursor.execute(f"LOCK TABLE ONLY {table.name} IN ACCESS EXCLUSIVE MODE")
         if PartitionTouch.objects.filter(partition__in=span.partitions.values()).exists():
-            raise ChangedMeanwhile(f"{span} changed while it was archived")
+            raise ChangedMeanwhile(WorkReason.SPAN_CHANGED(span=str(span)))
         rows = _files(span)
         if {(r.kind, r.cluster_id, r.since, r.until, r.rows) for r in rows} != {each.key for each in planned}:
-            raise ChangedMeanwhile(f"{span} has not all of its files")
+            raise ChangedMeanwhile(WorkReason.SPAN_INCOMPLETE(span=str(span)))
         for kind in (*span.partitions, *span.missing):
             column = "checkpoint_id" if kind == ArchivedKind.OPERATORS else "id"
             drop_oldest(KINDS[kind].table, span.partitions.get(kind), span.end, column, kept[kind])

@@ -79,8 +79,8 @@ def _archive(span: Span, monotonic: Callable[[], float], until: float) -> Reason
         for step in archiving.steps(span):
             if monotonic() > until:
                 return WorkReason.ARCHIVING(what=_named(span), step=step)
-    except ChangedMeanwhile as why:
-        return WorkReason.ARCHIVING_AGAIN(what=_named(span), why=str(why))
+    except ChangedMeanwhile as changed:
+        return WorkReason.ARCHIVING_AGAIN(what=_named(span), why=changed.reason)
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", "") != "55P03":
             raise

@@ -91,7 +91,7 @@ def _one(file: ArchivedFile, files: Sequence[ArchivedFile], midnight: datetime) 
         yield "compare"
         again = _merged(file, _late(file, files, midnight))
         if again is None:
-            raise ChangedMeanwhile(f"what came late for {file.day} changed while it was taken up")
+            raise ChangedMeanwhile(WorkReason.LATE_CHANGED(day=file.day))
         compare(draft, in_groups(again))
         yield "place"
         row = place_on_trial(draft, _slice(file, merged))

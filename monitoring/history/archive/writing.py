@@ -17,6 +17,8 @@ from monitoring.history.archive import location, parquet
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
 from monitoring.models import ArchivedFile, ArchivedState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import WorkReason
 
 _ROWS = """
 SELECT {columns} FROM {partition} k {joins}
@@ -26,6 +28,10 @@ WHERE j.cluster_id = %s AND k.{key} >= %s AND k.{key} < %s ORDER BY {order}
 
 class ChangedMeanwhile(Exception):
     """Rows were written, updated or deleted between two readings: once more, later."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def compare(draft: Draft, tables: Iterator[pa.Table]) -> None:
     """With what it was written from. ChangedMeanwhile when anything differs."""
     pairs = itertools.zip_longest(parquet.groups(draft.path, draft.kind), tables)
     if not all(read is not None and read.equals(there) for read, there in pairs):
-        raise ChangedMeanwhile(f"{draft.path.name}: what was written is not what PostgreSQL has by now")
+        raise ChangedMeanwhile(WorkReason.FILE_DIFFERS(file=draft.path.name))
 
 
 def place(draft: Draft, piece: Slice) -> ArchivedFile:

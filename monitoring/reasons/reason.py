@@ -12,6 +12,7 @@ from typing import Any, Self
 from django.utils.translation import gettext, override
 
 from monitoring.durations import in_chinese, in_words
+from monitoring.units import bytes_text, milliseconds_text
 
 SOURCE = "en"  # the language that the texts of the codes are written in
 _CODES: dict[str, ReasonCode] = {}
@@ -136,13 +137,17 @@ def _date(value: Any, language: str) -> str:
     return f"{datetime.fromisoformat(value):{'%Y年%-m月%-d日' if language.startswith('zh') else '%-d %B %Y'}}"
 
 
-def _length(value: Any, language: str) -> str:
-    return in_chinese(in_words(value)) if language.startswith("zh") else in_words(value)
+def _clock(value: Any, language: str) -> str:
+    return f"{datetime.fromisoformat(value):{'%H:%M:%S %Z' if language == SOURCE else '%Y-%m-%d %H:%M:%S %Z'}}"
+
+
+def _length(in_english: Callable[[Any], str]) -> Callable[[Any, str], str]:
+    return lambda value, language: in_chinese(in_english(value)) if language.startswith("zh") else in_english(value)
 
 
 # What else may stand after the colon of a place: "clause" for a sentence without its full stop, and these for lists.
 BETWEEN = {"clauses": "; ", "sentences": " "}
-# How the text of a time, or seconds, are shown.
+# How the text of a time, or a number, is shown.
 FORMS: Mapping[str, Callable[[Any, str], str]] = {
     "minute": _moment("%Y-%m-%d %H:%M %Z"),
     "second": _moment("%Y-%m-%d %H:%M:%S %Z"),
@@ -150,7 +155,10 @@ FORMS: Mapping[str, Callable[[Any, str], str]] = {
     "hh:mm:ss": _moment("%H:%M:%S %Z"),
     "day": _moment("%Y-%m-%d"),
     "date": _date,
-    "length": _length,
+    "clock": _clock,
+    "length": _length(in_words),
+    "milliseconds": _length(milliseconds_text),
+    "bytes": lambda value, language: bytes_text(value),
 }
 
 

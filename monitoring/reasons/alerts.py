@@ -1,0 +1,32 @@
+"""What happens to an incident. What a rule finds is said by its kind: `monitoring/alerts/kinds`."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class AlertReason(ReasonCode):
+    FLAPPING = "alerts.flapping", _("{subject} is flapping, opened {opens} times within {window:length}. {finding}")
+
+    ACKNOWLEDGED = "alerts.acknowledged", _("Acknowledged by {by}.")
+    ACKNOWLEDGED_NOTE = "alerts.acknowledged-note", _("Acknowledged by {by}: {note}")
+    SNOOZED = "alerts.snoozed", _("Snoozed for {length:length} by {by}.")
+    SNOOZED_NOTE = "alerts.snoozed-note", _("Snoozed for {length:length} by {by}: {note}")
+    WOKEN = "alerts.snooze-over", _("The snooze is over: {finding}")
+    HIDDEN = "alerts.hidden", _("Hidden by incident {incident}: {finding}")
+    RELEASED = "alerts.released", _("Incident {incident}, which hid this one, is resolved.")
+
+    RESOLVED = "alerts.resolved", _("Resolved after {lasted:length}: {why}")
+    RESOLVED_BY = "alerts.resolved-by", _("Resolved after {lasted:length} by {by}: {why}")
+    CLOSED_BY_HAND = "alerts.closed-by-hand", _("Resolved after {lasted:length} by {by}: closed by hand.")
+    CLUSTER_REMOVED = "alerts.cluster-removed", _("Resolved after {lasted:length}: its cluster was removed.")
+    RULE_OFF = "alerts.rule-switched-off", _("Resolved after {lasted:length}: its rule was switched off.")
+    RULE_REMOVED = "alerts.rule-removed", _("Resolved after {lasted:length}: its rule was removed.")
+    RULE_ELSEWHERE = "alerts.rule-elsewhere", _("Resolved after {lasted:length}: its rule decides here no more.")
+
+    HID_SOME = "alerts.hid-incidents", _("{end} It hid {hid} of its jobs' incidents; {left} of them are open.")
+    HID_ONE_OPEN = "alerts.hid-incidents-one-open", _("{end} It hid {hid} of its jobs' incidents; 1 of them is open.")
+
+    TEST = "alerts.test", _("This is a test of the channel {channel}: nothing happened.")

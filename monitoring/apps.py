@@ -6,6 +6,7 @@ from django.apps import AppConfig
 from django.db.models.signals import post_migrate, pre_migrate
 
 from monitoring import reasons
+from monitoring.alerts import kinds
 
 
 class MonitoringConfig(AppConfig):
@@ -19,9 +20,10 @@ class MonitoringConfig(AppConfig):
 
 
 def _import_reasons() -> None:
-    """Rows hold codes of every area, whatever else the process has imported."""
-    for area in iter_modules(reasons.__path__):
-        import_module(f"{reasons.__name__}.{area.name}")
+    """Rows hold codes of every area and of every rule kind, whatever else the process has imported."""
+    for package in (reasons, kinds):
+        for module in iter_modules(package.__path__):
+            import_module(f"{package.__name__}.{module.name}")
 
 
 def _refuse_databases_in_between(using: str, **_: Any) -> None:

@@ -5,44 +5,63 @@ The messages are those of Flink's CheckpointFailureReason, equal in 1.15 to 2.4 
 
 from __future__ import annotations
 
-from enum import Enum
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import Reason, ReasonCode
 
 
-class CheckpointFailureReason(Enum):
-    """Value: how the engine's message starts, and how the sentence "checkpoint 41 …" goes on."""
+class CheckpointFailureReason(ReasonCode):
+    """How the sentence "checkpoint 41 …" goes on."""
 
-    EXPIRED = ("Checkpoint expired before completing", "expired before completing")
-    DECLINED = ("Checkpoint was declined", "was declined")
-    ASYNC_EXCEPTION = ("Asynchronous task checkpoint failed", "failed in a task's asynchronous part")
-    FINALIZE_FAILURE = ("Failure to finalize checkpoint", "could not be finalized")
-    IO_EXCEPTION = ("An Exception occurred while triggering the checkpoint", "could not be triggered: I/O problem")
-    TRIGGER_FAILURE = ("Trigger checkpoint failure", "could not be triggered")
-    SUBSUMED = ("Checkpoint has been subsumed", "was overtaken by a newer one")
-    TASKS_NOT_RUNNING = ("Not all required tasks are currently running", "found tasks that were not running")
-    TASK_FAILURE = ("Task has failed", "was aborted because a task failed")
-    TASK_CHECKPOINT_FAILURE = ("Task local checkpoint failure", "failed in a task")
-    FAILOVER_REGION = ("FailoverRegion is restarting", "was aborted by a restart of the job")
-    COORDINATOR_SUSPEND = ("Checkpoint Coordinator is suspending", "was aborted because the job stopped or restarted")
-    COORDINATOR_SHUTDOWN = ("CheckpointCoordinator shutdown", "was aborted because the job ended")
+    EXPIRED = "alerts.checkpoint-expired", _("expired before completing")
+    DECLINED = "alerts.checkpoint-declined", _("was declined")
+    ASYNC_EXCEPTION = "alerts.checkpoint-async-exception", _("failed in a task's asynchronous part")
+    FINALIZE_FAILURE = "alerts.checkpoint-finalize-failure", _("could not be finalized")
+    IO_EXCEPTION = "alerts.checkpoint-io-exception", _("could not be triggered: I/O problem")
+    TRIGGER_FAILURE = "alerts.checkpoint-trigger-failure", _("could not be triggered")
+    SUBSUMED = "alerts.checkpoint-subsumed", _("was overtaken by a newer one")
+    TASKS_NOT_RUNNING = "alerts.checkpoint-tasks-not-running", _("found tasks that were not running")
+    TASK_FAILURE = "alerts.checkpoint-task-failure", _("was aborted because a task failed")
+    TASK_CHECKPOINT_FAILURE = "alerts.checkpoint-failed-in-task", _("failed in a task")
+    FAILOVER_REGION = "alerts.checkpoint-failover", _("was aborted by a restart of the job")
+    COORDINATOR_SUSPEND = "alerts.checkpoint-suspended", _("was aborted because the job stopped or restarted")
+    COORDINATOR_SHUTDOWN = "alerts.checkpoint-shutdown", _("was aborted because the job ended")
 
-    @property
-    def prefix(self) -> str:
-        return self.value[0]
 
-    @property
-    def in_words(self) -> str:
-        return self.value[1]
+class UnlistedFailure(ReasonCode):
+    """The same, of a message that no Flink version is known to write."""
+
+    SAID = "alerts.checkpoint-failed", _("failed: {message}")
+    UNSAID = "alerts.checkpoint-failed-unknown", _("failed for a reason the engine did not give")
+
+
+# How the engine's message starts.
+PREFIXES = {
+    CheckpointFailureReason.EXPIRED: "Checkpoint expired before completing",
+    CheckpointFailureReason.DECLINED: "Checkpoint was declined",
+    CheckpointFailureReason.ASYNC_EXCEPTION: "Asynchronous task checkpoint failed",
+    CheckpointFailureReason.FINALIZE_FAILURE: "Failure to finalize checkpoint",
+    CheckpointFailureReason.IO_EXCEPTION: "An Exception occurred while triggering the checkpoint",
+    CheckpointFailureReason.TRIGGER_FAILURE: "Trigger checkpoint failure",
+    CheckpointFailureReason.SUBSUMED: "Checkpoint has been subsumed",
+    CheckpointFailureReason.TASKS_NOT_RUNNING: "Not all required tasks are currently running",
+    CheckpointFailureReason.TASK_FAILURE: "Task has failed",
+    CheckpointFailureReason.TASK_CHECKPOINT_FAILURE: "Task local checkpoint failure",
+    CheckpointFailureReason.FAILOVER_REGION: "FailoverRegion is restarting",
+    CheckpointFailureReason.COORDINATOR_SUSPEND: "Checkpoint Coordinator is suspending",
+    CheckpointFailureReason.COORDINATOR_SHUTDOWN: "CheckpointCoordinator shutdown",
+}
 
 
 def reason_of(message: str) -> CheckpointFailureReason | None:
-    """None: a message that no Flink version is known to write."""
-    return next((reason for reason in CheckpointFailureReason if message.startswith(reason.prefix)), None)
+    """Return None for a message that no Flink version is known to write."""
+    return next((code for code, prefix in PREFIXES.items() if message.startswith(prefix)), None)
 
 
-def failure_in_words(message: str) -> str:
-    """How "checkpoint 41 …" goes on. An unknown message is shown as it came, its first line, shortened."""
-    reason = reason_of(message)
-    if reason is not None:
-        return reason.in_words
+def checkpoint_failure(message: str) -> Reason:
+    """Return how "checkpoint 41 …" goes on. An unknown message is shown as it came, its first line, shortened."""
+    code = reason_of(message)
+    if code is not None:
+        return code()
     first_line = message.strip().partition("\n")[0].strip()
-    return f"failed: {first_line[:200].rstrip('.')}" if first_line else "failed for a reason the engine did not give"
+    return UnlistedFailure.SAID(message=first_line[:200].rstrip(".")) if first_line else UnlistedFailure.UNSAID()

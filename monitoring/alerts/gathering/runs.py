@@ -8,6 +8,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.kinds.restart_loop import NEW_RUN
 from monitoring.alerts.rule_facts import Facts, RunFact
 from monitoring.exceptions import in_words
 
@@ -35,18 +36,18 @@ WHERE r.state IN ('FAILED', 'LOST') AND j.id = ANY(%(jobs)s)
 
 _RESTARTS = """
 WITH restarts AS (
-    SELECT r.job_id, s.at, r.number, s.id, coalesce(nullif(s.why, ''), 'by the engine') AS why
+    SELECT r.job_id, s.at, 1 AS value, r.number, s.id, s.why
     FROM monitoring_runstatechange s JOIN monitoring_run r ON r.id = s.run_id
     WHERE s.target = 'RESTARTING' AND s.at > %(after)s AND s.at <= %(until)s
     UNION ALL
-    SELECT job_id, started_at, number, id, 'as run ' || number FROM monitoring_run later
+    SELECT job_id, started_at, %(new_run)s, number, id, '' FROM monitoring_run later
     WHERE number > 1 AND started_at > %(after)s AND started_at <= %(until)s AND NOT EXISTS (
         -- It ended by itself: a run that follows is the next one, no restart.
         SELECT FROM monitoring_run ended
         WHERE ended.job_id = later.job_id AND ended.number = later.number - 1 AND ended.outcome <> '{}'
     )
 ), counted AS (SELECT *, count(*) OVER (PARTITION BY job_id) AS restarts FROM restarts WHERE job_id = ANY(%(jobs)s))
-SELECT job_id, at, 1, number, id, left(why, 200) FROM counted
+SELECT job_id, at, value, number, id, left(why, 200) FROM counted
 WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
 """
 
@@ -82,4 +83,4 @@ def gather_dead(ask: Ask) -> Found:
 
 def gather_restarts(ask: Ask) -> Found:
     parameters = {"after": ask.counted_from, "until": ask.until, "jobs": list(ask.jobs), "must": list(ask.must)}
-    return facts_of(ask, by_job(select(_RESTARTS, parameters | {"least": ask.least})))
+    return facts_of(ask, by_job(select(_RESTARTS, parameters | {"least": ask.least, "new_run": NEW_RUN})))

@@ -1,6 +1,7 @@
 """What a rule kind is: a name, a unit, what may be set, a sentence for people, and a value at every moment.
 
-A kind is one module in this package that has a `KIND`. It computes from facts alone: no I/O, no clock, no row objects.
+A kind is one module in this package that has a `KIND`, and the codes of what the kind says. It computes from facts
+alone: no I/O, no clock, no row objects.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.rule_facts import Facts
 from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
+from monitoring.units import bytes_text, milliseconds_text
 
 
 class Unit(Enum):
@@ -32,23 +37,11 @@ class Unit(Enum):
             case Unit.SECONDS:
                 return in_words(value)
             case Unit.MILLISECONDS:
-                return in_words(value / 1000) if value >= 1000 and value % 1000 == 0 else _milliseconds(value)
+                return milliseconds_text(value)
             case Unit.BYTES:
-                return _bytes(value)
+                return bytes_text(value)
             case Unit.PERCENT:
                 return f"{value:.0f} %"
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s" if value < 60_000 else in_words(value / 1000)
-
-
-def _bytes(value: float) -> str:
-    size, units = float(value), iter(("B", "KB", "MB", "GB", "TB", "PB"))
-    unit = next(units)
-    while abs(size) >= 1024 and unit != "PB":
-        size, unit = size / 1024, next(units)
-    return f"{size:.3g} {unit}" if abs(size) < 1000 else f"{size:.0f} {unit}"
 
 
 class Subject(Enum):
@@ -121,7 +114,7 @@ class Terms:
 class Finding:
     """What people read, and the numbers and rows that it was decided on."""
 
-    sentence: str
+    reason: Reason
     evidence: dict[str, Any]
 
 
@@ -143,8 +136,8 @@ class Kind(ABC):
     )  # how old the row may be by which a rule that never looked judges the present
 
     @abstractmethod
-    def explain(self, terms: Terms) -> str:
-        """The rule in one sentence, as the form shows it."""
+    def explain(self, terms: Terms) -> Reason:
+        """Return the rule in one sentence, as the form shows it."""
 
     @abstractmethod
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
@@ -181,5 +174,24 @@ def _default(parameter: Number | Day) -> int | None:
     return parameter.default if isinstance(parameter, Number) else None
 
 
-def plural(number: float, noun: str) -> str:
-    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+class Counted(ReasonCode):
+    """So many of something: a part of a sentence."""
+
+    CHECKPOINT = "alerts.one-checkpoint", _("1 checkpoint")
+    CHECKPOINTS = "alerts.checkpoints", _("{count:g} checkpoints")
+    SAVEPOINT = "alerts.one-savepoint", _("1 savepoint")
+    SAVEPOINTS = "alerts.savepoints", _("{count:g} savepoints")
+    TIME = "alerts.one-time", _("1 time")
+    TIMES = "alerts.times", _("{count:g} times")
+
+
+def checkpoints(count: float) -> Reason:
+    return Counted.CHECKPOINT() if count == 1 else Counted.CHECKPOINTS(count=count)
+
+
+def savepoints(count: float) -> Reason:
+    return Counted.SAVEPOINT() if count == 1 else Counted.SAVEPOINTS(count=count)
+
+
+def times(count: float) -> Reason:
+    return Counted.TIME() if count == 1 else Counted.TIMES(count=count)

@@ -8,11 +8,30 @@ from itertools import takewhile
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.failure_reason import failure_in_words
-from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.failure_reason import checkpoint_failure
+from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, checkpoints
 from monitoring.alerts.rule_facts import Event, Facts
+from monitoring.reasons.reason import Reason, ReasonCode
 
 FAILED = 1.0  # the value of a failed checkpoint's event; a completed one has 0
+
+
+class ConsecutiveFailuresReason(ReasonCode):
+    RULE = (
+        "alerts.consecutive-failures-rule",
+        _(
+            "Opens when {checkpoints} failed in a row and none completed in between; closes with the next one that "
+            "does."
+        ),
+    )
+    NONE = (
+        "alerts.no-consecutive-failures",
+        _("{checkpoints} of {subject} failed in a row (threshold {threshold})."),
+    )
+    FOUND = (
+        "alerts.consecutive-failures",
+        _("{checkpoints} of {subject} failed in a row (threshold {threshold}): the last, {checkpoint}, {failure}."),
+    )
 
 
 class ConsecutiveFailures(Kind):
@@ -24,9 +43,8 @@ class ConsecutiveFailures(Kind):
     counts = True
     reach = timedelta(days=1)
 
-    def explain(self, terms: Terms) -> str:
-        failed = plural(terms.threshold or 0, "checkpoint")
-        return f"Opens when {failed} failed in a row and none completed in between; closes with the next one that does."
+    def explain(self, terms: Terms) -> Reason:
+        return ConsecutiveFailuresReason.RULE(checkpoints=checkpoints(terms.threshold or 0))
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         return (event.at for event in facts.within(since, until))
@@ -36,9 +54,11 @@ class ConsecutiveFailures(Kind):
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         streak = _streak(facts, at)
-        tail = f": the last, {streak[0].number}, {failure_in_words(streak[0].text)}" if streak else ""
+        said = {"checkpoints": checkpoints(len(streak)), "subject": subject, "threshold": terms.threshold}
+        if streak:
+            said |= {"checkpoint": streak[0].number, "failure": checkpoint_failure(streak[0].text)}
         return Finding(
-            f"{plural(len(streak), 'checkpoint')} of {subject} failed in a row (threshold {terms.threshold}){tail}.",
+            ConsecutiveFailuresReason.FOUND(**said) if streak else ConsecutiveFailuresReason.NONE(**said),
             {
                 "count": len(streak),
                 "threshold": terms.threshold,

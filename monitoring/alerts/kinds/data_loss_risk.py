@@ -11,9 +11,27 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Day, Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
 
 _DAY = 86_400
+
+
+class DataLossRiskReason(ReasonCode):
+    RULE = (
+        "alerts.data-loss-risk-rule",
+        _(
+            "Opens {lead:length} before the newest checkpoint or savepoint of a job, running or dead, is as old as "
+            "the {keeps:length} that its source keeps: what was read since could no longer be read again."
+        ),
+    )
+    NO_STATE = "alerts.no-state", _("{subject} has no state.")
+    FOUND = (
+        "alerts.data-loss-risk",
+        _(
+            "The newest state of {subject} is of {at:minute}; its source keeps {keeps:length}. "
+            "What comes after that can no longer be read again."
+        ),
+    )
 
 
 class DataLossRisk(Age):
@@ -36,12 +54,8 @@ class DataLossRisk(Age):
     }
     check_every_s = 300
 
-    def explain(self, terms: Terms) -> str:
-        lead, keeps = terms.parameters["lead_s"], terms.threshold or 0
-        return (
-            f"Opens {in_words(lead)} before the newest checkpoint or savepoint of a job, running or dead, is as old as "
-            f"the {in_words(keeps)} that its source keeps: what was read since could no longer be read again."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return DataLossRiskReason.RULE(lead=terms.parameters["lead_s"], keeps=terms.threshold or 0)
 
     def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         return _oldest_s(terms)
@@ -66,12 +80,8 @@ class DataLossRisk(Age):
             "last_completed_at": last.at.isoformat() if last else None,
         }
         if last is None:
-            return Finding(f"{subject} has no state.", evidence)
-        return Finding(
-            f"The newest state of {subject} is of {last.at:%Y-%m-%d %H:%M} UTC; its source keeps {in_words(keeps)}. "
-            "What comes after that can no longer be read again.",
-            evidence,
-        )
+            return Finding(DataLossRiskReason.NO_STATE(subject=subject), evidence)
+        return Finding(DataLossRiskReason.FOUND(subject=subject, at=last.at, keeps=keeps), evidence)
 
 
 def _oldest_s(terms: Terms) -> float:

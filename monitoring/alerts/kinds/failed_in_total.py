@@ -9,9 +9,27 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.failure_reason import failure_in_words
-from monitoring.alerts.kinds.base import Day, Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.failure_reason import checkpoint_failure
+from monitoring.alerts.kinds.base import Day, Finding, Kind, Number, Source, Terms, Unit, checkpoints
 from monitoring.alerts.rule_facts import Facts
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class FailedInTotalReason(ReasonCode):
+    RULE = (
+        "alerts.failed-in-total-rule",
+        _(
+            "Opens when {checkpoints} failed {since}, over all runs. "
+            "Somebody who resolves the incident starts the count anew."
+        ),
+    )
+    SINCE = "alerts.since-day", _("since {day}")
+    IN_TOTAL = "alerts.in-total", _("in total")
+    NONE = "alerts.none-failed-in-total", _("{checkpoints} of {subject} failed {since} (threshold {threshold}).")
+    FOUND = (
+        "alerts.failed-in-total",
+        _("{checkpoints} of {subject} failed {since} (threshold {threshold}): the last, {checkpoint}, {failure}."),
+    )
 
 
 class FailedInTotal(Kind):
@@ -26,11 +44,8 @@ class FailedInTotal(Kind):
     check_every_s = 300
     counts = True
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when {plural(terms.threshold or 0, 'checkpoint')} failed {_since(terms)}, over all runs. "
-            "Somebody who resolves the incident starts the count anew."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return FailedInTotalReason.RULE(checkpoints=checkpoints(terms.threshold or 0), since=_since(terms))
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         return (event.at for event in facts.within(since, until))
@@ -40,9 +55,16 @@ class FailedInTotal(Kind):
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         count, last = _count(facts, terms, at), facts.last(at)
-        tail = f": the last, {last.number}, {failure_in_words(last.text)}" if last else ""
+        said = {
+            "checkpoints": checkpoints(count),
+            "subject": subject,
+            "since": _since(terms),
+            "threshold": terms.threshold,
+        }
+        if last:
+            said |= {"checkpoint": last.number, "failure": checkpoint_failure(last.text)}
         return Finding(
-            f"{plural(count, 'checkpoint')} of {subject} failed {_since(terms)} (threshold {terms.threshold}){tail}.",
+            FailedInTotalReason.FOUND(**said) if last else FailedInTotalReason.NONE(**said),
             {
                 "count": count,
                 "threshold": terms.threshold,
@@ -63,8 +85,9 @@ def _count(facts: Facts, terms: Terms, at: datetime) -> int:
     return max(0, facts.index(at) - earlier)
 
 
-def _since(terms: Terms) -> str:
-    return f"since {terms.parameters['since']}" if terms.parameters.get("since") else "in total"
+def _since(terms: Terms) -> Reason:
+    day = terms.parameters.get("since")
+    return FailedInTotalReason.SINCE(day=day) if day else FailedInTotalReason.IN_TOTAL()
 
 
 KIND = FailedInTotal()

@@ -10,11 +10,29 @@ from datetime import datetime
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.failure_reason import failure_in_words
-from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, plural
+from monitoring.alerts.failure_reason import checkpoint_failure
+from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, checkpoints
 from monitoring.alerts.kinds.counting import CountInWindow, evidence, window
 from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class FailedInWindowReason(ReasonCode):
+    RULE = (
+        "alerts.failed-in-window-rule",
+        _("Opens when {checkpoints} failed within {window:length}, each id counted once, over all runs."),
+    )
+    BELOW = (
+        "alerts.failed-in-window-below",
+        _("{checkpoints} of {subject} failed within {window:length} (threshold {threshold})."),
+    )
+    FOUND = (
+        "alerts.failed-in-window",
+        _(
+            "{checkpoints} of {subject} failed within {window:length} (threshold {threshold}): the last, {checkpoint}, "
+            "{failure}."
+        ),
+    )
 
 
 class FailedInWindow(CountInWindow):
@@ -26,19 +44,21 @@ class FailedInWindow(CountInWindow):
     window = window(900)
     check_every_s = 300
 
-    def explain(self, terms: Terms) -> str:
-        failed = plural(terms.threshold or 0, "checkpoint")
-        return f"Opens when {failed} failed within {in_words(terms.window)}, each id counted once, over all runs."
+    def explain(self, terms: Terms) -> Reason:
+        return FailedInWindowReason.RULE(checkpoints=checkpoints(terms.threshold or 0), window=terms.window)
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         counted = self.counted(facts, terms, at)
-        sentence = (
-            f"{plural(len(counted), 'checkpoint')} of {subject} failed "
-            f"within {in_words(terms.window)} (threshold {terms.threshold})"
-        )
-        last = counted[-1] if counted and len(counted) >= (terms.threshold or 0) else None
-        tail = f": the last, {last.number}, {failure_in_words(last.text)}" if last else ""
-        return Finding(f"{sentence}{tail}.", evidence(counted, terms))
+        said = {
+            "checkpoints": checkpoints(len(counted)),
+            "subject": subject,
+            "window": terms.window,
+            "threshold": terms.threshold,
+        }
+        if counted and len(counted) >= (terms.threshold or 0):
+            last = {"checkpoint": counted[-1].number, "failure": checkpoint_failure(counted[-1].text)}
+            return Finding(FailedInWindowReason.FOUND(**said, **last), evidence(counted, terms))
+        return Finding(FailedInWindowReason.BELOW(**said), evidence(counted, terms))
 
 
 KIND = FailedInWindow()

@@ -9,6 +9,18 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms
 from monitoring.alerts.rule_facts import Facts, RunFact
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class JobFailedReason(ReasonCode):
+    RULE = (
+        "alerts.job-failed-rule",
+        _("Opens when a job failed or was lost by its engine; closes when it runs again, or was ended on purpose."),
+    )
+    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not dead.")
+    FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:clock}.")
+    FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:clock}: {cause}.")
+    LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:clock}.")
 
 
 class JobFailed(Kind):
@@ -18,8 +30,8 @@ class JobFailed(Kind):
     source = Source.RUNS
     check_every_s = 30
 
-    def explain(self, terms: Terms) -> str:
-        return "Opens when a job failed or was lost by its engine; closes when it runs again, or was ended on purpose."
+    def explain(self, terms: Terms) -> Reason:
+        return JobFailedReason.RULE()
 
     def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         return 1
@@ -35,21 +47,15 @@ class JobFailed(Kind):
         dead = _dead(facts, at)
         if dead is None or dead.ended_at is None:
             run = facts.run(at)
-            return Finding(f"{subject} is not dead.", {"run": run.number if run else None})
+            return Finding(JobFailedReason.NOT_DEAD(subject=subject), {"run": run.number if run else None})
         evidence = {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]}
         evidence |= {"lost": True} if dead.lost else {}
-        return Finding(_lost(dead, subject) if dead.lost else _failed(dead, subject), evidence)
-
-
-def _failed(dead: RunFact, subject: str) -> str:
-    cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
-    tail = f": {cause}" if cause else ""
-    return f"{subject} failed: run {dead.number} ended at {dead.ended_at:%H:%M:%S} UTC{tail}."
-
-
-def _lost(dead: RunFact, subject: str) -> str:
-    """No cause: an exception that the engine reported earlier is not why it does not know the job any more."""
-    return f"{subject} was lost: the engine has not known run {dead.number} since {dead.ended_at:%H:%M:%S} UTC."
+        said = {"subject": subject, "run": dead.number, "at": dead.ended_at}
+        if dead.lost:  # an exception that the engine reported earlier is not why it does not know the job any more
+            return Finding(JobFailedReason.LOST(**said), evidence)
+        cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
+        reason = JobFailedReason.FAILED_CAUSE(**said, cause=cause) if cause else JobFailedReason.FAILED(**said)
+        return Finding(reason, evidence)
 
 
 def _dead(facts: Facts, at: datetime) -> RunFact | None:

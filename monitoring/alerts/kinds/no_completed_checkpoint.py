@@ -9,7 +9,34 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.ages import Age, live_run
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts, RunFact
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class NoCompletedCheckpointReason(ReasonCode):
+    RULE = (
+        "alerts.no-completed-checkpoint-rule",
+        _(
+            "Opens when no checkpoint of a running job completed for {limit:length}; counts from the start of the run "
+            "when it had none yet."
+        ),
+    )
+    RULE_DERIVED = (
+        "alerts.no-completed-checkpoint-rule-derived",
+        _(
+            "Opens when no checkpoint of a running job completed for longer than it may take: the longer of its "
+            "interval and its timeout, times its tolerable failures and two more; counts from the start of the run "
+            "when it had none yet."
+        ),
+    )
+    NOT_RUNNING = "alerts.no-checkpoint-owed", _("{subject} does not run, so that it owes no checkpoint.")
+    NONE_OF_RUN = (
+        "alerts.no-completed-checkpoint-of-run",
+        _("No checkpoint of {subject} completed since run {run} began at {at:clock} (limit {limit:length})."),
+    )
+    NONE_SINCE = (
+        "alerts.no-completed-checkpoint",
+        _("No checkpoint of {subject} completed since {checkpoint} at {at:clock} (limit {limit:length})."),
+    )
 
 
 class NoCompletedCheckpoint(Age):
@@ -27,15 +54,10 @@ class NoCompletedCheckpoint(Age):
         _("Empty: derived for each job, max(interval, timeout) × (tolerable failures + 2)."),
     )
 
-    def explain(self, terms: Terms) -> str:
-        if terms.threshold is not None:
-            told = f"Opens when no checkpoint of a running job completed for {in_words(terms.threshold)}"
-        else:
-            told = (
-                "Opens when no checkpoint of a running job completed for longer than it may take: the longer of its "
-                "interval and its timeout, times its tolerable failures and two more"
-            )
-        return f"{told}; counts from the start of the run when it had none yet."
+    def explain(self, terms: Terms) -> Reason:
+        if terms.threshold is None:
+            return NoCompletedCheckpointReason.RULE_DERIVED()
+        return NoCompletedCheckpointReason.RULE(limit=terms.threshold)
 
     def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         if terms.threshold is not None:
@@ -60,18 +82,13 @@ class NoCompletedCheckpoint(Age):
             "run_started_at": run.started_at.isoformat() if run else None,
         }
         if run is None:
-            return Finding(f"{subject} does not run, so that it owes no checkpoint.", evidence)
+            return Finding(NoCompletedCheckpointReason.NOT_RUNNING(subject=subject), evidence)
+        said = {"subject": subject, "limit": limit or 0}
         if last is None or last.at < run.started_at:
-            return Finding(
-                f"No checkpoint of {subject} completed since run {run.number} began at {run.started_at:%H:%M:%S} UTC "
-                f"(limit {in_words(limit or 0)}).",
-                evidence,
-            )
-        return Finding(
-            f"No checkpoint of {subject} completed since {last.number} at {last.at:%H:%M:%S} UTC "
-            f"(limit {in_words(limit or 0)}).",
-            evidence,
-        )
+            none = NoCompletedCheckpointReason.NONE_OF_RUN(**said, run=run.number, at=run.started_at)
+        else:
+            none = NoCompletedCheckpointReason.NONE_SINCE(**said, checkpoint=last.number, at=last.at)
+        return Finding(none, evidence)
 
 
 def derived_limit_s(run: RunFact) -> float | None:

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.base import Day, Finding, Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.rule_facts import Facts
+from monitoring.reasons.reason import Reason, ReasonCode
 
 _DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
 ENOUGH = 3  # of the weeks have to tell an hour
@@ -33,22 +34,63 @@ _WEEKS = Number(
 _THRESHOLD = Number(_("Threshold"), Unit.PERCENT, 200, 101, 100_000, _("Percent of the p95: 200 is twice as much."))
 
 
+class RelativeReason(ReasonCode):
+    RULE = (
+        "alerts.relative-rule",
+        _(
+            "Opens when the {figure} of the last completed checkpoint is {threshold:.0f} % or more of the job's own "
+            "p95 {over}."
+        ),
+    )
+    RULE_AT_LEAST = (
+        "alerts.relative-rule-at-least",
+        _(
+            "Opens when the {figure} of the last completed checkpoint is {threshold:.0f} % or more of the job's own "
+            "p95 {over}, which counts as {least:milliseconds} at least."
+        ),
+    )
+    DAYS_BEFORE = "alerts.days-before", _("over the {days} days before")
+    SAME_HOUR_BEFORE = (
+        "alerts.same-hour-before",
+        _(
+            "at that hour of the week in the {weeks} weeks before (where fewer than {enough} tell it, over the {days} "
+            "days before)"
+        ),
+    )
+    FOUND = (
+        "alerts.relative",
+        _(
+            "Checkpoint {checkpoint} of {subject} {measured}, {percent:.0f} % of its p95 over {over}, "
+            "{p95:milliseconds} (threshold {threshold} %)."
+        ),
+    )
+    FOUND_AT_LEAST = (
+        "alerts.relative-at-least",
+        _(
+            "Checkpoint {checkpoint} of {subject} {measured}, {percent:.0f} % of its p95 over {over}, "
+            "{p95:milliseconds}, which counts as {least:milliseconds} at least (threshold {threshold} %)."
+        ),
+    )
+    DAYS = "alerts.days", _("{days} days")
+    SAME_HOUR = "alerts.same-hour", _("this hour of the last {weeks} weeks")
+    NO_P95 = "alerts.no-p95", _("{subject} has no p95 of its {figure} yet.")
+
+
 class RelativeFigure(CheckpointFigure):
-    """Value: percent of the p95. `measured_in`: the figure's own unit; `figure`: what a sentence calls it."""
+    """Value: percent of the p95. `figure`: what a sentence calls it; `measured`: the figure of one checkpoint."""
 
     unit = Unit.PERCENT
-    measured_in: ClassVar[Unit] = Unit.MILLISECONDS
-    figure: ClassVar[str]
+    figure: ClassVar[ReasonCode]
+    measured: ClassVar[ReasonCode]
+    found: ClassVar[ReasonCode] = RelativeReason.FOUND
     threshold = _THRESHOLD
     parameters: ClassVar[Mapping[str, Number | Day]] = {"days": _DAYS, "weeks": _WEEKS}
     check_every_s = 300
 
-    def explain(self, terms: Terms) -> str:
-        limit = self.unit.text(terms.threshold or 0)
-        return (
-            f"Opens when the {self.figure} of the last completed checkpoint is {limit} or more of the job's own p95 "
-            f"{_over(terms)}{self._floor_text(terms)}."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        said = {"figure": self.figure(), "threshold": terms.threshold or 0, "over": _over(terms)}
+        least = _least_ms(terms)
+        return RelativeReason.RULE_AT_LEAST(**said, least=least) if least else RelativeReason.RULE(**said)
 
     def gathered_by(self, terms: Terms) -> object:
         return terms.parameters["days"], weeks_of(terms)
@@ -67,14 +109,22 @@ class RelativeFigure(CheckpointFigure):
         last, usual = facts.last(at), self._p95(facts, terms, at)
         value = self.value(facts, terms, at)
         if last is None or usual is None or value is None:
-            return Finding(f"{subject} has no p95 of its {self.figure} yet.", {"threshold_percent": terms.threshold})
+            nothing = RelativeReason.NO_P95(subject=subject, figure=self.figure())
+            return Finding(nothing, {"threshold_percent": terms.threshold})
         p95, weeks = usual
-        text, days = self.measured_in.text, terms.parameters["days"]
-        over = f"this hour of the last {weeks} weeks" if weeks else f"{days} days"
+        days, least_ms = terms.parameters["days"], _least_ms(terms)
         least = {"least_ms": terms.parameters["least_ms"]} if "least_ms" in self.parameters else {}
+        said = {
+            "checkpoint": last.number,
+            "subject": subject,
+            "measured": self.measured(value=last.value),
+            "percent": value,
+            "over": RelativeReason.SAME_HOUR(weeks=weeks) if weeks else RelativeReason.DAYS(days=days),
+            "p95": p95,
+            "threshold": terms.threshold,
+        }
         return Finding(
-            f"Checkpoint {last.number} of {subject} {self.phrase} {text(last.value)}, {value:.0f} % of its p95 over "
-            f"{over}, {text(p95)}{self._floor_text(terms)} (threshold {terms.threshold} %).",
+            RelativeReason.FOUND_AT_LEAST(**said, least=least_ms) if least_ms else self.found(**said),
             {
                 "value_percent": round(value, 1),
                 "threshold_percent": terms.threshold,
@@ -103,10 +153,6 @@ class RelativeFigure(CheckpointFigure):
         of_days = facts.baseline.get(at.astimezone(UTC).date())
         return None if of_days is None else (of_days, 0)
 
-    def _floor_text(self, terms: Terms) -> str:
-        least = terms.parameters.get("least_ms")
-        return f", which counts as {self.measured_in.text(least)} at least" if least else ""
-
 
 class RelativeDuration(RelativeFigure):
     """A p95 of a few milliseconds doubles by chance: below `least_ms` it counts as that."""
@@ -125,9 +171,12 @@ def weeks_of(terms: Terms) -> int:
     return terms.parameters.get("weeks") or 0
 
 
-def _over(terms: Terms) -> str:
-    weeks, days = weeks_of(terms), f"the {terms.parameters['days']} days before"
+def _least_ms(terms: Terms) -> int:
+    return terms.parameters.get("least_ms") or 0
+
+
+def _over(terms: Terms) -> Reason:
+    weeks, days = weeks_of(terms), terms.parameters["days"]
     if not weeks:
-        return f"over {days}"
-    fewer = f"where fewer than {ENOUGH} tell it, over {days}"
-    return f"at that hour of the week in the {weeks} weeks before ({fewer})"
+        return RelativeReason.DAYS_BEFORE(days=days)
+    return RelativeReason.SAME_HOUR_BEFORE(weeks=weeks, enough=ENOUGH, days=days)

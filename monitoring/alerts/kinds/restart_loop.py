@@ -6,10 +6,26 @@ from datetime import datetime
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, plural
+from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, times
 from monitoring.alerts.kinds.counting import CountInWindow, window
-from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.alerts.rule_facts import Event, Facts
+from monitoring.reasons.reason import Reason, ReasonCode
+
+NEW_RUN = 2  # the value of a restart as a new run; one by the engine has 1
+
+
+class RestartLoopReason(ReasonCode):
+    RULE = (
+        "alerts.restart-loop-rule",
+        _("Opens when a job restarted {times} within {window:length}, by itself or as a new run."),
+    )
+    FOUND = "alerts.restart-loop", _("{subject} restarted {times} within {window:length} (threshold {threshold}).")
+    FOUND_LAST = (
+        "alerts.restart-loop-last",
+        _("{subject} restarted {times} within {window:length} (threshold {threshold}): last, {last}."),
+    )
+    BY_ENGINE = "alerts.restart-by-engine", _("by the engine")
+    NEW_RUN = "alerts.restart-as-run", _("as run {run}")
 
 
 class RestartLoop(CountInWindow):
@@ -20,24 +36,30 @@ class RestartLoop(CountInWindow):
     threshold = Number(_("Threshold"), Unit.COUNT, 5, 2, 10_000, _("Restarts that open an incident."))
     window = window(1800)
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when a job restarted {plural(terms.threshold or 0, 'time')} within {in_words(terms.window)}, "
-            "by itself or as a new run."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return RestartLoopReason.RULE(times=times(terms.threshold or 0), window=terms.window)
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         counted = self.counted(facts, terms, at)
-        last = counted[-1].text if counted else ""
-        sentence = (
-            f"{subject} restarted {plural(len(counted), 'time')} within {in_words(terms.window)} "
-            f"(threshold {terms.threshold}){f': last, {last}' if last else ''}"
-        )
+        said = {
+            "subject": subject,
+            "times": times(len(counted)),
+            "window": terms.window,
+            "threshold": terms.threshold,
+        }
         restarts = [event.at.isoformat() for event in reversed(counted[-20:])]
         return Finding(
-            f"{sentence.rstrip('.')}.",
+            RestartLoopReason.FOUND_LAST(**said, last=_how(counted[-1]))
+            if counted
+            else RestartLoopReason.FOUND(**said),
             {"count": len(counted), "threshold": terms.threshold, "window_s": terms.window_s, "restarts": restarts},
         )
+
+
+def _how(restart: Event) -> Reason | str:
+    if restart.value == NEW_RUN:
+        return RestartLoopReason.NEW_RUN(run=restart.number)
+    return restart.text.rstrip(".") or RestartLoopReason.BY_ENGINE()
 
 
 KIND = RestartLoop()

@@ -9,10 +9,34 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Event, Facts, RunFact
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
 
 # The engine's clock tells when a run started, ours when it was due.
 CLOCK_SKEW = timedelta(minutes=1)
+
+
+class RunMissedReason(ReasonCode):
+    RULE = (
+        "alerts.run-missed-rule",
+        _(
+            "Opens when a job that is run on a schedule has not finished {limit:length} after the time when a run was "
+            "due: it was not started, failed, or takes longer. Closes when a later run finishes."
+        ),
+    )
+    AS_SCHEDULED = "alerts.run-as-scheduled", _("{subject} has run as scheduled.")
+    NOT_RUN = "alerts.run-missed", _("{subject} was due at {due:minute} and has not run (limit {limit:length}).")
+    NOT_RUN_PROBLEM = (
+        "alerts.run-missed-problem",
+        _("{subject} was due at {due:minute} and has not run (limit {limit:length}). {problem}"),
+    )
+    UNFINISHED = (
+        "alerts.run-unfinished",
+        _("{subject} was due at {due:minute} and has not finished: run {run} is in progress (limit {limit:length})."),
+    )
+    FAILED = (
+        "alerts.scheduled-run-failed",
+        _("{subject} was due at {due:minute}, and run {run} failed (limit {limit:length})."),
+    )
 
 
 class RunMissed(Age):
@@ -27,20 +51,19 @@ class RunMissed(Age):
         _("Finished within"), Unit.SECONDS, 3600, 60, 30 * 86_400, _("After the time when it was due, such as 1 h.")
     )
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when a job that is run on a schedule has not finished {in_words(terms.threshold or 0)} after the "
-            "time when a run was due: it was not started, failed, or takes longer. Closes when a later run finishes."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return RunMissedReason.RULE(limit=terms.threshold or 0)
 
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         due = _missed(facts, at)
         return due.at if due else None
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        due, limit = _missed(facts, at), in_words(terms.threshold or 0)
+        due = _missed(facts, at)
         if due is None:
-            return Finding(f"{subject} has run as scheduled.", {"threshold_s": terms.threshold, "due_at": None})
+            return Finding(
+                RunMissedReason.AS_SCHEDULED(subject=subject), {"threshold_s": terms.threshold, "due_at": None}
+            )
         run = _run_for(facts, due, at)
         evidence = {
             "threshold_s": terms.threshold,
@@ -50,16 +73,13 @@ class RunMissed(Age):
             "cause": run.cause[:1000] if run and run.failed else "",
             "problem": due.text,
         }
-        when = f"{due.at:%Y-%m-%d %H:%M} UTC"
+        said = {"subject": subject, "due": due.at, "limit": terms.threshold or 0}
+        if run is None and due.text:
+            return Finding(RunMissedReason.NOT_RUN_PROBLEM(**said, problem=due.text), evidence)
         if run is None:
-            why = f" {due.text}" if due.text else ""
-            return Finding(f"{subject} was due at {when} and has not run (limit {limit}).{why}", evidence)
-        if run.lives_at(at):
-            return Finding(
-                f"{subject} was due at {when} and has not finished: run {run.number} is in progress (limit {limit}).",
-                evidence,
-            )
-        return Finding(f"{subject} was due at {when}, and run {run.number} failed (limit {limit}).", evidence)
+            return Finding(RunMissedReason.NOT_RUN(**said), evidence)
+        code = RunMissedReason.UNFINISHED if run.lives_at(at) else RunMissedReason.FAILED
+        return Finding(code(**said, run=run.number), evidence)
 
 
 def _missed(facts: Facts, at: datetime) -> Event | None:

@@ -8,10 +8,23 @@ from itertools import takewhile
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
+from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, savepoints
 from monitoring.alerts.rule_facts import Event, Facts
+from monitoring.reasons.reason import Reason, ReasonCode
 
 FAILED = 1.0
+
+
+class SavepointFailedReason(ReasonCode):
+    RULE = (
+        "alerts.savepoint-failed-rule",
+        _("Opens when {savepoints} failed in a row, scheduled or by hand; closes with the next one that completes."),
+    )
+    FOUND = "alerts.savepoint-failed", _("{savepoints} of {subject} failed (threshold {threshold}).")
+    FOUND_CAUSE = (
+        "alerts.savepoint-failed-cause",
+        _("{savepoints} of {subject} failed (threshold {threshold}): {cause}."),
+    )
 
 
 class SavepointFailed(Kind):
@@ -22,9 +35,8 @@ class SavepointFailed(Kind):
     threshold = Number(_("Threshold"), Unit.COUNT, 1, 1, 1000, _("Failed savepoints in a row that open an incident."))
     counts = True
 
-    def explain(self, terms: Terms) -> str:
-        failed = plural(terms.threshold or 0, "savepoint")
-        return f"Opens when {failed} failed in a row, scheduled or by hand; closes with the next one that completes."
+    def explain(self, terms: Terms) -> Reason:
+        return SavepointFailedReason.RULE(savepoints=savepoints(terms.threshold or 0))
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         return (event.at for event in facts.within(since, until))
@@ -34,10 +46,10 @@ class SavepointFailed(Kind):
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         streak = _streak(facts, at)
-        why = streak[0].text.strip().partition("\n")[0][:200].rstrip(".") if streak else ""
-        tail = f": {why}" if why else ""
+        cause = streak[0].text.strip().partition("\n")[0][:200].rstrip(".") if streak else ""
+        said = {"savepoints": savepoints(len(streak)), "subject": subject, "threshold": terms.threshold}
         return Finding(
-            f"{plural(len(streak), 'savepoint')} of {subject} failed (threshold {terms.threshold}){tail}.",
+            SavepointFailedReason.FOUND_CAUSE(**said, cause=cause) if cause else SavepointFailedReason.FOUND(**said),
             {"count": len(streak), "threshold": terms.threshold, "savepoints": [event.row for event in streak[:20]]},
         )
 

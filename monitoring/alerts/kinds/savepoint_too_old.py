@@ -9,9 +9,24 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.ages import Age, live_run
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
 
 _DAY = 86_400
+
+
+class SavepointTooOldReason(ReasonCode):
+    RULE = (
+        "alerts.savepoint-too-old-rule",
+        _(
+            "Opens when the newest savepoint of a running job is {limit:length} old; "
+            "for a job without one, that long after it was first seen."
+        ),
+    )
+    NONE = "alerts.no-savepoint", _("{subject} has no savepoint (limit {limit:length}).")
+    FOUND = (
+        "alerts.savepoint-too-old",
+        _("The newest savepoint of {subject} is of {at:minute} (limit {limit:length})."),
+    )
 
 
 class SavepointTooOld(Age):
@@ -24,11 +39,8 @@ class SavepointTooOld(Age):
     )
     check_every_s = 300
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when the newest savepoint of a running job is {in_words(terms.threshold or 0)} old; "
-            "for a job without one, that long after it was first seen."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return SavepointTooOldReason.RULE(limit=terms.threshold or 0)
 
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         if live_run(facts, at) is None:
@@ -37,7 +49,7 @@ class SavepointTooOld(Age):
         return last.at if last else facts.first_seen_at
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        last, oldest = facts.last(at), in_words(terms.threshold or 0)
+        last, limit = facts.last(at), terms.threshold or 0
         evidence = {
             "threshold_s": terms.threshold,
             "savepoint": last.row if last else None,
@@ -45,10 +57,8 @@ class SavepointTooOld(Age):
             "first_seen_at": facts.first_seen_at.isoformat() if facts.first_seen_at else None,
         }
         if last is None:
-            return Finding(f"{subject} has no savepoint (limit {oldest}).", evidence)
-        return Finding(
-            f"The newest savepoint of {subject} is of {last.at:%Y-%m-%d %H:%M} UTC (limit {oldest}).", evidence
-        )
+            return Finding(SavepointTooOldReason.NONE(subject=subject, limit=limit), evidence)
+        return Finding(SavepointTooOldReason.FOUND(subject=subject, at=last.at, limit=limit), evidence)
 
 
 KIND = SavepointTooOld()

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.kinds.base import Number, Terms, Unit
+from monitoring.alerts.kinds.base import Number, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
+from monitoring.reasons.reason import ReasonCode
+
+
+class StartDelayReason(ReasonCode):
+    RULE = (
+        "alerts.start-delay-rule",
+        _(
+            "Opens when the first barrier of the last completed checkpoint took {threshold:milliseconds} or longer "
+            "to reach a subtask."
+        ),
+    )
+    FOUND = (
+        "alerts.start-delay",
+        _(
+            "Checkpoint {checkpoint} of {subject} had a subtask that its first barrier reached after "
+            "{value:milliseconds} (threshold {threshold:milliseconds})."
+        ),
+    )
 
 
 class StartDelay(CheckpointFigure):
     name = "start_delay"
     title = _("Start delay")
     column = "start_delay_max"
-    phrase = "had a subtask that its first barrier reached after"
+    rule = StartDelayReason.RULE
+    found = StartDelayReason.FOUND
     threshold = Number(_("Threshold"), Unit.MILLISECONDS, 30_000, 1, 30 * 86_400_000, _("Such as 500 ms or 30 s."))
-
-    def explain(self, terms: Terms) -> str:
-        limit = self.unit.text(terms.threshold or 0)
-        return (
-            f"Opens when the first barrier of the last completed checkpoint took {limit} or longer to reach a subtask."
-        )
 
 
 KIND = StartDelay()

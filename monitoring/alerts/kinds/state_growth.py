@@ -13,10 +13,26 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Event, Facts
+from monitoring.reasons.reason import Reason, ReasonCode
 
 DAY = timedelta(days=1)
 # A checkpoint stands for an hour mark when it is at most this much older.
 FRESH = timedelta(hours=3)
+
+
+class StateGrowthReason(ReasonCode):
+    RULE = (
+        "alerts.state-growth-rule",
+        _("Opens when the state grew by {threshold:bytes} or more within 24 hours, looked at on the hour."),
+    )
+    NOTHING = "alerts.no-checkpoints-a-day-apart", _("{subject} has no checkpoints a day apart.")
+    FOUND = (
+        "alerts.state-growth",
+        _(
+            "The state of {subject} grew by {growth:bytes} within a day, from {older_size:bytes} in checkpoint {older} "
+            "to {newer_size:bytes} in {newer} (threshold {threshold:bytes})."
+        ),
+    )
 
 
 class StateGrowth(Kind):
@@ -30,11 +46,8 @@ class StateGrowth(Kind):
     )
     check_every_s = 300
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when the state grew by {self.unit.text(terms.threshold or 0)} or more within 24 hours, "
-            "looked at on the hour."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return StateGrowthReason.RULE(threshold=terms.threshold or 0)
 
     def lookback(self, terms: Terms) -> timedelta:
         return DAY + FRESH + timedelta(hours=1)
@@ -49,11 +62,17 @@ class StateGrowth(Kind):
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         newer, older = _pair(facts, at)
         if newer is None or older is None:
-            return Finding(f"{subject} has no checkpoints a day apart.", {"threshold": terms.threshold})
+            return Finding(StateGrowthReason.NOTHING(subject=subject), {"threshold": terms.threshold})
         return Finding(
-            f"The state of {subject} grew by {self.unit.text(newer.value - older.value)} within a day, from "
-            f"{self.unit.text(older.value)} in checkpoint {older.number} to {self.unit.text(newer.value)} in "
-            f"{newer.number} (threshold {self.unit.text(terms.threshold or 0)}).",
+            StateGrowthReason.FOUND(
+                subject=subject,
+                growth=newer.value - older.value,
+                older_size=older.value,
+                older=older.number,
+                newer_size=newer.value,
+                newer=newer.number,
+                threshold=terms.threshold or 0,
+            ),
             {
                 "growth": newer.value - older.value,
                 "threshold": terms.threshold,

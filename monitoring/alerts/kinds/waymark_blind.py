@@ -9,7 +9,22 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.base import Finding, Number, Source, Subject, Terms, Unit
 from monitoring.alerts.kinds.outage_lengths import OutageLength, current
 from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class WaymarkBlindReason(ReasonCode):
+    RULE = (
+        "alerts.waymark-blind-rule",
+        _(
+            "Opens when Waymark has not asked a cluster for {limit:length} although it was due. "
+            "An outage of Waymark as a whole is told of when it is back."
+        ),
+    )
+    OVER = "alerts.waymark-blind-over", _("Waymark asks every cluster in time.")
+    FOUND = (
+        "alerts.waymark-blind",
+        _("Waymark was blind: it asked a cluster last before {since:clock} (limit {limit:length})."),
+    )
 
 
 class WaymarkBlind(OutageLength):
@@ -19,19 +34,15 @@ class WaymarkBlind(OutageLength):
     subject = Subject.WAYMARK
     threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))
 
-    def explain(self, terms: Terms) -> str:
-        return (
-            f"Opens when Waymark has not asked a cluster for {in_words(terms.threshold or 0)} although it was due. "
-            "An outage of Waymark as a whole is told of when it is back."
-        )
+    def explain(self, terms: Terms) -> Reason:
+        return WaymarkBlindReason.RULE(limit=terms.threshold or 0)
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         outage = current(facts, at)
         if outage is None:
-            return Finding("Waymark asks every cluster in time.", {"threshold_s": terms.threshold})
+            return Finding(WaymarkBlindReason.OVER(), {"threshold_s": terms.threshold})
         return Finding(
-            f"Waymark was blind: it asked a cluster last before {outage.began:%H:%M:%S} UTC "
-            f"(limit {in_words(terms.threshold or 0)}).",
+            WaymarkBlindReason.FOUND(since=outage.began, limit=terms.threshold or 0),
             {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
         )
 

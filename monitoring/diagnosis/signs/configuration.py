@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitoring.alerts.kinds.base import plural
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
 from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
@@ -192,7 +191,8 @@ class NoTolerance(Counsel):
         return Words(
             f"No failed checkpoint is tolerated, and {scene.failed_lately} failed within a week: each "
             f"may restart the job "
-            f"({plural(scene.restarted_lately, 'restart')}), which costs more than a missing checkpoint.",
+            f"({scene.restarted_lately} restart{'' if scene.restarted_lately == 1 else 's'}), which costs more than a "
+            "missing checkpoint.",
             f"不容忍任何检查点失败，而一周内有 {scene.failed_lately} 个失败：每次都可能导致作业重启（"
             f"共 {scene.restarted_lately} 次重启）。",
         )

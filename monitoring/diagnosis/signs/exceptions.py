@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
+from monitoring.alerts.failure_reason import PREFIXES, CheckpointFailureReason, reason_of
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
 from monitoring.diagnosis.scene import CheckpointFacts, Raised, Scene
 from monitoring.diagnosis.signs.base import FLINK, Sign
@@ -217,7 +217,7 @@ def _of_interest(scene: Scene) -> Iterator[Raised]:
 def _said_by_the_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[Raised]:
     """The failure's own message, where it says more than that the checkpoint failed."""
     reason = reason_of(checkpoint.failure)
-    more = checkpoint.failure.removeprefix(reason.prefix).strip(" .:\n") if reason else checkpoint.failure
+    more = checkpoint.failure.removeprefix(PREFIXES[reason]).strip(" .:\n") if reason else checkpoint.failure
     said = Raised(at, more[:1000], checkpoint.failure)
     if more and reason is not CheckpointFailureReason.EXPIRED and family_of(said) is not USER_CODE:
         yield said

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.alerts.failure_reason import CheckpointFailureReason
+from monitoring.alerts.failure_reason import PREFIXES
 from monitoring.diagnosis.judging import advices, causes
 from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.signs import signs
@@ -20,7 +20,7 @@ floats = st.one_of(st.none(), st.floats(0, 1e15))
 signed = st.one_of(st.none(), st.floats(-1e15, 1e15))
 arrays = st.lists(figures, max_size=4)
 moments = st.integers(-(10**6), 10**6).map(lambda seconds: NOW + timedelta(seconds=seconds))
-texts = st.one_of(st.text(max_size=40), st.sampled_from([each.prefix for each in CheckpointFailureReason]))
+texts = st.one_of(st.text(max_size=40), st.sampled_from(list(PREFIXES.values())))
 operators = st.builds(
     OperatorFacts,
     name=texts,

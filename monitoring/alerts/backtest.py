@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.standing import facts_over
 from monitoring.alerts.verdicts import finding_of
 from monitoring.alerts.walk import Move, State, Transition, Watch, advance
+from monitoring.reasons.reason import Reason
 
 LOUDEST = 5
 AT_ONCE = 200  # jobs whose facts are in memory together
@@ -24,9 +24,8 @@ class Bout:
 
     opened_at: datetime
     closed_at: datetime | None
-    sentence: str
+    finding: Reason
     flapping: bool
-    evidence: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -124,10 +123,14 @@ def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: W
     """Every opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [
-        Bout(each.at, next(closings, None), found.sentence, each.flapping, found.evidence)
+        Bout(
+            each.at,
+            next(closings, None),
+            finding_of(watch, facts, each.seen_at, subject.name, each.flapping).reason,
+            each.flapping,
+        )
         for each in transitions
         if each.move is Move.OPENED
-        for found in (finding_of(watch, facts, each.seen_at, subject.name, each.flapping),)
     ]
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from django.db.models import Model
+
 from monitoring import bulk
 from monitoring.alerts import inhibition, outbox
-from monitoring.durations import in_words
 from monitoring.models import (
     AlertRule,
     Cluster,
@@ -25,7 +26,8 @@ from monitoring.models import (
     Job,
     Severity,
 )
-from monitoring.reasons.columns import columns
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 
 BATCH = 1000
@@ -38,7 +40,7 @@ class Opening:
 
     kind: str
     severity: Severity
-    sentence: Reason | str
+    finding: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
     rule: AlertRule | None = None
     job: Job | None = None
@@ -51,16 +53,17 @@ class Change:
     """What an unresolved incident says from now on."""
 
     incident: Incident
-    sentence: Reason | str
+    finding: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why an incident is over. `by` is empty when the trouble itself went away; `at`: when that was."""
+    """Why an incident is over: `reason` says that it is. `by` is empty when the trouble itself went away; `at`: when
+    that was."""
 
     incident: Incident
-    why: Reason | str
+    reason: Reason | str
     evidence: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
     at: datetime | None = None
@@ -73,7 +76,7 @@ def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]
     bulk.insert(incidents)
     events = _steps(
         IncidentEventKind.OPENED,
-        [(incident, each.sentence, each.evidence) for incident, each in zip(incidents, openings, strict=True)],
+        [(incident, each.finding, each.evidence) for incident, each in zip(incidents, openings, strict=True)],
         now,
     )
     for incident in incidents:
@@ -84,14 +87,14 @@ def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]
 
 def change_incidents(changes: Sequence[Change], now: datetime) -> None:
     for each in changes:
-        for name, value in columns("sentence", each.sentence).items():
-            setattr(each.incident, name, value)
-    Incident.objects.bulk_update([each.incident for each in changes], ["sentence", "sentence_value"], batch_size=BATCH)
+        _set(each.incident, columns("sentence", each.finding))
+    fields = ["sentence", "sentence_value"]
+    Incident.objects.bulk_update([each.incident for each in changes], fields, batch_size=BATCH)
     newest = _newest_events([each.incident for each in changes])
     again = [(each, last) for each in changes if (last := newest.get(each.incident.pk)) and _is_change(last)]
     _fold(again, now)
     folded = {each.incident.pk for each, _ in again}
-    first = [(each.incident, each.sentence, each.evidence) for each in changes if each.incident.pk not in folded]
+    first = [(each.incident, each.finding, each.evidence) for each in changes if each.incident.pk not in folded]
     _steps(IncidentEventKind.CHANGED, first, now)
 
 
@@ -108,9 +111,7 @@ def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident
         for incident in incidents:
             incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, at, by
     resolved = [each.incident for each in over]
-    events = _steps(
-        IncidentEventKind.RESOLVED, [(each.incident, _ended(each, now), each.evidence) for each in over], now
-    )
+    events = _steps(IncidentEventKind.RESOLVED, [(each.incident, each.reason, each.evidence) for each in over], now)
     outbox.release([left for incident in resolved for left in inhibition.end(incident, now)], now)
     outbox.write(events, now)
     return resolved
@@ -121,23 +122,30 @@ def open_incident(
     rule: AlertRule | None,
     kind: IncidentKind,
     severity: Severity,
-    sentence: Reason | str,
+    finding: Reason | str,
     evidence: Mapping[str, object],
     now: datetime,
 ) -> Incident:
-    (incident,) = open_incidents([Opening(kind, severity, sentence, evidence, rule, job)], now)
+    (incident,) = open_incidents([Opening(kind, severity, finding, evidence, rule, job)], now)
     return incident
 
 
-def change_incident(incident: Incident, sentence: Reason | str, evidence: Mapping[str, object], now: datetime) -> None:
-    change_incidents([Change(incident, sentence, evidence)], now)
+def change_incident(incident: Incident, finding: Reason | str, evidence: Mapping[str, object], now: datetime) -> None:
+    change_incidents([Change(incident, finding, evidence)], now)
 
 
 def resolve_incident(
     incident: Incident, why: Reason | str, evidence: Mapping[str, object], now: datetime, by: str = ""
 ) -> bool:
-    """False: it was resolved already."""
-    return bool(resolve_incidents([Ending(incident, why, evidence, by)], now))
+    """`why`: "" where a person `by` gave no reason. False: it was resolved already."""
+    lasted = now - incident.opened_at
+    if not by:
+        reason = AlertReason.RESOLVED(lasted=lasted, why=why)
+    elif why:
+        reason = AlertReason.RESOLVED_BY(lasted=lasted, by=by, why=why)
+    else:
+        reason = AlertReason.CLOSED_BY_HAND(lasted=lasted, by=by)
+    return bool(resolve_incidents([Ending(incident, reason, evidence, by)], now))
 
 
 def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) -> bool:
@@ -151,7 +159,8 @@ def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) 
     }
     if not _move(incident, states, changes):
         return False
-    _steps(IncidentEventKind.ACKNOWLEDGED, [(incident, f"Acknowledged by {by}{f': {note}' if note else '.'}", {})], now)
+    said = AlertReason.ACKNOWLEDGED_NOTE(by=by, note=note) if note else AlertReason.ACKNOWLEDGED(by=by)
+    _steps(IncidentEventKind.ACKNOWLEDGED, [(incident, said, {})], now)
     return True
 
 
@@ -160,8 +169,9 @@ def snooze_incident(incident: Incident, until: datetime, by: str, note: str, now
     states = (IncidentState.OPEN, IncidentState.ACKNOWLEDGED, IncidentState.SNOOZED)
     if not _move(incident, states, {"state": IncidentState.SNOOZED, "snoozed_until": until}):
         return False
-    text = f"Snoozed for {in_words(until - now)} by {by}{f': {note}' if note else '.'}"
-    _steps(IncidentEventKind.SNOOZED, [(incident, text, {"until": until.isoformat()})], now)
+    snoozed = {"length": until - now, "by": by}
+    said = AlertReason.SNOOZED_NOTE(**snoozed, note=note) if note else AlertReason.SNOOZED(**snoozed)
+    _steps(IncidentEventKind.SNOOZED, [(incident, said, {"until": until.isoformat()})], now)
     return True
 
 
@@ -170,7 +180,8 @@ def wake_incident(incident: Incident, now: datetime) -> bool:
     awake = IncidentState.ACKNOWLEDGED if incident.acknowledged_at else IncidentState.OPEN
     if not _move(incident, (IncidentState.SNOOZED,), {"state": awake, "snoozed_until": None}):
         return False
-    events = _steps(IncidentEventKind.WOKEN, [(incident, f"The snooze is over: {incident.sentence}", {})], now)
+    woken = AlertReason.WOKEN(finding=stored(incident, "sentence"))
+    events = _steps(IncidentEventKind.WOKEN, [(incident, woken, {})], now)
     outbox.write(events, now)
     return True
 
@@ -183,7 +194,7 @@ def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> 
         cluster_id=job.cluster_id if job else cluster.pk if cluster else None,
         kind=opening.kind,
         severity=opening.severity,
-        **columns("sentence", opening.sentence),
+        **columns("sentence", opening.finding),
         opened_at=opening.at or now,
         inhibited_by=hidden.get(job.cluster_id) if job else None,
     )
@@ -195,11 +206,6 @@ def _alike(ends: Iterable[tuple[datetime, str, Incident]]) -> list[tuple[datetim
     for at, by, incident in ends:
         found.setdefault((at, by), []).append(incident)
     return [(at, by, incidents) for (at, by), incidents in found.items()]
-
-
-def _ended(ending: Ending, now: datetime) -> str:
-    by = f" by {ending.by}" if ending.by else ""
-    return f"Resolved after {in_words((ending.at or now) - ending.incident.opened_at)}{by}: {ending.why}"
 
 
 def _newest_events(incidents: Iterable[Incident]) -> dict[int, IncidentEvent]:
@@ -216,8 +222,7 @@ def _fold(again: Sequence[tuple[Change, IncidentEvent]], now: datetime) -> None:
     for each, last in again:
         last.first_at = last.first_at or last.at
         last.at, last.evidence, last.times = now, dict(each.evidence), last.times + 1
-        for name, value in columns("text", each.sentence).items():
-            setattr(last, name, value)
+        _set(last, columns("text", each.finding))
     fields = ["first_at", "at", "text", "text_value", "evidence", "times"]
     IncidentEvent.objects.bulk_update([last for _, last in again], fields, batch_size=BATCH)
 
@@ -230,12 +235,17 @@ def _move(incident: Incident, states: Sequence[IncidentState], changes: Mapping[
     return True
 
 
+def _set(row: Model, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)
+
+
 def _steps(
     kind: IncidentEventKind, steps: Iterable[tuple[Incident, Reason | str, Mapping[str, object]]], now: datetime
 ) -> list[IncidentEvent]:
     events = [
-        IncidentEvent(incident=incident, at=now, kind=kind, evidence=dict(evidence), **columns("text", text))
-        for incident, text, evidence in steps
+        IncidentEvent(incident=incident, at=now, kind=kind, evidence=dict(evidence), **columns("text", reason))
+        for incident, reason, evidence in steps
     ]
     bulk.insert(events)
     return events

@@ -12,6 +12,9 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from monitoring.models import INHIBITING_KINDS, Incident, IncidentEvent, IncidentEventKind, IncidentState
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
 
 BATCH = 1000
 
@@ -33,7 +36,8 @@ def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
     others = Q(inhibited_by=None) | ~Q(inhibited_by=parent)
     fresh = list(children.filter(others).order_by("pk").select_for_update())
     Incident.objects.filter(pk__in=[each.pk for each in fresh]).update(inhibited_by=parent)
-    _tell(fresh, IncidentEventKind.INHIBITED, f"Hidden by incident {parent.pk}: {parent.sentence}", parent, now)
+    hidden = AlertReason.HIDDEN(incident=parent.pk, finding=stored(parent, "sentence"))
+    _tell(fresh, IncidentEventKind.INHIBITED, hidden, parent, now)
     return len(fresh)
 
 
@@ -42,7 +46,7 @@ def end(parent: Incident, now: datetime) -> list[Incident]:
     if parent.job_id is not None or parent.kind not in INHIBITING_KINDS:
         return []
     left = list(_unresolved().filter(inhibited_by=parent).order_by("pk"))
-    _tell(left, IncidentEventKind.RELEASED, f"Incident {parent.pk}, which hid this one, is resolved.", parent, now)
+    _tell(left, IncidentEventKind.RELEASED, AlertReason.RELEASED(incident=parent.pk), parent, now)
     return left
 
 
@@ -50,9 +54,9 @@ def _unresolved() -> QuerySet[Incident]:
     return Incident.objects.exclude(state=IncidentState.RESOLVED)
 
 
-def _tell(children: list[Incident], kind: IncidentEventKind, text: str, parent: Incident, now: datetime) -> None:
+def _tell(children: list[Incident], kind: IncidentEventKind, reason: Reason, parent: Incident, now: datetime) -> None:
     events = [
-        IncidentEvent(incident=child, at=now, kind=kind, text=text, evidence={"incident": parent.pk})
+        IncidentEvent(incident=child, at=now, kind=kind, evidence={"incident": parent.pk}, **columns("text", reason))
         for child in children
     ]
     IncidentEvent.objects.bulk_create(events, batch_size=BATCH)

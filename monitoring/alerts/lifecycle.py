@@ -56,7 +56,7 @@ def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
     """What opened it counts as dealt with: the rule opens anew only on what fails after `now`, or comes back."""
     before = incident.state
     evidence = {"resolved_by": by, "note": reason.strip()}
-    if not resolve_incident(incident, reason.strip() or "closed by hand.", evidence, now, by=by):
+    if not resolve_incident(incident, reason.strip(), evidence, now, by=by):
         raise IncidentMovedOn(incident)
     dismiss(incident, now)
     _record(incident, by, "incident.resolve", reason, before)

@@ -42,10 +42,6 @@ class Standing:
         return self.value is not None and self.limit is not None and self.value >= self.limit
 
     @property
-    def sentence(self) -> str:
-        return self.watch.kind.explain(self.watch.terms)
-
-    @property
     def is_open(self) -> bool:
         return self.state.is_open
 

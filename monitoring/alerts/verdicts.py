@@ -17,8 +17,9 @@ from monitoring.alerts.kinds.base import Finding, Kind, Subject
 from monitoring.alerts.memory import WAYMARK, dismiss
 from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.walk import Move, State, Transition, Watch
-from monitoring.durations import in_words
 from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, RulePhase, RuleState, Severity
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.columns import stored
 
 Unresolved = dict[tuple[int, int], Incident]  # by rule and subject
 
@@ -54,8 +55,9 @@ def finding_of(watch: Watch, facts: Facts, at: datetime, name: str, flapping: bo
     found = watch.kind.describe(facts, watch.terms, at, name)
     if not flapping:
         return found
-    often = f"opened {watch.holds.flap_opens} times within {in_words(watch.holds.flap_window)}"
-    return Finding(f"{name} is flapping, {often}. {found.sentence}", found.evidence | {"flapping": True})
+    opens, window = watch.holds.flap_opens, watch.holds.flap_window
+    reason = AlertReason.FLAPPING(subject=name, opens=opens, window=window, finding=found.reason)
+    return Finding(reason, found.evidence | {"flapping": True})
 
 
 def _unresolved(rules: Iterable[int]) -> Unresolved:
@@ -94,7 +96,7 @@ def _opening(
     return Opening(
         kind=kind.name,
         severity=Severity(verdict.rule.severity),
-        sentence=finding.sentence,
+        finding=finding.reason,
         evidence=finding.evidence,
         rule=verdict.rule,
         job=jobs.get(verdict.subject),
@@ -110,7 +112,8 @@ def _close(moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, 
         if incident is not None:
             name = fleet.name(verdict.watch.kind.subject, verdict.subject)
             finding = finding_of(verdict.watch, verdict.facts, transition.seen_at, name)
-            endings.append(Ending(incident, finding.sentence, finding.evidence, at=transition.at))
+            reason = AlertReason.RESOLVED(lasted=transition.at - incident.opened_at, why=finding.reason)
+            endings.append(Ending(incident, reason, finding.evidence, at=transition.at))
     return len(resolve_incidents(endings, now)) if endings else 0
 
 
@@ -123,8 +126,8 @@ def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, n
             continue
         name = fleet.name(verdict.watch.kind.subject, verdict.subject)
         finding = finding_of(verdict.watch, verdict.facts, now, name, verdict.state.flapping)
-        if finding.sentence != incident.sentence:
-            changes.append(Change(incident, finding.sentence, finding.evidence))
+        if finding.reason != stored(incident, "sentence"):
+            changes.append(Change(incident, finding.reason, finding.evidence))
     if changes:
         change_incidents(changes, now)
     return len(changes)
@@ -144,7 +147,7 @@ def close_unwatched(now: datetime) -> int:
     for each in left:
         if _of_removed_cluster(each):
             dismiss(each, now)
-    endings = [_unwatched(each) for each in left]
+    endings = [_unwatched(each, now) for each in left]
     return len(resolve_incidents(endings, now)) if endings else 0
 
 
@@ -152,12 +155,13 @@ def _of_removed_cluster(incident: Incident) -> bool:
     return incident.cluster is not None and incident.cluster.archived_at is not None
 
 
-def _unwatched(incident: Incident) -> Ending:
+def _unwatched(incident: Incident, now: datetime) -> Ending:
+    lasted = now - incident.opened_at
     if _of_removed_cluster(incident):
-        return Ending(incident, "its cluster was removed.", {"cluster": "removed"})
+        return Ending(incident, AlertReason.CLUSTER_REMOVED(lasted=lasted), {"cluster": "removed"})
     if incident.rule_id:
-        return Ending(incident, "its rule was switched off.", {"rule": "off"})
-    return Ending(incident, "its rule was removed.", {"rule": "removed"})
+        return Ending(incident, AlertReason.RULE_OFF(lasted=lasted), {"rule": "off"})
+    return Ending(incident, AlertReason.RULE_REMOVED(lasted=lasted), {"rule": "removed"})
 
 
 def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now: datetime) -> int:
@@ -167,5 +171,7 @@ def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now:
     column = {Subject.JOB: "job__in", Subject.CLUSTER: "cluster__in", Subject.WAYMARK: ""}[kind.subject]
     left = Incident.objects.filter(rule=rule, **({column: subjects} if column else {}))
     left = left.exclude(state=IncidentState.RESOLVED).select_related("job", "cluster")
-    endings = [Ending(each, "its rule decides here no more.", {"rule": "elsewhere"}) for each in left]
+    endings = [
+        Ending(each, AlertReason.RULE_ELSEWHERE(lasted=now - each.opened_at), {"rule": "elsewhere"}) for each in left
+    ]
     return len(resolve_incidents(endings, now)) if endings else 0

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.models.incidents import IncidentEvent
 from monitoring.models.maintenance import MaintenanceWindow
 from monitoring.models.secret_field import SecretField
+from monitoring.reasons.columns import ReasonField
 
 
 class ChannelKind(models.TextChoices):
@@ -151,6 +152,7 @@ class Notification(models.Model):
     due_at = models.DateTimeField()
     why = models.TextField(blank=True, default="")
     text = models.TextField(blank=True, default="")  # what is said, from the moment it is gathered
+    text_value = ReasonField(null=True, blank=True)
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, null=True, related_name="notifications")
     silenced_by = models.ForeignKey(MaintenanceWindow, on_delete=models.SET_NULL, null=True, related_name="silenced")
 

@@ -8,7 +8,11 @@ from django.test.utils import CaptureQueriesContext
 from monitoring.alerts import lifecycle
 from monitoring.alerts.defaults import DEFAULTS, ensure_default_rules
 from monitoring.alerts.evaluation import evaluate_due
+from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.alerts.incidents import Opening, open_incidents
+from monitoring.alerts.kinds.base import checkpoints
+from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
+from monitoring.alerts.kinds.job_failed import JobFailedReason
 from monitoring.engine import registration
 from monitoring.models import (
     AlertRule,
@@ -26,7 +30,7 @@ from monitoring.models import (
     RunState,
     Severity,
 )
-from monitoring.notify.wording.chinese import sentence_of
+from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.work import WorkReason
 from monitoring.recovery.telling import tell
 from tests.monitoring.reported import NOTHING, done, incidents
@@ -83,6 +87,7 @@ def test_a_lost_job_did_not_fail_of_an_exception_that_was_over(rows, job, now):
     evaluate_due(now)
 
     incident = Incident.objects.get()
+    assert incident.sentence_value == JobFailedReason.LOST(subject=job.name, run=2, at=rows.ago(5))
     assert incident.sentence == f"{job} was lost: the engine has not known run 2 since {rows.ago(5):%H:%M:%S} UTC."
     assert (incident.events.get().evidence["cause"], incident.events.get().evidence["lost"]) == ("", True)
 
@@ -97,8 +102,17 @@ def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now
     assert incident.sentence == (
         "3 checkpoints of flights-by-route failed within 15 min (threshold 3): the last, 41, expired before completing."
     )
+    assert incident.sentence_value == FailedInWindowReason.FOUND(
+        checkpoints=checkpoints(3),
+        subject="flights-by-route",
+        window=900,
+        threshold=3,
+        checkpoint=41,
+        failure=CheckpointFailureReason.EXPIRED(),
+    )
     event = incident.events.get()
     assert (event.kind, event.evidence["checkpoint_ids"]) == ("opened", [41, 40, 38])
+    assert event.text_value == incident.sentence_value
     rule.refresh_from_db()
     assert (rule.last_checked_at, rule.next_check_at) == (now, now + timedelta(seconds=300))
 
@@ -146,7 +160,8 @@ def test_more_failures_change_the_open_incident_and_tell_nobody_again(rows, run,
 
     incident = Incident.objects.get()
     assert kinds(incident) == ["opened", "changed"]
-    assert incident.sentence.startswith("4 checkpoints")
+    assert incident.sentence_value.args["checkpoints"] == checkpoints(4)
+    assert incident.events.last().text_value == incident.sentence_value
     assert Notification.objects.count() == 1
 
 
@@ -244,7 +259,7 @@ def test_an_incident_ends_when_another_rule_decides_for_the_job(rows, run, job, 
 
     incident = Incident.objects.get()
     assert incident.state == IncidentState.RESOLVED
-    assert incident.events.last().text == "Resolved after 5 min: its rule decides here no more."
+    assert incident.events.last().text_value == AlertReason.RULE_ELSEWHERE(lasted=300)
 
 
 def test_what_failed_during_our_own_outage_counts_at_its_own_time(rows, run, rule, now, later):
@@ -298,8 +313,10 @@ def test_a_short_bout_is_told_as_one_incident_that_is_over(rows, run, rule, late
     assert kinds(Incident.objects.get()) == ["opened", "resolved"]
 
 
-@pytest.mark.parametrize("how", ["switched off", "removed"])
-def test_an_incident_ends_with_its_rule(rows, run, rule, now, how):
+@pytest.mark.parametrize(
+    ("how", "end"), [("switched off", AlertReason.RULE_OFF), ("removed", AlertReason.RULE_REMOVED)]
+)
+def test_an_incident_ends_with_its_rule(rows, run, rule, now, how, end):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -312,6 +329,7 @@ def test_an_incident_ends_with_its_rule(rows, run, rule, now, how):
 
     incident = Incident.objects.order_by("id").first()
     assert incident.state == IncidentState.RESOLVED
+    assert incident.events.last().text_value == end(lasted=5)
     assert incident.events.last().text == f"Resolved after 5 s: its rule was {how}."
 
 
@@ -332,10 +350,7 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     left = Incident.objects.exclude(state=IncidentState.RESOLVED)
     assert [each.job for each in left] == [elsewhere]
     ends = [incident.events.last() for incident in Incident.objects.filter(state=IncidentState.RESOLVED)]
-    assert {end.text for end in ends} == {"Resolved after 5 s: its cluster was removed."}
-    assert {sentence_of("job_failed", "x", end.evidence, 5) for end in ends} == {
-        "x 的告警因集群已被移除而解除，持续 5 秒。"
-    }
+    assert [end.text_value for end in ends] == [AlertReason.CLUSTER_REMOVED(lasted=5)] * 3
     assert evaluate_due(now + timedelta(hours=1)).is_quiet
 
 
@@ -377,6 +392,7 @@ def test_acknowledging_is_on_the_timeline_and_in_the_audit_log(rows, run, rule, 
     lifecycle.acknowledge(incident, "ada", "looking", now)
 
     assert (incident.state, incident.acknowledged_by) == ("acknowledged", "ada")
+    assert incident.events.last().text_value == AlertReason.ACKNOWLEDGED_NOTE(by="ada", note="looking")
     assert incident.events.last().text == "Acknowledged by ada: looking"
     assert AuditEntry.objects.get().action == "incident.acknowledge"
 
@@ -546,6 +562,7 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
     *short, flapping = Incident.objects.order_by("opened_at")
     assert [each.state for each in short] == ["resolved", "resolved"]
     assert flapping.state == IncidentState.OPEN
+    assert flapping.sentence_value.code is AlertReason.FLAPPING
     assert flapping.sentence.startswith("flights-by-route is flapping, opened 3 times within 1 h. ")
 
 

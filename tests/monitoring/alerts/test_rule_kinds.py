@@ -17,7 +17,7 @@ from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.terms import watch_of
 from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, SavepointState
-from monitoring.notify.wording import chinese
+from monitoring.reasons.reason import Reason, render
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
 
 CASES = [
@@ -458,7 +458,9 @@ def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) 
     found = Incident.objects.filter(kind=case.kind).order_by("opened_at").values_list("opened_at", "resolved_at")
     assert [seconds(rows.now, *each) for each in found] == case.expected
     for event in IncidentEvent.objects.filter(incident__kind=case.kind):
-        assert has_chinese(chinese.sentence_of(case.kind, "flights", event.evidence)), event.evidence
+        assert isinstance(event.text_value, Reason)
+        assert event.text == str(event.text_value)
+        assert has_chinese(render(event.text_value, "zh-hans")), event.text
 
 
 def has_chinese(text: str) -> bool:

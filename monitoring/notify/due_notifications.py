@@ -29,8 +29,9 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.notify.grouping import Planned, plan
-from monitoring.notify.message import message_of, sentence_of
+from monitoring.notify.message import message_of, reason_of
 from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+from monitoring.reasons.columns import columns
 
 BATCH = 1000
 RATE_WINDOW = timedelta(minutes=10)
@@ -189,8 +190,9 @@ def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery
     members = [each.notification for each in planned.members]
     hidden = _hidden_counts([each.event.incident for each in members])
     for each in members:
-        each.text = sentence_of(each, hidden.get(each.event.incident_id, (0, 0)))
-    Notification.objects.bulk_update(members, ["text"], batch_size=BATCH)
+        reason = reason_of(each, hidden.get(each.event.incident_id, (0, 0)))
+        each.text, each.text_value = columns("text", reason).values()
+    Notification.objects.bulk_update(members, ["text", "text_value"], batch_size=BATCH)
     gathered = {"state": NotificationState.GATHERED, "delivery": delivery, "why": ""}
     Notification.objects.filter(pk__in=[each.pk for each in members]).update(**gathered)
     delivery.subject = message_of(delivery).subject

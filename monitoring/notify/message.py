@@ -16,13 +16,15 @@ from monitoring.diagnosis.finding import Words
 from monitoring.models import (
     Channel,
     Delivery,
-    Incident,
     IncidentEvent,
     IncidentEventKind,
     Notification,
     NotificationReason,
 )
 from monitoring.notify.grouping import LISTED
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import SOURCE, Reason, render
 
 _log = logging.getLogger(__name__)
 # Characters that change the direction of the text after them.
@@ -39,25 +41,28 @@ class Item:
     kind: str
     job: str
     cluster: str
-    sentence: str
+    sentence: Reason | str
     at: datetime
     incident_id: int
     incident_url: str
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
-    lasted_s: float | None = None  # of an incident that is over
-    cause: Words | None = None  # the likeliest, of one that is not
+    cause: Words | None = None  # the likeliest, of an incident that is not over
 
     def __post_init__(self) -> None:
         """Keep every text on its own line: a job's name, a note or an exception could forge lines of a message."""
-        for name in ("job", "cluster", "sentence", "evidence"):
+        for name in ("job", "cluster", "evidence"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
         if self.cause is not None:
             object.__setattr__(self, "cause", Words(one_line(self.cause.en), one_line(self.cause.zh)))
 
-    @property
-    def named_sentence(self) -> str:
-        return self.sentence if self.job in self.sentence else f"{self.job}: {self.sentence}"
+    def text(self, language: str = SOURCE) -> str:
+        return str(one_line(render(self.sentence, language)))
+
+    def named_text(self, language: str = SOURCE) -> str:
+        """Return the sentence with the name of what it is about."""
+        text = self.text(language)
+        return text if self.job in text else f"{self.job}: {text}"
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,11 @@ class Message:
     def subject(self) -> str:
         """In English, for our own pages; a channel's words are in `wording`."""
         if self.is_single:
-            return f"[{self.lead.event}] {self.lead.named_sentence}"
+            return f"[{self.lead.event}] {self.lead.named_text()}"
         if self.is_digest:
-            return f"[digest] {self.total} notifications: {self.lead.named_sentence}"
+            return f"[digest] {self.total} notifications: {self.lead.named_text()}"
         where = f" on cluster {self.lead.cluster}" if self.lead.cluster else ""
-        return f"[{self.lead.event}] {self.total} incidents{where}: {self.lead.named_sentence}"
+        return f"[{self.lead.event}] {self.total} incidents{where}: {self.lead.named_text()}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def sample_message(key: str, channel: Channel, now: datetime) -> Message:
         kind="test",
         job="a job",
         cluster="a cluster",
-        sentence=f"This is a test of the channel {channel.name}: nothing happened.",
+        sentence=AlertReason.TEST(channel=channel.name),
         at=now,
         incident_id=0,
         incident_url=f"{_site()}/incidents/",
@@ -177,18 +182,17 @@ def sample_message(key: str, channel: Channel, now: datetime) -> Message:
     return Message(key, (item,))
 
 
-def sentence_of(each: Notification, hidden: tuple[int, int]) -> str:
-    """What is said: the end as it was written, else what the incident says now. `hidden`: how many other incidents it
-    hides or hid, and how many of those are unresolved."""
-    incident = each.event.incident
+def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
+    """Return the end as it was written, else what the incident says now. `hidden`: how many other incidents it hides or
+    hid, and how many of those are unresolved."""
     if not _is_over(each):
-        return incident.sentence
-    hid, left = hidden
-    return (
-        f"{each.event.text} It hid {hid} of its jobs' incidents; {left} of them {_are(left)} open."
-        if hid
-        else each.event.text
-    )
+        return stored(each.event.incident, "sentence")
+    end, (hid, left) = stored(each.event, "text"), hidden
+    if not hid:
+        return end
+    if left == 1:
+        return AlertReason.HID_ONE_OPEN(end=end, hid=hid)
+    return AlertReason.HID_SOME(end=end, hid=hid, left=left)
 
 
 def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> Item:
@@ -201,13 +205,12 @@ def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> 
         kind=incident.kind,
         job=incident.subject,
         cluster=incident.cluster.name if incident.cluster else "",
-        sentence=each.text,
+        sentence=stored(each, "text"),
         at=each.event.at,
         incident_id=incident.pk,
         incident_url=f"{_site()}/incidents/{incident.pk}/",
         job_url=f"{_site()}/jobs/{incident.job_id}/" if incident.job_id else f"{_site()}/clusters/",
         evidence=dict(each.event.evidence if changed is None else changed),
-        lasted_s=_lasted_s(incident) if _is_over(each) else None,
     )
 
 
@@ -228,10 +231,6 @@ def _cause(each: Notification, now: datetime) -> Words | None:
     return found[0].sentence if found else None
 
 
-def _lasted_s(incident: Incident) -> float | None:
-    return (incident.resolved_at - incident.opened_at).total_seconds() if incident.resolved_at else None
-
-
 def _is_over(each: Notification) -> bool:
     return each.reason == NotificationReason.RESOLVED
 
@@ -240,10 +239,6 @@ def _newest_changes(incidents: Collection[int]) -> dict[int, Mapping[str, object
     changes = IncidentEvent.objects.filter(incident__in=incidents, kind=IncidentEventKind.CHANGED)
     newest = changes.order_by("incident_id", "-at", "-id").distinct("incident_id")
     return dict(newest.values_list("incident_id", "evidence"))
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _site() -> str:

@@ -7,11 +7,12 @@ from datetime import datetime
 
 from monitoring.models import Channel
 from monitoring.notify.addresses import check_address, policy_of, without_path
-from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent, one_line
 from monitoring.notify.retry_after import seconds_to_wait
 from monitoring.notify.webhook.signature import sign
 from monitoring.outbound import Denied, Why, parse
 from monitoring.outbound_http import AddressDenied, Answer, NotReached, send
+from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
 TRY_AGAIN = frozenset({408, 425, 429})
@@ -57,7 +58,8 @@ def _item(item: Item) -> dict[str, object]:
         "kind": item.kind,
         "job": item.job,
         "cluster": item.cluster,
-        "sentence": item.sentence,
+        "sentence": item.text(),
+        "sentence_value": one_line(item.sentence.as_json()) if isinstance(item.sentence, Reason) else None,
         "likely_cause": item.cause.en if item.cause else "",
         "at": item.at.isoformat(),
         "incident": {"id": item.incident_id, "url": item.incident_url},

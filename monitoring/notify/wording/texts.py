@@ -10,7 +10,6 @@ from django.template.loader import render_to_string
 
 from monitoring.models import Channel, Language
 from monitoring.notify.message import Item, Message
-from monitoring.notify.wording import chinese
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
 from monitoring.notify.wording.words import event_word, kind_word, severity_word
 
@@ -66,27 +65,19 @@ def _context(message: Message, language: Language) -> dict[str, Any]:
 
 
 def _values(item: Item, language: Language) -> dict[str, object]:
-    sentence = _sentence(item, language)
     return {
         "event": event_word(item.event, language),
         "severity": severity_word(item.severity, language),
         "kind": kind_word(item.kind, language),
         "job": item.job,
         "cluster": item.cluster,
-        "sentence": sentence,
-        "named_sentence": item.named_sentence if sentence == item.sentence else sentence,
+        "sentence": item.text(language.value),
+        "named_sentence": item.named_text(language.value),
         "cause": _cause(item, language),
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,
     }
-
-
-def _sentence(item: Item, language: Language) -> str:
-    """In the channel's language where the evidence says it all; else as it was written."""
-    if language != Language.CHINESE:
-        return item.sentence
-    return chinese.sentence_of(item.kind, item.job, item.evidence, item.lasted_s) or item.sentence
 
 
 def _cause(item: Item, language: Language) -> str:

@@ -1,6 +1,8 @@
-"""The words of events, severities and kinds in each language. A kind without a word is called by its English name."""
+"""The words of events, severities and kinds in each language. A kind without a word is called by its title."""
 
 from __future__ import annotations
+
+from django.utils.translation import gettext, override
 
 from monitoring.alerts.kinds import kinds
 from monitoring.models import Language
@@ -66,4 +68,7 @@ def severity_word(severity: str, language: Language) -> str:
 def kind_word(kind: str, language: Language) -> str:
     if language == Language.CHINESE and kind in _KINDS:
         return _KINDS[kind]
-    return kinds()[kind].title if kind in kinds() else kind.replace("_", " ")
+    if kind not in kinds():
+        return kind.replace("_", " ")
+    with override(language.value):
+        return gettext(kinds()[kind].title)

@@ -28,6 +28,7 @@ from monitoring.notify.delivery import deliver_due
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import message_of
 from monitoring.outages import note_answer, note_silence
+from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.reported import NOTHING, done
 
@@ -167,8 +168,9 @@ def test_when_the_cluster_is_back_what_is_left_is_one_message_after_a_while(chan
     recover(parent, now + 4 * MINUTE)
     tick(now + 5 * MINUTE)
     assert told() == [("opened", 1), ("resolved", 1)]
-    text = message_of(Delivery.objects.latest("id")).lead.sentence
-    assert text.endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
+    said = message_of(Delivery.objects.latest("id")).lead
+    assert (said.sentence.code, said.sentence.args["hid"], said.sentence.args["left"]) == (AlertReason.HID_SOME, 3, 2)
+    assert said.text().endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
     recover(second, now + 5 * MINUTE)
     tick(now + 4 * MINUTE + SETTLING)
     assert told()[2:] == [("opened", 1)]

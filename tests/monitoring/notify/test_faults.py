@@ -185,5 +185,5 @@ def test_a_dead_cluster_with_ten_thousand_jobs_is_one_incident_to_people_and_one
     assert len(mail_sink.mails) == 2
     assert (
         "It hid 10000 of its jobs' incidents; 0 of them are open."
-        in message_of(Delivery.objects.latest("id")).lead.sentence
+        in message_of(Delivery.objects.latest("id")).lead.text()
     )

@@ -18,7 +18,7 @@ def test_the_mail_says_the_sentence_and_links_to_the_incident(mail_sink):
     (mail,) = mail_sink.mails
     assert mail["To"] == "ops@example.org, ada@example.org"
     for kind in ("text/plain", "text/html"):
-        assert MESSAGE.lead.sentence in part(mail, kind)
+        assert MESSAGE.lead.text() in part(mail, kind)
         assert MESSAGE.lead.incident_url in part(mail, kind)
 
 

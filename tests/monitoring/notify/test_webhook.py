@@ -12,8 +12,9 @@ from werkzeug import Response
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.message import BadChannel, Failed, Sent
 from monitoring.notify.webhook.signature import sign, verify
-from monitoring.notify.webhook.transport import WebhookTransport
+from monitoring.notify.webhook.transport import WebhookTransport, payload
 from monitoring.outbound_http import ANSWER_BYTES
+from monitoring.reasons.alerts import AlertReason
 from tests.monitoring.notify.messages import AT, message
 
 MESSAGE = message()
@@ -42,6 +43,14 @@ def test_the_body_is_signed_with_the_channels_secret(httpserver, send):
     assert not verify("s3cret", request.headers["X-Waymark-Signature"], request.data + b" ")
     assert not verify("other", request.headers["X-Waymark-Signature"], request.data)
     assert json.loads(request.data)["incident"] == {"id": 7, "url": "http://waymark.test/incidents/7/"}
+
+
+def test_a_reason_is_data_beside_its_text():
+    reason = AlertReason.RESOLVED(lasted=75, why="It completes.\nReally.")
+    said = payload(message(sentence=reason))
+    assert said["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
+    assert said["sentence_value"] == {"code": "alerts.resolved", "args": {"lasted": 75, "why": "It completes. Really."}}
+    assert payload(MESSAGE)["sentence_value"] is None  # of an incident of before
 
 
 def test_the_signature_is_of_the_timestamp_and_the_body():

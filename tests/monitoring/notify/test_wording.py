@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 import pytest
 
 from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import checkpoints
+from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
 from monitoring.diagnosis.finding import Words
 from monitoring.models import Channel, IncidentKind, Language, NotificationReason
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
 from monitoring.notify.wording.texts import text_of
 from monitoring.notify.wording.words import event_word, kind_word
+from monitoring.reasons.alerts import AlertReason
 
 ITEM = Item(
     event="opened",
@@ -70,19 +73,16 @@ def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, langu
         assert "\u202e" not in said.body
 
 
-def test_a_lost_job_is_no_failed_one_in_chinese():
-    evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": "", "lost": True}
-    body = text(Message("k", (replace(ITEM, evidence=evidence),)), language=Language.CHINESE).body
-    assert "flights 已丢失：自 2026-11-21 12:00:00 UTC 起引擎不再认识第 2 次运行。" in body
-
-
-def test_the_sentence_is_chinese_too_with_the_evidences_numbers_and_says_how_long_it_lasted():
-    evidence = {"count": 4, "threshold": 3, "window_s": 5400, "checkpoint_ids": [41, 40, 39, 38]}
-    item = replace(ITEM, kind="failed_in_window", evidence=evidence)
-    found = "flights 在 1 小时 30 分钟内有 4 个检查点失败（阈值 3），最近一次为检查点 41。"
-    assert found in text(Message("k", (item,)), language=Language.CHINESE).body
-    over = replace(item, event="resolved", lasted_s=75)
-    assert f"已恢复，持续 1 分钟 15 秒。{found}" in text(Message("k", (over,)), language=Language.CHINESE).body
+def test_a_reason_is_said_in_the_language_of_the_channel():
+    found = FailedInWindowReason.BELOW(checkpoints=checkpoints(4), subject="flights", window=5400, threshold=3)
+    item = replace(ITEM, kind="failed_in_window", sentence=AlertReason.RESOLVED(lasted=75, why=found))
+    message = Message("k", (item,))
+    assert (
+        "Resolved after 1 min 15 s: 4 checkpoints of flights failed within 1 h 30 min (threshold 3)."
+        in text(message).body
+    )
+    chinese = "已恢复，持续 1 分钟 15 秒。flights 在 1 小时 30 分钟内有 4 个检查点失败（阈值 3）。"
+    assert chinese in text(message, language=Language.CHINESE).body
 
 
 @pytest.mark.parametrize(
@@ -188,36 +188,3 @@ def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
 
 def test_a_template_that_stopped_making_sense_keeps_no_message_back():
     assert text(body_template="{% include 'x' %}").body == text().body
-
-
-@pytest.mark.parametrize(
-    ("evidence", "found"),
-    [
-        ({"why": "start_unknown", "cause": ""}, "flights 已终止且未自动重启：Waymark 不知道它是如何启动的。"),
-        ({"why": "lost", "cause": "IOException: disk full."}, "终止原因：IOException: disk full。"),
-        ({"why": "budget", "restarts": 3, "within_s": 3600}, "1 小时内的 3 次重启已用完"),
-        ({"why": "breaker", "since": "2026-11-21T12:00:00+00:00"}, "其熔断器自 2026-11-21 12:00:00 UTC 起断开"),
-        ({"why": "cluster", "jobs": 9, "until": "2026-11-21T12:00:00+00:00"}, "同一集群有 9 个作业同时终止"),
-        ({"attempt": 4}, "flights 已终止，且重启未能成功。"),
-    ],
-)
-def test_why_a_dead_job_is_not_restarted_is_chinese(evidence, found):
-    item = replace(ITEM, kind="not_restarted", sentence="flights is dead and is not restarted.", evidence=evidence)
-    said = text(Message("k", (item,)), language=Language.CHINESE).body
-    assert found in said
-    assert item.sentence not in said
-
-
-@pytest.mark.parametrize(
-    ("evidence", "found"),
-    [
-        ({"resolved_by": "olga", "note": ""}, "flights 的告警已由 olga 手动解决，持续 1 分钟 15 秒。"),
-        ({"resolved_by": "olga", "note": "disk is new"}, "已由 olga 手动解决（disk is new），持续"),
-        ({"rule": "off"}, "flights 的告警因规则已关闭而解除"),
-    ],
-)
-def test_an_end_by_hand_is_chinese_whatever_the_kind(evidence, found):
-    item = replace(ITEM, event="resolved", sentence="Resolved after 1 min by olga: closed.", evidence=evidence)
-    for kind in ("failed_in_window", "not_restarted", "cluster_unreachable"):
-        over = replace(item, kind=kind, lasted_s=75)
-        assert found in text(Message("k", (over,)), language=Language.CHINESE).body

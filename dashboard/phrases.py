@@ -1,7 +1,7 @@
 """Stored and raised sentences of the engine room in the page's language, found again by their wording.
 
-Where rows hold the numbers that a sentence was made of, it is made anew from them (language.py). These rows hold the
-sentence alone: it is taken apart by the phrasebook, and what it quotes (an engine's words, names, paths) stays.
+A reason is rendered. Other rows hold the sentence alone: it is taken apart by the phrasebook, and what it quotes (an
+engine's words, names, paths) stays.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dashboard.acts import rules as acts
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.reasons import ReasonOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.rule import RuleForm
 from dashboard.queries.rules import rows_of
@@ -34,6 +35,7 @@ class RuleOut(Schema):
     job_id: int | None = Field(description="null: all jobs, or the jobs that the selector chooses.")
     selector: str
     sentence: str = Field(description="The rule as a sentence.")
+    sentence_value: ReasonOut | None = Field(description="null: this version of Waymark does not know the kind.")
     threshold: int | None
     window_s: int | None
     parameters: dict[str, Any]
@@ -162,7 +164,9 @@ def _rule(found: AlertRule) -> dict[str, Any]:
     names = ("id", "kind", "name", "job_id", "selector", "threshold", "window_s", "parameters", "check_every_s")
     more = ("open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "severity", "enabled")
     own = {name: getattr(found, name) for name in (*names, *more)}
-    return own | {"sentence": rows_of([found])[0].sentence, "channels": [each.pk for each in found.channels.all()]}
+    (row,) = rows_of([found])
+    said = {"sentence": row.sentence, "sentence_value": row.explanation}
+    return own | said | {"channels": [each.pk for each in found.channels.all()]}
 
 
 def _kind(kind: Kind) -> dict[str, Any]:

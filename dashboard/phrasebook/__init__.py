@@ -10,16 +10,16 @@ from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRET
 from dashboard.phrasebook.health import TASKS, VERDICT
 from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
-from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
+from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
-from dashboard.phrasebook.work import ARCHIVE, FAILURES, PIPELINE, RULES, STATE_READS, WORK
+from dashboard.phrasebook.work import ARCHIVE, PIPELINE, RULES, STATE_READS, WORK
 
 PHRASES = {
     phrase: chinese
     for part in (
-        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS, INCIDENTS),
+        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(DELIVERIES, NOT_TOLD, WORK, RULES, FAILURES, STATE_READS, PIPELINE, ARCHIVE),
+        *(DELIVERIES, NOT_TOLD, WORK, RULES, STATE_READS, PIPELINE, ARCHIVE),
         *(VERDICT, TASKS),
     )
     for phrase, chinese in part.items()

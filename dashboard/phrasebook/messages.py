@@ -36,7 +36,4 @@ NOT_TOLD = {
     "silenced by {window}": "因{window}而静默",
     "acknowledged by {name}": "已由 {name} 确认",
     "snoozed until {until}": "已推迟至 {until}",
-    "Hidden by incident {number}": "被告警 {number} 隐藏",
-    "Hidden by incident {number}: {why}": "被告警 {number} 隐藏：{why}",
-    "Incident {number}, which hid this one, is resolved.": "隐藏此告警的告警 {number} 已解决。",
 }

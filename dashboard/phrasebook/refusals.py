@@ -138,8 +138,3 @@ FLASHES = {
     "by hand": "手动",
     "manual": "手动",
 }
-
-INCIDENTS = {
-    "Resolved after {time} by {by}: {why}": "由 {by} 解决，持续 {time}：{why}",
-    "Resolved after {time}: {why}": "已解决，持续 {time}：{why}",
-}

@@ -18,25 +18,6 @@ RULES = {
     "Waymark itself blind": "Waymark 自身无法观察",
 }
 
-# How "checkpoint 41 …" goes on: monitoring/alerts/failure_reason.py.
-FAILURES = {
-    "expired before completing": "在完成前超时",
-    "was declined": "被拒绝",
-    "failed in a task's asynchronous part": "在任务的异步阶段失败",
-    "could not be finalized": "无法最终确认",
-    "could not be triggered: I/O problem": "无法触发：I/O 问题",
-    "could not be triggered": "无法触发",
-    "was overtaken by a newer one": "被更新的检查点取代",
-    "found tasks that were not running": "有任务未在运行",
-    "was aborted because a task failed": "因任务失败而中止",
-    "failed in a task": "在任务中失败",
-    "was aborted by a restart of the job": "因作业重启而中止",
-    "was aborted because the job stopped or restarted": "因作业停止或重启而中止",
-    "was aborted because the job ended": "因作业结束而中止",
-    "failed for a reason the engine did not give": "失败，引擎未给出原因",
-    "failed: {why}": "失败：{why}",
-}
-
 STATE_READS = {
     "The worker that read it is gone. Ask again.": "读取它的 worker 已不在。请重新询问。",
     "It took longer than {time} s and was given up. Ask for less of it.": "用时超过 {time} 秒，已放弃。请缩小范围。",

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.audit_texts import action_text, target_text
-from dashboard.language import event_sentence, schedule_text
+from dashboard.language import schedule_text
 from dashboard.phrases import told
 from dashboard.units import age_text, bytes_text, duration_text, is_chinese
 from monitoring.models import (
@@ -73,11 +73,10 @@ def _incident_step(event: IncidentEvent, name: str) -> Happening:
 
 
 def _incident_text(event: IncidentEvent) -> str:
-    said = event_sentence(event, event.incident)
-    if said != event.text:
-        return without_name(said, event.incident.subject)
-    resolved = _("resolved: ") if event.kind == IncidentEventKind.RESOLVED else ""
-    return resolved + without_name(event.text, event.incident.subject)
+    said = without_name(told(stored(event, "text")), event.incident.subject)
+    if event.kind != IncidentEventKind.RESOLVED or (is_chinese() and event.text_value is not None):
+        return said
+    return _("resolved: ") + said
 
 
 def _restart_steps(limit: int, reach: Reach) -> list[Happening]:

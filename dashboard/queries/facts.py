@@ -10,9 +10,9 @@ from django.db import connection
 from django.db.models import Model, QuerySet
 
 from dashboard.health import JobFacts
-from dashboard.language import incident_sentence, with_findings
-from dashboard.units import is_chinese
+from dashboard.phrases import told
 from monitoring.models import AttemptState, Incident, IncidentKind, IncidentState, Job, RestartAttempt, Severity
+from monitoring.reasons.columns import stored
 
 M = TypeVar("M", bound=Model)
 MANY = 100
@@ -77,18 +77,15 @@ def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
 def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     """By job, the worst and newest first."""
     found: dict[int, list[Incident]] = {}
-    told = Incident.objects.select_related("job", "cluster") if is_chinese() else Incident.objects.all()
-    unresolved = _of(ids, told.exclude(state=IncidentState.RESOLVED).order_by("-opened_at"))
+    unresolved = _of(ids, Incident.objects.exclude(state=IncidentState.RESOLVED).order_by("-opened_at"))
     for incident in sorted(unresolved, key=lambda i: i.severity != Severity.CRITICAL):
         found.setdefault(incident.job_id or 0, []).append(incident)
-    if is_chinese():
-        with_findings([worst for worst, *_ in found.values()])
     return found
 
 
 def left_down(incidents: Iterable[Incident]) -> str:
     """What one of them says of a job that a restart did not bring back; "" when none does."""
-    found = (incident_sentence(each) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
+    found = (told(stored(each, "sentence")) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
     return next(found, "")
 
 
@@ -122,7 +119,7 @@ def _facts(
         last_failure=broken.get("failure_message", ""),
         incidents=len(incidents),
         worst_severity=incidents[0].severity if incidents else "",
-        incident_sentence=incident_sentence(incidents[0]) if incidents else "",
+        incident_sentence=told(stored(incidents[0], "sentence")) if incidents else "",
         left_down=left_down(incidents),
         attempt=attempt,
     )

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from dashboard.language import explained
+from dashboard.phrases import told
 from monitoring.alerts.kinds import GROUPS, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.terms import terms_of
 from monitoring.models import AlertRule, RuleScope
+from monitoring.reasons.reason import Reason
 
 _UNRESOLVED = Count("incidents", filter=~Q(incidents__state="resolved"))
 
@@ -28,12 +29,12 @@ class RuleRow:
         return _(self.kind.title) if self.kind else self.rule.kind
 
     @property
+    def explanation(self) -> Reason | None:
+        return self.kind.explain(terms_of(self.rule)) if self.kind else None
+
+    @property
     def sentence(self) -> str:
-        return (
-            explained(self.kind, terms_of(self.rule))
-            if self.kind
-            else _("This version of Waymark does not know the rule type.")
-        )
+        return told(self.explanation or _("This version of Waymark does not know the rule type."))
 
     @property
     def watches(self) -> str:
@@ -65,6 +66,6 @@ def rows_of(rules: Sequence[AlertRule]) -> list[RuleRow]:
 def kinds_by_group(of_jobs: bool) -> list[tuple[str, list[tuple[Kind, str]]]]:
     """Each kind with the sentence of its defaults; `of_jobs`: only those that a single job can have."""
     found = [kind for kind in kinds().values() if not of_jobs or kind.subject is Subject.JOB]
-    sentences = [(kind, explained(kind, kind.fill(None, None, {}))) for kind in found]
+    sentences = [(kind, told(kind.explain(kind.fill(None, None, {})))) for kind in found]
     groups = [(group, [each for each in sentences if each[0].group == group]) for group in GROUPS]
     return [(group, members) for group, members in groups if members]

@@ -22,12 +22,12 @@ from django.utils.translation import gettext as _
 from dashboard import launch_wait, units
 from dashboard.audit_texts import action_text, reason_text, target_text
 from dashboard.health import Freshness, Level
-from dashboard.language import event_sentence, explained, incident_sentence, schedule_text
+from dashboard.language import schedule_text
 from dashboard.phrases import told
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
-from monitoring.alerts.failure_reason import failure_in_words
+from monitoring.alerts.failure_reason import checkpoint_failure
 from monitoring.alerts.walk import Watch
 from monitoring.masking import shown_launch
 from monitoring.models import (
@@ -311,7 +311,7 @@ def unverified(savepoint: Savepoint) -> bool:
 
 
 register.filter("action_text", action_text)
-register.filter("failure_in_words", failure_in_words)
+register.filter("checkpoint_failure", checkpoint_failure)
 register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
 register.filter("without_name", without_name)
@@ -326,13 +326,9 @@ def reason(row: Model | Mapping[str, Any], column: str) -> str:
     return told(from_json(row.get(f"{column}_value")) or row[column])
 
 
-register.filter("incident_sentence", incident_sentence)
-register.filter("event_sentence", event_sentence)
-
-
 @register.filter
 def rule_sentence(watch: Watch) -> str:
-    return explained(watch.kind, watch.terms)
+    return told(watch.kind.explain(watch.terms))
 
 
 @register.filter

@@ -17,10 +17,10 @@ from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
-from dashboard.language import explained, finding_sentence
+from dashboard.phrases import told
 from dashboard.units import length_text
 from dashboard.views.rules import known_kind
-from monitoring.alerts.backtest import Bout, Count, Replay, Watched, count, replay
+from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
@@ -41,7 +41,8 @@ PER_WEEK = (1, 2, 5, 20)
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
     """The rule in words as it stands in the form, or what is not right yet."""
     form = _form(request, known_kind(kind))
-    context = {"form": form, "kind": form.kind, "sentence": explained(form.kind, form.terms) if form.is_valid() else ""}
+    said = told(form.kind.explain(form.terms)) if form.is_valid() else ""
+    context = {"form": form, "kind": form.kind, "sentence": said}
     return render(request, "rules/sentence.html", context)
 
 
@@ -96,7 +97,7 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
     threshold, unit = asked.watch.kind.threshold, asked.watch.kind.unit
     return {
         "replay": found,
-        "bouts": [_told(each, asked) for each in found.bouts[: -LISTED_BOUTS - 1 : -1]],
+        "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
         "suggestion": suggestion,
         "suggested_text": length_text(unit.text(suggestion.threshold)) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
@@ -104,11 +105,6 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
         "per_week_choices": PER_WEEK,
         "terms": asked.watch.terms,
     }
-
-
-def _told(bout: Bout, asked: Asked) -> Bout:
-    kind, name = asked.watch.kind.name, asked.subject.name
-    return replace(bout, sentence=finding_sentence(kind, name, bout.evidence, bout.sentence))
 
 
 def _form(request: HttpRequest, kind: Kind) -> RuleForm:

@@ -19,7 +19,6 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
-from dashboard.language import with_findings
 from dashboard.queries.incidents import (
     UNRESOLVED,
     IncidentFilter,
@@ -28,7 +27,6 @@ from dashboard.queries.incidents import (
     hidden_now,
     steps_of,
 )
-from dashboard.units import is_chinese
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.diagnosis.asking import of_incident
@@ -43,9 +41,6 @@ def incidents(request: HttpRequest) -> HttpResponse:
     chosen = IncidentFilter.read(request.GET.dict())
     reach = reach_at(request)
     page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
-    if is_chinese():
-        page.object_list = list(page.object_list)
-        with_findings(page.object_list)
     context = {
         "page": page,
         "chosen": chosen,

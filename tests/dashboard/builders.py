@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from monitoring.alerts.failure_reason import CheckpointFailureReason
+from monitoring.alerts.kinds.base import checkpoints
+from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
 from monitoring.models import (
     AlertRule,
     AttemptOutcome,
@@ -41,6 +44,8 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.reason import Reason
 
 LAUNCH = {
     "kind": "waymark",
@@ -247,17 +252,29 @@ def make_channel(name: str = "on-call", kind: ChannelKind = ChannelKind.MAIL) ->
 
 def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
     """Open, with the step that opened it."""
-    sentence = f"4 checkpoints of {rule.job.name} failed within 15 min (rule: {rule.threshold}). Newest: {EXPIRED}"
-    defaults = {"severity": rule.severity, "sentence": sentence, "opened_at": at, "state": IncidentState.OPEN}
+    found = failed_in_window(rule.job.name, threshold=rule.threshold)
+    defaults = {"severity": rule.severity, "opened_at": at, "state": IncidentState.OPEN, **columns("sentence", found)}
     incident = Incident.objects.create(rule=rule, job=rule.job, cluster=rule.job.cluster, **{**defaults, **fields})
     IncidentEvent.objects.create(
         incident=incident,
         at=at,
         kind=IncidentEventKind.OPENED,
-        text=incident.sentence,
+        **columns("text", found),
         evidence={"count": 4, "threshold": rule.threshold, "window_s": 900, "checkpoint_ids": [116, 115, 113, 112]},
     )
     return incident
+
+
+def failed_in_window(job: str, count: int = 4, newest: int = 116, threshold: int | None = 3) -> Reason:
+    """What the rule of failed checkpoints says."""
+    return FailedInWindowReason.FOUND(
+        checkpoints=checkpoints(count),
+        subject=job,
+        window=900,
+        threshold=threshold,
+        checkpoint=newest,
+        failure=CheckpointFailureReason.EXPIRED(),
+    )
 
 
 def make_delivery(incident: Incident, channel: Channel, at: datetime, **fields: Any) -> Delivery:
@@ -272,7 +289,7 @@ def make_delivery(incident: Incident, channel: Channel, at: datetime, **fields: 
         reason=NotificationReason.OPENED,
         state=NotificationState.GATHERED,
         due_at=at,
-        text=incident.sentence,
+        **columns("text", stored(incident, "sentence")),
         delivery=delivery,
     )
     last = AttemptOutcome.SENT if delivery.state == DeliveryState.SENT else AttemptOutcome.AGAIN

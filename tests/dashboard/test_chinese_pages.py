@@ -20,7 +20,7 @@ from django.utils.translation.template import templatize
 
 from monitoring import broker
 from monitoring.alerts.kinds import kinds
-from monitoring.notify.wording.chinese_rules import explanation_of
+from monitoring.reasons.reason import render
 from tests.dashboard.access.scene import rows_of_every_kind
 from tests.dashboard.access.table import PERMISSIONS
 from tests.dashboard.access.test_permission_table import address_of
@@ -79,7 +79,7 @@ def _has_words(text: str) -> bool:
 
 def test_every_rule_kind_is_explained() -> None:
     for kind in kinds().values():
-        assert re.search("[一-鿿]", explanation_of(kind.name, kind.fill(None, None, {}))), kind.name
+        assert re.search("[一-鿿]", render(kind.explain(kind.fill(None, None, {})), "zh-hans")), kind.name
 
 
 class _Sentences(HTMLParser):

@@ -43,7 +43,7 @@ SPOKEN = (
     *("monitoring/engine/operations.py", "monitoring/engine/identity.py"),
     *("monitoring/engine/examination.py", "monitoring/engine/probe.py", "monitoring/outbound.py"),
     *("monitoring/secret.py", "monitoring/engine_calls.py", "monitoring/polling/observe.py"),
-    *("monitoring/alerts/inhibition.py", "monitoring/notify/verdict.py"),
+    "monitoring/notify/verdict.py",
     *("monitoring/notify/mail/transport.py", "monitoring/notify/webhook/transport.py"),
     *("monitoring/notify/apprise/transport.py", "monitoring/notify/delivery.py"),
     *("monitoring/history_job.py", "monitoring/selfwatch/verdict.py"),

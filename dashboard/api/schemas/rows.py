@@ -212,6 +212,7 @@ class IncidentOut(ModelSchema):
     cluster_id: int | None
     inhibited_by_id: int | None = Field(description="The incident that hides this incident.")
     subject: str = Field(description="The name of the job or cluster.")
+    sentence_value: ReasonJson = Field(description="The sentence as data. null: an incident of an older version.")
 
     class Meta:
         model = Incident
@@ -222,6 +223,8 @@ class IncidentOut(ModelSchema):
 
 
 class IncidentEventOut(ModelSchema):
+    text_value: ReasonJson = Field(description="The text as data. null: an event of an older version.")
+
     class Meta:
         model = IncidentEvent
         fields = ("at", "kind", "text", "evidence", "times", "first_at")

@@ -91,6 +91,7 @@ def test_incidents_are_told_by_state(api: Caller, job: Job, now: datetime) -> No
     told = api.get(f"/incidents/{new.pk}").json()
     assert told["subject"] == job.name
     assert told["events"][0]["kind"] == "opened"
+    assert told["sentence_value"] == told["events"][0]["text_value"] == new.sentence_value.as_json()
     assert Incident.objects.count() == 2
 
 

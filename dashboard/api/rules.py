@@ -15,7 +15,7 @@ from dashboard.acts import rules as acts
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
-from dashboard.api.schemas.reasons import ReasonOut
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.rule import RuleForm
 from dashboard.queries.rules import rows_of
@@ -35,7 +35,7 @@ class RuleOut(Schema):
     job_id: int | None = Field(description="null: all jobs, or the jobs that the selector chooses.")
     selector: str
     sentence: str = Field(description="The rule as a sentence.")
-    sentence_value: ReasonOut | None = Field(description="null: this version of Waymark does not know the kind.")
+    sentence_value: ReasonJson = Field(description="null: this version of Waymark does not know the kind.")
     threshold: int | None
     window_s: int | None
     parameters: dict[str, Any]

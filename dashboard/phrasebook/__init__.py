@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
 from dashboard.phrasebook.health import TASKS, VERDICT
-from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
+from dashboard.phrasebook.messages import DELIVERIES
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
@@ -19,7 +19,7 @@ PHRASES = {
     for part in (
         *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(DELIVERIES, NOT_TOLD, WORK, RULES, STATE_READS, PIPELINE, ARCHIVE),
+        *(DELIVERIES, WORK, RULES, STATE_READS, PIPELINE, ARCHIVE),
         *(VERDICT, TASKS),
     )
     for phrase, chinese in part.items()

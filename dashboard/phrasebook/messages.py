@@ -1,4 +1,4 @@
-"""What became of messages about incidents: receivers' answers, and why one was not sent."""
+"""What became of messages about incidents: receivers' answers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,4 @@ DELIVERIES = {
     "an address like https://example.org/hook is needed": "需要地址，例如 https://example.org/hook",
     "the parameter {name} is not allowed": "不允许参数 {name}",
     "this is no complete address of {service}": "这不是 {service} 的完整地址",
-}
-
-NOT_TOLD = {
-    "the channel was switched off": "渠道已关闭",
-    "the channel's limit of {count} messages in 10 min is reached": "已达到渠道 10 分钟 {count} 条消息的上限",
-    "an earlier message about it is on its way": "关于它的上一条消息正在发送",
-    "resolved before it was told": "在通知之前已解决",
-    "resolved while another incident hid it": "在被另一告警隐藏期间已解决",
-    "hidden by incident {number}": "被告警 {number} 隐藏",
-    "silenced by {window}": "因{window}而静默",
-    "acknowledged by {name}": "已由 {name} 确认",
-    "snoozed until {until}": "已推迟至 {until}",
 }

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Model
-
 from monitoring import bulk
 from monitoring.alerts import inhibition, outbox
 from monitoring.models import (
@@ -27,7 +25,7 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.reasons.alerts import AlertReason
-from monitoring.reasons.columns import columns, stored
+from monitoring.reasons.columns import columns, store, stored
 from monitoring.reasons.reason import Reason
 
 BATCH = 1000
@@ -87,7 +85,7 @@ def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]
 
 def change_incidents(changes: Sequence[Change], now: datetime) -> None:
     for each in changes:
-        _set(each.incident, columns("sentence", each.finding))
+        store(each.incident, "sentence", each.finding)
     fields = ["sentence", "sentence_value"]
     Incident.objects.bulk_update([each.incident for each in changes], fields, batch_size=BATCH)
     newest = _newest_events([each.incident for each in changes])
@@ -222,7 +220,7 @@ def _fold(again: Sequence[tuple[Change, IncidentEvent]], now: datetime) -> None:
     for each, last in again:
         last.first_at = last.first_at or last.at
         last.at, last.evidence, last.times = now, dict(each.evidence), last.times + 1
-        _set(last, columns("text", each.finding))
+        store(last, "text", each.finding)
     fields = ["first_at", "at", "text", "text_value", "evidence", "times"]
     IncidentEvent.objects.bulk_update([last for _, last in again], fields, batch_size=BATCH)
 
@@ -233,11 +231,6 @@ def _move(incident: Incident, states: Sequence[IncidentState], changes: Mapping[
         return False
     incident.refresh_from_db(fields=list(changes))
     return True
-
-
-def _set(row: Model, values: Mapping[str, object]) -> None:
-    for name, value in values.items():
-        setattr(row, name, value)
 
 
 def _steps(

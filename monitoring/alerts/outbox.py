@@ -21,6 +21,8 @@ from monitoring.models import (
     NotificationReason,
     NotificationState,
 )
+from monitoring.reasons.columns import columns
+from monitoring.reasons.notify import NotifyReason
 
 # After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
 SETTLING = timedelta(minutes=6)
@@ -57,7 +59,7 @@ def release(incidents: Collection[Incident], now: datetime) -> int:
     held = Notification.objects.filter(
         event__incident__in=[each.pk for each in incidents], state=NotificationState.HELD
     )
-    return held.update(state=NotificationState.WAITING, due_at=now + SETTLING, why="")
+    return held.update(state=NotificationState.WAITING, due_at=now + SETTLING, **columns("why", ""))
 
 
 class _Channels:
@@ -91,7 +93,7 @@ def _notification(event: IncidentEvent, channel: Channel, now: datetime) -> Noti
         reason=REASONS[IncidentEventKind(event.kind)],
         state=NotificationState.HELD if hidden else NotificationState.WAITING,
         due_at=now + timedelta(seconds=channel.group_wait_s),
-        why=f"hidden by incident {event.incident.inhibited_by_id}" if hidden else "",
+        **columns("why", NotifyReason.HIDDEN(incident=event.incident.inhibited_by_id) if hidden else ""),
     )
 
 
@@ -110,4 +112,4 @@ def _drop_held(ended: Iterable[IncidentEvent]) -> None:
     held = Notification.objects.filter(
         event__incident__in=[event.incident_id for event in ended], state=NotificationState.HELD
     )
-    held.update(state=NotificationState.DROPPED, why="resolved while another incident hid it")
+    held.update(state=NotificationState.DROPPED, **columns("why", NotifyReason.OVER_WHILE_HIDDEN()))

@@ -1,4 +1,4 @@
-"""Code and arguments of what a notification says, beside its text. Rows that stand there keep their text."""
+"""Code and arguments of the texts of notifications, beside these. Rows that stand there keep their text."""
 
 import monitoring.reasons.columns
 from django.db import migrations
@@ -13,6 +13,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="notification",
             name="text_value",
+            field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name="notification",
+            name="why_value",
             field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
         ),
     ]

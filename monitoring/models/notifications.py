@@ -151,6 +151,7 @@ class Notification(models.Model):
     state = models.CharField(max_length=10, choices=NotificationState.choices, default=NotificationState.WAITING)
     due_at = models.DateTimeField()
     why = models.TextField(blank=True, default="")
+    why_value = ReasonField(null=True, blank=True)
     text = models.TextField(blank=True, default="")  # what is said, from the moment it is gathered
     text_value = ReasonField(null=True, blank=True)
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, null=True, related_name="notifications")

@@ -31,7 +31,8 @@ from monitoring.models import (
 from monitoring.notify.grouping import Planned, plan
 from monitoring.notify.message import message_of, reason_of
 from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
-from monitoring.reasons.columns import columns
+from monitoring.reasons.columns import columns, store
+from monitoring.reasons.notify import NotifyReason
 
 BATCH = 1000
 RATE_WINDOW = timedelta(minutes=10)
@@ -111,13 +112,13 @@ def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) ->
 def _changes(verdict: Wait | Drop) -> dict[str, object]:
     match verdict:
         case Drop(why):
-            return {"why": why, "state": NotificationState.DROPPED}
+            return {**columns("why", why), "state": NotificationState.DROPPED}
         case Wait(None, why):
-            return {"why": why, "state": NotificationState.HELD}
+            return {**columns("why", why), "state": NotificationState.HELD}
         case Wait(until, why, None):
-            return {"why": why, "due_at": until}
+            return {**columns("why", why), "due_at": until}
         case Wait(until, why, window):
-            return {"why": why, "due_at": until, "silenced_by": window}
+            return {**columns("why", why), "due_at": until, "silenced_by": window}
         case _:
             assert_never(verdict)
 
@@ -178,9 +179,9 @@ def _slots(channel: Channel, now: datetime) -> tuple[int, datetime]:
 
 
 def _hold_back(ready: Sequence[Ready], channel: Channel, until: datetime) -> None:
-    why = f"the channel's limit of {channel.messages_per_10_min} messages in 10 min is reached"
+    why = NotifyReason.CHANNEL_FULL(count=channel.messages_per_10_min)
     pks = [each.notification.pk for each in ready]
-    Notification.objects.filter(pk__in=pks).update(due_at=until, why=why)
+    Notification.objects.filter(pk__in=pks).update(due_at=until, **columns("why", why))
 
 
 def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery:
@@ -190,10 +191,9 @@ def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery
     members = [each.notification for each in planned.members]
     hidden = _hidden_counts([each.event.incident for each in members])
     for each in members:
-        reason = reason_of(each, hidden.get(each.event.incident_id, (0, 0)))
-        each.text, each.text_value = columns("text", reason).values()
+        store(each, "text", reason_of(each, hidden.get(each.event.incident_id, (0, 0))))
     Notification.objects.bulk_update(members, ["text", "text_value"], batch_size=BATCH)
-    gathered = {"state": NotificationState.GATHERED, "delivery": delivery, "why": ""}
+    gathered = {"state": NotificationState.GATHERED, "delivery": delivery, **columns("why", "")}
     Notification.objects.filter(pk__in=[each.pk for each in members]).update(**gathered)
     delivery.subject = message_of(delivery).subject
     delivery.save(update_fields=["subject"])

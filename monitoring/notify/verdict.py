@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
+from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import Reason
 
 FOLLOW_UPS = frozenset({NotificationReason.REPEAT, NotificationReason.ESCALATION, NotificationReason.WOKEN})
 
@@ -36,43 +38,47 @@ class Wait:
     """`until` None: until what hides the incident is resolved."""
 
     until: datetime | None
-    why: str
+    why: Reason
     window: MaintenanceWindow | None = None
 
 
 @dataclass(frozen=True)
 class Drop:
-    why: str
+    why: Reason
 
 
 def judge(facts: Facts) -> Go | Wait | Drop:
     """The end of an incident is told whatever silenced its beginning; all else only while somebody needs to hear it."""
     if not facts.channel_enabled:
-        return Drop("the channel was switched off")
+        return Drop(NotifyReason.CHANNEL_OFF())
     return _in_order(facts, _ending(facts) if facts.reason == NotificationReason.RESOLVED else _news(facts))
 
 
 def _ending(facts: Facts) -> Go | Wait | Drop:
     """Who heard of the beginning hears of the end at once; who did not, because of maintenance, when that is over."""
     if facts.window is not None and not facts.was_told:
-        return Wait(facts.window.ends_at, f"silenced by {facts.window}", facts.window)
+        return Wait(facts.window.ends_at, _silenced(facts.window), facts.window)
     return Go()
 
 
 def _news(facts: Facts) -> Go | Wait | Drop:
     if facts.state == IncidentState.RESOLVED:
-        return Drop("resolved before it was told")
+        return Drop(NotifyReason.OVER_BEFORE_TOLD())
     if facts.reason in FOLLOW_UPS and facts.state == IncidentState.ACKNOWLEDGED and not _woken(facts):
-        return Drop(f"acknowledged by {facts.acknowledged_by}")
+        return Drop(NotifyReason.ACKNOWLEDGED(by=facts.acknowledged_by))
     if facts.state == IncidentState.SNOOZED and facts.snoozed_until is not None:
         if facts.reason in FOLLOW_UPS:
-            return Drop(f"snoozed until {facts.snoozed_until:%Y-%m-%d %H:%M %Z}")
-        return Wait(facts.snoozed_until, "snoozed")
+            return Drop(NotifyReason.SNOOZED_UNTIL(until=facts.snoozed_until))
+        return Wait(facts.snoozed_until, NotifyReason.SNOOZED())
     if facts.hidden_by is not None:
-        return Wait(None, f"hidden by incident {facts.hidden_by}")
+        return Wait(None, NotifyReason.HIDDEN(incident=facts.hidden_by))
     if facts.window is not None:
-        return Wait(facts.window.ends_at, f"silenced by {facts.window}", facts.window)
+        return Wait(facts.window.ends_at, _silenced(facts.window), facts.window)
     return Go()
+
+
+def _silenced(window: MaintenanceWindow) -> Reason:
+    return NotifyReason.SILENCED(window=str(window))
 
 
 def _woken(facts: Facts) -> bool:
@@ -83,5 +89,5 @@ def _woken(facts: Facts) -> bool:
 def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:
     """A channel hears of an incident in the order in which it happened."""
     if isinstance(verdict, Go) and facts.earlier_until is not None:
-        return Wait(facts.earlier_until, "an earlier message about it is on its way")
+        return Wait(facts.earlier_until, NotifyReason.AFTER_EARLIER())
     return verdict

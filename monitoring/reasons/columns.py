@@ -35,6 +35,12 @@ def columns(name: str, reason: Reason | str) -> dict[str, Any]:
     return {name: str(reason), f"{name}_value": reason if isinstance(reason, Reason) else None}
 
 
+def store(row: models.Model, name: str, reason: Reason | str) -> None:
+    """Set the column `name` of the row and its `_value`; the caller saves both."""
+    for column, value in columns(name, reason).items():
+        setattr(row, column, value)
+
+
 def stored(row: models.Model, name: str) -> Reason | str:
     """Return the reason in the column `name`; for a row that was written before, its text."""
     value: Reason | None = getattr(row, f"{name}_value")

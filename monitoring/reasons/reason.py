@@ -59,6 +59,9 @@ class Reason:
     code: ReasonCode
     args: Mapping[str, Any]
 
+    def __hash__(self) -> int:
+        return hash(self.code)
+
     def __str__(self) -> str:
         return render(self, SOURCE)
 

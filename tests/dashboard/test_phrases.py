@@ -43,7 +43,6 @@ SPOKEN = (
     *("monitoring/engine/operations.py", "monitoring/engine/identity.py"),
     *("monitoring/engine/examination.py", "monitoring/engine/probe.py", "monitoring/outbound.py"),
     *("monitoring/secret.py", "monitoring/engine_calls.py", "monitoring/polling/observe.py"),
-    "monitoring/notify/verdict.py",
     *("monitoring/notify/mail/transport.py", "monitoring/notify/webhook/transport.py"),
     *("monitoring/notify/apprise/transport.py", "monitoring/notify/delivery.py"),
     *("monitoring/history_job.py", "monitoring/selfwatch/verdict.py"),
@@ -176,11 +175,21 @@ ALIKE_EVERYWHERE = {"p95"}
 
 
 def _keys_of_evidence() -> Iterator[str]:
-    """Of every dictionary with constant keys in the rules' kinds, which are nothing but evidence and parameters."""
+    """Of every dictionary with constant keys in the rules' kinds, which are nothing but evidence and parameters.
+
+    Arguments of reasons are `said`.
+    """
     for path in _KINDS.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Dict):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        said = {id(each.value) for each in nodes if isinstance(each, ast.Assign | ast.AugAssign) and _is_said(each)}
+        for node in nodes:
+            if isinstance(node, ast.Dict) and id(node) not in said:
                 yield from (str(key.value) for key in node.keys if isinstance(key, ast.Constant))
+
+
+def _is_said(node: ast.Assign | ast.AugAssign) -> bool:
+    (target,) = node.targets if isinstance(node, ast.Assign) else (node.target,)
+    return isinstance(target, ast.Name) and target.id == "said"
 
 
 def test_every_key_of_evidence_and_of_the_facts_of_a_decision_has_its_word() -> None:

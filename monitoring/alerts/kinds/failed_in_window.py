@@ -56,8 +56,8 @@ class FailedInWindow(CountInWindow):
             "threshold": terms.threshold,
         }
         if counted and len(counted) >= (terms.threshold or 0):
-            last = {"checkpoint": counted[-1].number, "failure": checkpoint_failure(counted[-1].text)}
-            return Finding(FailedInWindowReason.FOUND(**said, **last), evidence(counted, terms))
+            said |= {"checkpoint": counted[-1].number, "failure": checkpoint_failure(counted[-1].text)}
+            return Finding(FailedInWindowReason.FOUND(**said), evidence(counted, terms))
         return Finding(FailedInWindowReason.BELOW(**said), evidence(counted, terms))
 
 

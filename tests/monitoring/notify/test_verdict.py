@@ -8,6 +8,7 @@ import pytest
 
 from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
 from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+from monitoring.reasons.notify import NotifyReason
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -39,12 +40,13 @@ def test_by_the_incidents_state(reason, state, expected):
 
 @pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
 def test_what_is_hidden_waits_without_an_end(reason):
-    assert judge(Facts(reason, OP, hidden_by=7)) == Wait(None, "hidden by incident 7")
+    assert judge(Facts(reason, OP, hidden_by=7)) == Wait(None, NotifyReason.HIDDEN(incident=7))
 
 
 @pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
 def test_during_maintenance_it_waits_for_the_windows_end(reason):
-    assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, "silenced by maintenance of jobs with team=a", WINDOW)
+    why = NotifyReason.SILENCED(window="maintenance of jobs with team=a")
+    assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, why, WINDOW)
 
 
 def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told():
@@ -54,9 +56,7 @@ def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told
 
 def test_nothing_overtakes_an_earlier_message_about_the_same():
     for reason, state in ((OPENED, OP), (RESOLVED, RE), (REPEAT, OP)):
-        assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(
-            LATER, "an earlier message about it is on its way"
-        )
+        assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(LATER, NotifyReason.AFTER_EARLIER())
 
 
 def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
@@ -64,4 +64,4 @@ def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
 
 
 def test_a_channel_that_was_switched_off_is_told_nothing():
-    assert judge(Facts(OPENED, OP, channel_enabled=False)) == Drop("the channel was switched off")
+    assert judge(Facts(OPENED, OP, channel_enabled=False)) == Drop(NotifyReason.CHANNEL_OFF())

@@ -16,6 +16,9 @@ from monitoring.alerts.incidents import (
     open_incidents,
     resolve_incidents,
 )
+from monitoring.alerts.kinds.cluster_unreachable import ClusterUnreachableReason
+from monitoring.alerts.kinds.job_failed import JobFailedReason
+from monitoring.alerts.kinds.no_completed_checkpoint import NoCompletedCheckpointReason
 from monitoring.alerts.maintenance import plan_window
 from monitoring.models import (
     AttemptOutcome,
@@ -30,6 +33,7 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.notify.due_notifications import gather_due
+from monitoring.reasons.alerts import AlertReason
 from tests.dashboard import builders as make
 
 MINUTE = timedelta(minutes=1)
@@ -86,7 +90,7 @@ def _long_story(now: datetime, cluster: Cluster) -> Incident:
     opening = Opening(
         "failed_in_window",
         Severity.CRITICAL,
-        "5 checkpoints of orders-enrich failed within 15 min (threshold 3): the last, 412, expired before completing.",
+        make.failed_in_window("orders-enrich", 5, 412),
         {"count": 5, "threshold": 3, "checkpoint_ids": [412, 411, 409, 408, 405]},
         job=job,
     )
@@ -95,8 +99,8 @@ def _long_story(now: datetime, cluster: Cluster) -> Incident:
         gather_due(now - back * MINUTE)
         _arrive(now - back * MINUTE)
     for count, back in ((6, 50), (7, 45), (9, 40)):
-        sentence = f"{count} checkpoints of orders-enrich failed within 15 min (threshold 3)."
-        change_incidents([Change(incident, sentence, {"count": count})], now - back * MINUTE)
+        found = make.failed_in_window("orders-enrich", count, 407 + count)
+        change_incidents([Change(incident, found, {"count": count})], now - back * MINUTE)
     lifecycle.acknowledge(incident, "olga", "The registry is slow; its owners know.", now - 28 * MINUTE)
     return incident
 
@@ -119,12 +123,17 @@ def _maintenance(now: datetime, cluster: Cluster) -> MaintenanceWindow:
     for window in (running, planned):
         plan_window(window)
     jobs = [make.make_job(cluster, f"inventory-cdc-{n}") for n in range(3)]
+    ended = {"run": 4, "at": now - 30 * MINUTE, "cause": "the disk is gone"}
     found = open_incidents(
-        [Opening("job_failed", Severity.WARNING, f"{job} failed: the disk is gone.", job=job) for job in jobs],
+        [
+            Opening("job_failed", Severity.WARNING, JobFailedReason.FAILED_CAUSE(subject=job.name, **ended), job=job)
+            for job in jobs
+        ],
         now - 30 * MINUTE,
     )
     gather_due(now - 29 * MINUTE)
-    resolve_incidents([Ending(found[0], "the job is RUNNING.")], now - 25 * MINUTE)
+    over = AlertReason.RESOLVED(lasted=5 * MINUTE, why=JobFailedReason.NOT_DEAD(subject=jobs[0].name))
+    resolve_incidents([Ending(found[0], over)], now - 25 * MINUTE)
     lifecycle.snooze(found[1], now + timedelta(hours=3), "olga", "after the upgrade", now - 24 * MINUTE)
     return running
 
@@ -133,7 +142,7 @@ def _dead_cluster(now: datetime, cluster: Cluster, jobs: int) -> Incident:
     opening = Opening(
         "cluster_unreachable",
         Severity.CRITICAL,
-        "eu-prod has not answered for 6 min: connect time-out after 5 s.",
+        ClusterUnreachableReason.FOUND(subject="eu-prod", since=now - 8 * MINUTE, limit=60),
         {"unreachable_since": (now - 8 * MINUTE).isoformat(), "consecutive_failures": 41},
         cluster=cluster,
     )
@@ -141,7 +150,12 @@ def _dead_cluster(now: datetime, cluster: Cluster, jobs: int) -> Incident:
     made = [make.make_job(cluster, f"clicks-sessions-{n}") for n in range(jobs)]
     open_incidents(
         [
-            Opening("no_completed_checkpoint", Severity.WARNING, f"{job} has no completed checkpoint.", job=job)
+            Opening(
+                "no_completed_checkpoint",
+                Severity.WARNING,
+                NoCompletedCheckpointReason.NONE_SINCE(subject=job.name, checkpoint=7, at=now - 30 * MINUTE, limit=900),
+                job=job,
+            )
             for job in made
         ],
         now - MINUTE,

@@ -12,12 +12,18 @@ from monitoring.alerts.incidents import (
     Change,
     Ending,
     Opening,
+    acknowledge_incident,
     change_incident,
     change_incidents,
     open_incidents,
+    resolve_incident,
     resolve_incidents,
+    snooze_incident,
+    wake_incident,
 )
+from monitoring.alerts.kinds.job_failed import JobFailedReason
 from monitoring.models import AlertRule, Incident, IncidentEvent, IncidentKind, IncidentState, Severity
+from monitoring.reasons.alerts import AlertReason
 
 
 @pytest.fixture
@@ -71,13 +77,39 @@ def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
 
 
 def test_a_change_after_another_step_is_a_row_of_its_own(open_for, now):
-    from monitoring.alerts.incidents import acknowledge_incident
-
     (incident,) = open_for()
     change_incident(incident, "4 failed.", {}, now + timedelta(minutes=1))
     acknowledge_incident(incident, "olga", "", now + timedelta(minutes=2))
     change_incident(incident, "5 failed.", {}, now + timedelta(minutes=3))
     assert steps(incident) == ["opened", "changed", "acknowledged", "changed"]
+
+
+def test_what_a_person_does_and_the_end_of_a_snooze_are_steps_with_their_arguments(open_for, now):
+    (incident,) = open_for()
+    acknowledge_incident(incident, "olga", "", now)
+    snooze_incident(incident, now + timedelta(hours=1), "olga", "after lunch", now)
+    wake_incident(incident, now + timedelta(hours=1))
+    resolve_incident(incident, "", {}, now + timedelta(hours=2), by="olga")
+
+    assert [event.text_value for event in incident.events.all()][1:] == [
+        AlertReason.ACKNOWLEDGED(by="olga"),
+        AlertReason.SNOOZED_NOTE(length=3600, by="olga", note="after lunch"),
+        AlertReason.WOKEN(finding=incident.sentence),
+        AlertReason.CLOSED_BY_HAND(lasted=7200, by="olga"),
+    ]
+
+
+def test_an_incident_keeps_what_was_found_as_a_value(open_for, now):
+    (incident,) = open_for()
+    finding = JobFailedReason.FAILED(subject="flights", run=4, at=now)
+    change_incident(incident, finding, {}, now + timedelta(minutes=1))
+
+    incident.refresh_from_db()
+    assert (incident.sentence_value, incident.sentence) == (finding, str(finding))
+    assert incident.events.last().text_value == finding
+    change_incident(incident, "It was so.", {}, now + timedelta(minutes=2))
+    incident.refresh_from_db()
+    assert (incident.sentence_value, incident.sentence) == (None, "It was so.")
 
 
 def test_a_thousand_incidents_cost_as_many_queries_as_ten(open_for, now):
@@ -107,6 +139,7 @@ def test_a_dead_cluster_hides_what_its_jobs_had_and_what_they_get(open_for, clus
     assert set(parent.inhibited.all()) == {before, after}
     assert steps(before) == ["opened", "inhibited"]
     assert before.events.last().evidence == {"incident": parent.pk}
+    assert before.events.last().text_value == AlertReason.HIDDEN(incident=parent.pk, finding=parent.sentence)
 
 
 def test_what_is_left_when_the_cluster_answers_again_speaks_for_itself(open_for, cluster_dies, now):

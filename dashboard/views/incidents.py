@@ -19,6 +19,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
+from dashboard.phrases import told
 from dashboard.queries.incidents import (
     UNRESOLVED,
     IncidentFilter,
@@ -80,11 +81,11 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done
     said = messages.success if done else messages.warning
-    told = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
+    lines = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
     if left:
         unchanged = ngettext("%(left)s incident had already changed.", "%(left)s incidents had already changed.", left)
-        told.append(unchanged % {"left": left})
-    said(request, " ".join(told))
+        lines.append(unchanged % {"left": left})
+    said(request, " ".join(lines))
     return redirect(_back(request))
 
 
@@ -130,7 +131,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))
     except lifecycle.IncidentMovedOn as moved:
-        messages.warning(request, str(moved))
+        messages.warning(request, told(moved.reason))
     return redirect("incident", pk)
 
 

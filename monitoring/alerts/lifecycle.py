@@ -11,16 +11,26 @@ from monitoring import audit
 from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
 from monitoring.alerts.memory import dismiss
 from monitoring.models import Incident, IncidentState
+from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason, counted
 
 
 class IncidentMovedOn(Exception):
-    """Someone, or the recovery itself, was faster; the message says what the incident's state is."""
+    """Someone, or the recovery itself, was faster; the reason says what the incident's state is."""
 
     def __init__(self, incident: Incident) -> None:
         incident.refresh_from_db(fields=["state"])
-        super().__init__(f"This incident is {incident.get_state_display().lower()} already.")
+        self.reason = _ALREADY[IncidentState(incident.state)]()
+        super().__init__(str(self.reason))
+
+
+_ALREADY = {
+    IncidentState.OPEN: AlertReason.ALREADY_OPEN,
+    IncidentState.ACKNOWLEDGED: AlertReason.ALREADY_ACKNOWLEDGED,
+    IncidentState.SNOOZED: AlertReason.ALREADY_SNOOZED,
+    IncidentState.RESOLVED: AlertReason.ALREADY_RESOLVED,
+}
 
 
 @transaction.atomic

@@ -12,10 +12,15 @@ from monitoring import audit
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import parse
 from monitoring.models import Incident, MaintenanceWindow, Notification, NotificationState
+from monitoring.reasons.alerts import AlertReason
 
 
 class WindowIsOver(Exception):
     """It ended by itself, or somebody was faster."""
+
+    def __init__(self, window: MaintenanceWindow) -> None:
+        self.reason = AlertReason.WINDOW_IS_OVER(window=str(window))
+        super().__init__(str(self.reason))
 
 
 def active_windows(now: datetime) -> list[MaintenanceWindow]:
@@ -62,7 +67,7 @@ def end_window(window: MaintenanceWindow, by: str, now: datetime) -> int:
     """
     ended = MaintenanceWindow.objects.filter(pk=window.pk, ends_at__gt=now).update(ends_at=now, ended_by=by)
     if not ended:
-        raise WindowIsOver(f"The {window} is over already.")
+        raise WindowIsOver(window)
     silenced = Notification.objects.filter(silenced_by=window, state=NotificationState.WAITING)
     freed = silenced.update(due_at=now)
     audit.record(by, "maintenance.end", str(window))

@@ -29,4 +29,10 @@ class AlertReason(ReasonCode):
     HID_SOME = "alerts.hid-incidents", _("{end} It hid {hid} of its jobs' incidents; {left} of them are open.")
     HID_ONE_OPEN = "alerts.hid-incidents-one-open", _("{end} It hid {hid} of its jobs' incidents; 1 of them is open.")
 
+    ALREADY_OPEN = "alerts.already-open", _("This incident is open already.")
+    ALREADY_ACKNOWLEDGED = "alerts.already-acknowledged", _("This incident is acknowledged already.")
+    ALREADY_SNOOZED = "alerts.already-snoozed", _("This incident is snoozed already.")
+    ALREADY_RESOLVED = "alerts.already-resolved", _("This incident is resolved already.")
+    WINDOW_IS_OVER = "alerts.window-is-over", _("The {window} is over already.")
+
     TEST = "alerts.test", _("This is a test of the channel {channel}: nothing happened.")

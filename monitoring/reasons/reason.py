@@ -141,7 +141,8 @@ def _date(value: Any, language: str) -> str:
 
 
 def _clock(value: Any, language: str) -> str:
-    return f"{datetime.fromisoformat(value):{'%H:%M:%S %Z' if language == SOURCE else '%Y-%m-%d %H:%M:%S %Z'}}"
+    form = "%H:%M:%S %Z" if language == SOURCE else "%Y-%m-%d %H:%M:%S %Z"
+    return f"{datetime.fromisoformat(value):{form}}"
 
 
 def _length(in_english: Callable[[Any], str]) -> Callable[[Any, str], str]:

@@ -55,8 +55,6 @@ def _unresolved() -> QuerySet[Incident]:
 
 
 def _tell(children: list[Incident], kind: IncidentEventKind, reason: Reason, parent: Incident, now: datetime) -> None:
-    events = [
-        IncidentEvent(incident=child, at=now, kind=kind, evidence={"incident": parent.pk}, **columns("text", reason))
-        for child in children
-    ]
+    said = {"evidence": {"incident": parent.pk}, **columns("text", reason)}
+    events = [IncidentEvent(incident=child, at=now, kind=kind, **said) for child in children]
     IncidentEvent.objects.bulk_create(events, batch_size=BATCH)

@@ -142,6 +142,14 @@ def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime
     assert "6 failed." in page
 
 
+def test_an_incident_of_an_older_version_keeps_its_text_in_every_language(viewer: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    assert incident.sentence_value is None
+    viewer.cookies["django_language"] = "zh-hans"
+    for page in (reverse("incidents"), reverse("incident", args=[incident.pk])):
+        assert "flights failed." in viewer.get(page).content.decode()
+
+
 def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:
     make.make_channel()
 

@@ -1,14 +1,12 @@
-"""Times of schedules in the language of the page."""
+"""Schedules in the language of the page."""
 
 from __future__ import annotations
 
 from dashboard.phrases import told
-from dashboard.units import is_chinese
-from monitoring.savepoints.timetable import Cron, Timetable
+from monitoring.reasons.savepoints import SavepointReason
+from monitoring.savepoints.timetable import Timetable
 
 
 def schedule_text(timetable: Timetable | None) -> str:
-    """`every 1 h`, `at 03:00 every day (Europe/Berlin)`; cron's own words are English only."""
-    if is_chinese() and isinstance(timetable, Cron):
-        return f"{timetable.expression}（{timetable.zone}）"
-    return told(str(timetable or "no schedule"))
+    """`every 1 h`, `at 03:00 every day (Europe/Berlin)`."""
+    return told(timetable.reason if timetable else SavepointReason.NO_SCHEDULE())

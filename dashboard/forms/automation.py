@@ -6,14 +6,17 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.template.defaultfilters import capfirst
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
+from dashboard.phrases import told
 from dashboard.units import span_text
 from monitoring.models import Job
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
 
 if TYPE_CHECKING:
@@ -168,7 +171,7 @@ class AutomationForm(JobModelForm):
             )
         except BadSchedule as problem:
             at = "savepoint_time_zone" if problem.field == "savepoint_time_zone" else "savepoint_schedule"
-            self.add_error(at, problem.allowed)
+            self.add_error(at, _allowed(problem))
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
         try:
@@ -176,7 +179,7 @@ class AutomationForm(JobModelForm):
             self.run_timetable = Cron(runs_at, cleaned.get("run_time_zone", "UTC")) if runs_at else None
         except BadSchedule as problem:
             at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
-            self.add_error(at, problem.allowed)
+            self.add_error(at, _allowed(problem))
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", _("Enter the reason for the pause."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
@@ -189,6 +192,10 @@ class AutomationForm(JobModelForm):
             return self.instance.automation_paused_until
         lasts = cleaned.get("pause_lasts")
         return None if lasts is None else timezone.now() + timedelta(seconds=lasts)
+
+
+def _allowed(problem: BadSchedule) -> str:
+    return capfirst(told(SavepointReason.SENTENCE(clause=problem.reason)))
 
 
 def _minutes_left(job: Job) -> int | None:

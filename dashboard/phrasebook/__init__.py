@@ -12,14 +12,14 @@ from dashboard.phrasebook.messages import DELIVERIES
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
-from dashboard.phrasebook.work import ARCHIVE, PIPELINE, RULES, STATE_READS, WORK
+from dashboard.phrasebook.work import ARCHIVE, PIPELINE, RULES, WORK
 
 PHRASES = {
     phrase: chinese
     for part in (
         *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(DELIVERIES, WORK, RULES, STATE_READS, PIPELINE, ARCHIVE),
+        *(DELIVERIES, WORK, RULES, PIPELINE, ARCHIVE),
         *(VERDICT, TASKS),
     )
     for phrase, chinese in part.items()

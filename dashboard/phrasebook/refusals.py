@@ -87,8 +87,6 @@ FLASHES = {
     "acknowledged": "已确认",
     "snoozed": "已推迟",
     "resolved": "已解决",
-    "Snapshot {id} is not one of this job.": "快照 {id} 不属于此作业。",
-    "{count} questions wait already. Ask again when some are answered.": "已有 {count} 个问题在等待。请待部分得到回答后再问。",
     "maintenance of job {job}": "作业 {job} 的维护",
     "maintenance of cluster {cluster}": "集群 {cluster} 的维护",
     "maintenance of jobs with {labels}": "带 {labels} 的作业的维护",

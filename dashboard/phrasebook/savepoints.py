@@ -6,14 +6,6 @@ from __future__ import annotations
 
 SAVEPOINTS = {
     "every {time}": "每 {time}",
-    "no schedule": "没有计划",
-    "a whole number of seconds from {least} to {most} is needed, or nothing for no schedule": (
-        "需要 {least} 到 {most} 秒之间的整数，留空则没有计划"
-    ),
-    "the name of a time zone is needed, such as Europe/Berlin or UTC": "需要时区名称，例如 Europe/Berlin 或 UTC",
-    "five fields are needed: {fields}": "需要五个字段：{fields}",
-    "cron says: {error}": "cron 报告：{error}",
-    "there is no such day within 50 years": "50 年内没有这样的日期",
 }
 
 

@@ -18,16 +18,6 @@ RULES = {
     "Waymark itself blind": "Waymark 自身无法观察",
 }
 
-STATE_READS = {
-    "The worker that read it is gone. Ask again.": "读取它的 worker 已不在。请重新询问。",
-    "It took longer than {time} s and was given up. Ask for less of it.": "用时超过 {time} 秒，已放弃。请缩小范围。",
-    "The answer has {size} bytes, {most} at most are shown. Ask for fewer rows.": (
-        "结果有 {size} 字节，最多显示 {most} 字节。请减少行数。"
-    ),
-    "The answer cannot be read: it is no JSON.": "无法读取结果：不是 JSON。",
-    "The reader ended without a word.": "读取程序没有任何输出就结束了。",
-}
-
 PIPELINE = {
     "it was never started": "从未启动",
     "it is {state} and {pause}": "状态为 {state}，且{pause}",

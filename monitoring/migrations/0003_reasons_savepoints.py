@@ -20,6 +20,7 @@ class Migration(migrations.Migration):
             ("savepoint", "disposal_reason"),
             ("savepoint", "failure"),
             ("savepoint", "problem"),
+            ("stateread", "problem"),
             ("tick", "sentence"),
         )
     ]

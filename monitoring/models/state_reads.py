@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job
+from monitoring.reasons.columns import ReasonField
 
 
 class StateReadKind(models.TextChoices):
@@ -53,6 +54,7 @@ class StateRead(models.Model):
     ended_at = models.DateTimeField(null=True)
     answer = models.JSONField(null=True)  # as `manage.py state … --json` gives it
     problem = models.TextField(blank=True, default="")
+    problem_value = ReasonField(null=True)
 
     class Meta:
         ordering = ("-asked_at", "-id")

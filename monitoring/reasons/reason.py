@@ -5,10 +5,11 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
+from cronsim import CronSim
 from django.utils.translation import gettext, override
 
 from monitoring.durations import in_chinese, in_words
@@ -136,6 +137,12 @@ def _moment(form: str) -> Callable[[Any, str], str]:
     return lambda value, language: f"{datetime.fromisoformat(value):{form}}"
 
 
+def _cron(value: Any, language: str) -> str:
+    """A cron expression in words, which there are in English only."""
+    words = CronSim(value, datetime.now(UTC)).explain()
+    return f"{words[0].lower()}{words[1:]}" if language == SOURCE else str(value)
+
+
 def _date(value: Any, language: str) -> str:
     return f"{datetime.fromisoformat(value):{'%Y年%-m月%-d日' if language.startswith('zh') else '%-d %B %Y'}}"
 
@@ -159,6 +166,7 @@ FORMS: Mapping[str, Callable[[Any, str], str]] = {
     "hh:mm:ss": _moment("%H:%M:%S %Z"),
     "day": _moment("%Y-%m-%d"),
     "date": _date,
+    "cron": _cron,
     "clock": _clock,
     "length": _length(in_words),
     "milliseconds": _length(milliseconds_text),

@@ -49,6 +49,21 @@ class SavepointReason(ReasonCode):
     REMOVAL_FORGOTTEN = "savepoints.removal-forgotten", _("The engine forgot the request; it is told again.")
     NOTHING_TO_REMOVE = "savepoints.nothing-to-remove", _("There was nothing to remove: {why}")
 
+    NO_SCHEDULE = "savepoints.no-schedule", _("no schedule")
+    EVERY = "savepoints.every", _("every {length:length}")
+    CRON = "savepoints.cron", _("{expression:cron} ({zone})")
+    SECONDS_NEEDED = (
+        "savepoints.seconds-needed",
+        _("a whole number of seconds from {least} to {most} is needed, or nothing for no schedule"),
+    )
+    ZONE_NEEDED = (
+        "savepoints.zone-needed",
+        _("the name of a time zone is needed, such as Europe/Berlin or UTC"),
+    )
+    FIELDS_NEEDED = "savepoints.fields-needed", _("five fields are needed: {fields}")
+    BAD_CRON = "savepoints.bad-cron", _("cron says: {error}")
+    NO_SUCH_DAY = "savepoints.no-such-day", _("there is no such day within 50 years")
+
     NOTE_TOO_LONG = "savepoints.note-too-long", _("The note has {count} characters: at most {most} are kept.")
     NOT_PINNED = (
         "savepoints.not-pinned",

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from monitoring.durations import in_words
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 
 SHORTEST_S = 30
 LONGEST_S = 30 * 86_400
@@ -22,10 +23,10 @@ _DRIFT = 0.05
 class BadSchedule(ValueError):
     """A schedule that cannot be kept: which field, what it is, what is allowed."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field} is {value!r}: {allowed}.")
+    def __init__(self, field: str, value: object, reason: Reason) -> None:
+        super().__init__(f"{field} is {value!r}: {reason}.")
         self.field = field
-        self.allowed = f"{allowed[0].upper()}{allowed[1:]}."
+        self.reason = reason
 
 
 class Timetable(Protocol):
@@ -33,8 +34,9 @@ class Timetable(Protocol):
         """The next due time of the job with this `key`: the same every time, and another for another job."""
         ...
 
-    def __str__(self) -> str:
-        """As it goes on after "savepoints": "every 1 h", "at 03:00 every day (Europe/Berlin)"."""
+    @property
+    def reason(self) -> Reason:
+        """What follows "savepoints": "every 1 h", "at 03:00 every day (Europe/Berlin)". `str` is its English text."""
         ...
 
 
@@ -45,16 +47,18 @@ class Every:
     def __post_init__(self) -> None:
         whole = isinstance(self.seconds, int) and not isinstance(self.seconds, bool)
         if not whole or not SHORTEST_S <= self.seconds <= LONGEST_S:
-            allowed = (
-                f"a whole number of seconds from {SHORTEST_S} to {LONGEST_S} is needed, or nothing for no schedule"
-            )
+            allowed = SavepointReason.SECONDS_NEEDED(least=SHORTEST_S, most=LONGEST_S)
             raise BadSchedule("savepoint_interval_s", self.seconds, allowed)
 
     def after(self, now: datetime, key: int, jitter: timedelta) -> datetime:
         return now + timedelta(seconds=self.seconds) * (1 + _share(key) * _DRIFT)
 
+    @property
+    def reason(self) -> Reason:
+        return SavepointReason.EVERY(length=self.seconds)
+
     def __str__(self) -> str:
-        return f"every {in_words(timedelta(seconds=self.seconds))}"
+        return str(self.reason)
 
 
 @dataclass(frozen=True)
@@ -68,28 +72,30 @@ class Cron:
         try:
             ZoneInfo(self.zone)
         except (KeyError, ValueError, OSError) as error:
-            allowed = "the name of a time zone is needed, such as Europe/Berlin or UTC"
-            raise BadSchedule("savepoint_time_zone", self.zone, allowed) from error
+            raise BadSchedule("savepoint_time_zone", self.zone, SavepointReason.ZONE_NEEDED()) from error
         self._check()
 
     def after(self, now: datetime, key: int, jitter: timedelta) -> datetime:
         shift = jitter * _share(key)
         return next(self._from(now - shift)).astimezone(UTC) + shift
 
+    @property
+    def reason(self) -> Reason:
+        return SavepointReason.CRON(expression=self.expression, zone=self.zone)
+
     def __str__(self) -> str:
-        words = self._from(datetime.now(UTC)).explain()
-        return f"{words[0].lower()}{words[1:]} ({self.zone})"
+        return str(self.reason)
 
     def _check(self) -> None:
         if len(self.expression.split()) != 5:
-            raise BadSchedule("savepoint_cron", self.expression, f"five fields are needed: {_FIELDS}")
+            raise BadSchedule("savepoint_cron", self.expression, SavepointReason.FIELDS_NEEDED(fields=_FIELDS))
         try:
             times = self._from(datetime.now(UTC))
             next(times)
         except CronSimError as error:
-            raise BadSchedule("savepoint_cron", self.expression, f"cron says: {error}") from error
+            raise BadSchedule("savepoint_cron", self.expression, SavepointReason.BAD_CRON(error=str(error))) from error
         except StopIteration as error:
-            raise BadSchedule("savepoint_cron", self.expression, "there is no such day within 50 years") from error
+            raise BadSchedule("savepoint_cron", self.expression, SavepointReason.NO_SUCH_DAY()) from error
 
     def _from(self, now: datetime) -> CronSim:
         return CronSim(self.expression, now.astimezone(self._zone))

@@ -20,7 +20,10 @@ from django.db import IntegrityError, transaction
 
 from monitoring import clock
 from monitoring.models import StateRead, StateReadKind, StateReadState
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
+from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
 
 LIMIT = timedelta(minutes=3)
@@ -38,15 +41,17 @@ def answer_next(now: datetime) -> CycleReport | None:
     answer, problem = _asked(read, LIMIT)
     state = StateReadState.FAILED if problem else StateReadState.DONE
     mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
-    mine.update(state=state, answer=answer, problem=problem, ended_at=clock.now(), claimed_until=None)
+    mine.update(
+        state=state, answer=answer, **columns("problem", problem), ended_at=clock.now(), claimed_until=None
+    )
     of = {"snapshot": read.label, "job": read.job.name}
     return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 
 
 def _give_up_lost(now: datetime) -> None:
     lost = StateRead.objects.filter(state=StateReadState.RUNNING, claimed_until__lt=now)
-    why = "The worker that read it is gone. Ask again."
-    lost.update(state=StateReadState.FAILED, problem=why, ended_at=now, claimed_until=None)
+    problem = columns("problem", StateReadReason.WORKER_GONE())
+    lost.update(state=StateReadState.FAILED, **problem, ended_at=now, claimed_until=None)
 
 
 def _claim(now: datetime) -> StateRead | None:
@@ -95,7 +100,7 @@ def _reference(read: StateRead) -> Iterator[str]:
         yield f"--view={read.view}"
 
 
-def _asked(read: StateRead, limit: timedelta) -> tuple[Any, str]:
+def _asked(read: StateRead, limit: timedelta) -> tuple[Any, Reason | str]:
     """The answer, or why there is none."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         command = [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), *arguments(read)]
@@ -103,7 +108,7 @@ def _asked(read: StateRead, limit: timedelta) -> tuple[Any, str]:
         try:
             code = process.wait(limit.total_seconds())
         except subprocess.TimeoutExpired:
-            return None, f"It took longer than {limit.total_seconds():.0f} s and was given up. Ask for less of it."
+            return None, StateReadReason.TOO_SLOW(limit_s=limit)
         finally:
             _end(process)
         if code != 0:
@@ -118,21 +123,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _answer(out: IO[bytes]) -> tuple[Any, str]:
+def _answer(out: IO[bytes]) -> tuple[Any, Reason | str]:
     size = out.seek(0, os.SEEK_END)
     if size > MOST_BYTES:
-        return None, f"The answer has {size:,} bytes, {MOST_BYTES:,} at most are shown. Ask for fewer rows."
+        return None, StateReadReason.TOO_LARGE(size=size, most=MOST_BYTES)
     out.seek(0)
     try:
         return json.loads(out.read()), ""
     except ValueError:
-        return None, "The answer cannot be read: it is no JSON."
+        return None, StateReadReason.UNREADABLE()
 
 
-def _told(errors: IO[bytes]) -> str:
+def _told(errors: IO[bytes]) -> Reason | str:
     """What the command said last: Spark warns on the same stream before."""
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - 20_000))
     lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
     said = next((line for line in reversed(lines) if line.startswith("CommandError:")), lines[-1] if lines else "")
-    return said.removeprefix("CommandError:").strip()[:_PROBLEM_LIMIT] or "The reader ended without a word."
+    return said.removeprefix("CommandError:").strip()[:_PROBLEM_LIMIT] or StateReadReason.WITHOUT_REASON()

@@ -10,6 +10,8 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.models import Checkpoint, CheckpointStatus, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.state_reads import StateReadReason
 
 KEPT_A_JOB = 40
 KEPT_FOR = timedelta(days=1)  # the answers hold the job's data: they are not kept longer than somebody looks
@@ -18,7 +20,9 @@ OFFERED = 12
 
 
 class CannotAsk(Exception):
-    """Why, as a person is told."""
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -70,13 +74,13 @@ def ask(
     """The row of the question; the one that waits already, where the same is asked again. CannotAsk."""
     for each in (snapshot, other):
         if each is not None and each.run.job_id != job.pk:
-            raise CannotAsk(f"Snapshot {each.checkpoint_id} is not one of this job.")
+            raise CannotAsk(StateReadReason.SNAPSHOT_OF_ANOTHER_JOB(number=each.checkpoint_id))
     asked = _fields(job, snapshot, question, other)
     waiting = StateRead.objects.filter(state__in=[s for s in StateReadState if s.open])
     if (same := waiting.filter(**asked).first()) is not None:
         return same
     if waiting.count() >= MOST_WAITING:
-        raise CannotAsk(f"{MOST_WAITING} questions wait already. Ask again when some are answered.")
+        raise CannotAsk(StateReadReason.TOO_MANY(count=MOST_WAITING))
     with transaction.atomic():
         forget(job, now)
         audit.record(

@@ -33,7 +33,7 @@ SPOKEN = (
     "monitoring/recovery/run_schedule.py",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "monitoring/recovery/stages").glob("*.py")),
     "monitoring/pauses.py",
-    *("monitoring/state_reads/asking.py", "monitoring/alerts/lifecycle.py", "monitoring/notify/channels.py"),
+    *("monitoring/alerts/lifecycle.py", "monitoring/notify/channels.py"),
     *("checkpointing/spark/spark_location.py", "dashboard/views/submitting.py"),
     *("dashboard/acts/bulk.py", "dashboard/acts/rules.py", "dashboard/access/guard.py", "dashboard/access/accounts.py"),
     *("dashboard/access/oidc.py", "dashboard/views/incidents.py", "dashboard/views/clusters.py"),

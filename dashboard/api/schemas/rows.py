@@ -300,6 +300,7 @@ class StateReadOut(ModelSchema):
     answer: Any = Field(
         None, description="null until the read is done. Keys and values are null if you may not act on the job."
     )
+    problem_value: ReasonJson
 
     class Meta:
         model = StateRead

@@ -136,6 +136,8 @@ def example_of(form: str) -> object:
     """An argument that can be shown in this form."""
     if form in ("length", "milliseconds", "bytes"):
         return 3
+    if form == "cron":
+        return "0 3 * * *"
     if form in FORMS:
         return AT
     if form in BETWEEN:

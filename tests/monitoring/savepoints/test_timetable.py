@@ -2,6 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from monitoring.reasons.reason import render
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import BadSchedule, Cron, Every
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -74,5 +76,11 @@ def test_times_that_make_no_sense_are_refused_with_what_is_allowed(expression, z
 
 
 def test_a_timetable_reads_as_a_phrase():
+    assert Every(5400).reason == SavepointReason.EVERY(length=5400)
     assert str(Every(5400)) == "every 1 h 30 min"
     assert str(Cron("0 3 * * MON-FRI", "Europe/Berlin")) == "at 03:00 on Monday through Friday (Europe/Berlin)"
+
+
+def test_cron_has_no_words_but_english_ones():
+    reason = Cron("0 3 * * MON-FRI", "Europe/Berlin").reason
+    assert render(reason, "zh-hans").startswith("0 3 * * MON-FRI")

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from monitoring.models import AuditEntry, Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
 from monitoring.state_reads import answering
 from monitoring.state_reads.answering import answer_next, arguments
@@ -114,7 +115,8 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     assert answer_next(now) == done(WorkReason.STATE_READ(snapshot=waits.label, job=job.name))
     lost.refresh_from_db()
     waits.refresh_from_db()
-    assert (lost.state, lost.problem) == ("failed", "The worker that read it is gone. Ask again.")
+    assert (lost.state, lost.problem_value) == ("failed", StateReadReason.WORKER_GONE())
+    assert lost.problem == "The worker that read it is gone. Ask again."
     assert (waits.state, waits.answer) == ("done", {"keyed": []})
 
 
@@ -178,6 +180,7 @@ def test_a_reader_that_hangs_is_ended_with_all_that_it_started(
     read = ask(job, snapshot, LIST, "olga", now)
     answer_next(now)
     read.refresh_from_db()
+    assert read.problem_value == StateReadReason.TOO_SLOW(limit_s=4)
     assert read.problem.startswith("It took longer than 4 s and was given up.")
     eventually("its child ended", lambda: not _lives(int(child.read_text())), limit_s=10)
 

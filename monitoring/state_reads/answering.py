@@ -41,9 +41,7 @@ def answer_next(now: datetime) -> CycleReport | None:
     answer, problem = _asked(read, LIMIT)
     state = StateReadState.FAILED if problem else StateReadState.DONE
     mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
-    mine.update(
-        state=state, answer=answer, **columns("problem", problem), ended_at=clock.now(), claimed_until=None
-    )
+    mine.update(state=state, answer=answer, **columns("problem", problem), ended_at=clock.now(), claimed_until=None)
     of = {"snapshot": read.label, "job": read.job.name}
     return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 

@@ -72,7 +72,7 @@ class TestPauses:
         rows.run(job)
         Job.objects.filter(pk=job.pk).update(savepoint_interval_s=600, next_savepoint_at=now)
         pauses.pause(cluster, "upgrade", None, "ada", now)
-        assert request_due(now)["deferred"] == 1
+        assert request_due(now)["work.savepoints-deferred"] == 1
         assert "is paused by ada: upgrade" in Savepoint.objects.get().failure
 
     def test_that_of_a_single_job_ends_by_itself_too(self, job, job_manager, now):

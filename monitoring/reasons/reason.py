@@ -25,7 +25,8 @@ class ReasonCode(StrEnum):
         PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
 
     Rows store the code, so it stays when the text is reworded. `_` is `gettext_noop`: the English text is the key in
-    the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python.
+    the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python; a
+    translation may choose another one.
     """
 
     text: str
@@ -167,7 +168,6 @@ FORMS: Mapping[str, Callable[[Any, str], str]] = {
     "day": _moment("%Y-%m-%d"),
     "date": _date,
     "cron": _cron,
-    "clock": _clock,
     "length": _length(in_words),
     "milliseconds": _length(milliseconds_text),
     "bytes": lambda value, language: bytes_text(value),

@@ -24,7 +24,7 @@ class AnotherClusterReason(ReasonCode):
     FOUND = (
         "alerts.another-cluster",
         _(
-            "Another cluster answers at the address of {subject} since {since:clock}: its jobs are unknown until a "
+            "Another cluster answers at the address of {subject} since {since:hh:mm:ss}: its jobs are unknown until a "
             "person says which it is (limit {limit:length})."
         ),
     )

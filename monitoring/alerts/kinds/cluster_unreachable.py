@@ -23,7 +23,7 @@ class ClusterUnreachableReason(ReasonCode):
     OVER = "alerts.cluster-unreachable-over", _("Cluster {subject} answers.")
     FOUND = (
         "alerts.cluster-unreachable",
-        _("Cluster {subject} has not answered since {since:clock} (limit {limit:length})."),
+        _("Cluster {subject} has not answered since {since:hh:mm:ss} (limit {limit:length})."),
     )
 
 

@@ -18,9 +18,9 @@ class JobFailedReason(ReasonCode):
         _("Opens when a job failed or was lost by its engine; closes when it runs again, or was ended on purpose."),
     )
     NOT_DEAD = "alerts.job-not-dead", _("{subject} is not dead.")
-    FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:clock}.")
-    FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:clock}: {cause}.")
-    LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:clock}.")
+    FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:hh:mm:ss}.")
+    FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:hh:mm:ss}: {cause}.")
+    LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:hh:mm:ss}.")
 
 
 class JobFailed(Kind):

@@ -31,11 +31,11 @@ class NoCompletedCheckpointReason(ReasonCode):
     NOT_RUNNING = "alerts.no-checkpoint-owed", _("{subject} does not run, so that it owes no checkpoint.")
     NONE_OF_RUN = (
         "alerts.no-completed-checkpoint-of-run",
-        _("No checkpoint of {subject} completed since run {run} began at {at:clock} (limit {limit:length})."),
+        _("No checkpoint of {subject} completed since run {run} began at {at:hh:mm:ss} (limit {limit:length})."),
     )
     NONE_SINCE = (
         "alerts.no-completed-checkpoint",
-        _("No checkpoint of {subject} completed since {checkpoint} at {at:clock} (limit {limit:length})."),
+        _("No checkpoint of {subject} completed since {checkpoint} at {at:hh:mm:ss} (limit {limit:length})."),
     )
 
 

@@ -23,7 +23,7 @@ class WaymarkBlindReason(ReasonCode):
     OVER = "alerts.waymark-blind-over", _("Waymark asks every cluster in time.")
     FOUND = (
         "alerts.waymark-blind",
-        _("Waymark was blind: it asked a cluster last before {since:clock} (limit {limit:length})."),
+        _("Waymark was blind: it asked a cluster last before {since:hh:mm:ss} (limit {limit:length})."),
     )
 
 

@@ -123,7 +123,7 @@ def test_every_code_has_a_text_in_every_language(code: ReasonCode, language: str
         translated = gettext(code.text)
 
     assert translated != code.text or not re.search("[a-z]{3}", re.sub(r"\{[^}]*\}", "", code.text)), "not translated"
-    assert set(places(translated)) == set(places(code.text))
+    assert {name for name, _ in places(translated)} == code.names
     for language_of_reader in (SOURCE, language):
         assert render(code(**{name: example_of(form) for name, form in places(code.text)}), language_of_reader)
 

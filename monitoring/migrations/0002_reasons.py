@@ -1,63 +1,35 @@
 """Codes and arguments of reasons, beside the columns of their texts. Rows that stand there keep their text."""
 
-import monitoring.reasons.columns
 from django.db import migrations
+
+from monitoring.reasons.columns import ReasonField
+
+MAY_BE_LEFT_OUT = ("job", "notification")  # of forms and of model checks
 
 
 class Migration(migrations.Migration):
-    dependencies = [
-        ("monitoring", "0001_initial_0_2"),
-    ]
+    dependencies = [("monitoring", "0001_initial_0_2")]
 
     operations = [
-        migrations.AddField(
-            model_name="auditentry",
-            name="reason_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="incident",
-            name="sentence_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="incidentevent",
-            name="text_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="job",
-            name="automation_note_value",
-            field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
-        ),
-        migrations.AddField(
-            model_name="job",
-            name="breaker_reason_value",
-            field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
-        ),
-        migrations.AddField(
-            model_name="job",
-            name="run_problem_value",
-            field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
-        ),
-        migrations.AddField(
-            model_name="restartattempt",
-            name="error_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="restartattempt",
-            name="reason_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="restartdecision",
-            name="reason_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
-        migrations.AddField(
-            model_name="restartstep",
-            name="text_value",
-            field=monitoring.reasons.columns.ReasonField(null=True),
-        ),
+        migrations.AddField(model, f"{column}_value", ReasonField(null=True, blank=model in MAY_BE_LEFT_OUT))
+        for model, column in (
+            ("auditentry", "reason"),
+            ("checkedstate", "problem"),
+            ("incident", "sentence"),
+            ("incidentevent", "text"),
+            ("job", "automation_note"),
+            ("job", "breaker_reason"),
+            ("job", "run_problem"),
+            ("notification", "text"),
+            ("notification", "why"),
+            ("restartattempt", "error"),
+            ("restartattempt", "reason"),
+            ("restartdecision", "reason"),
+            ("restartstep", "text"),
+            ("savepoint", "disposal_reason"),
+            ("savepoint", "failure"),
+            ("savepoint", "problem"),
+            ("stateread", "problem"),
+            ("tick", "sentence"),
+        )
     ]

@@ -12,7 +12,7 @@ from django.db import models
 from monitoring.reasons.reason import Reason, from_json
 
 
-class ReasonField(models.JSONField):  # type: ignore[type-arg]
+class ReasonField(models.JSONField):
     """A `Reason`, or None. Stored as `{"code": …, "args": {…}}`, so a query may filter by `<name>__code`."""
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Reason | None:

@@ -103,8 +103,8 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
             return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
         case OSError() | NotFlinkMetadata():
             why = answer.reason if isinstance(answer, StorageSilent) else str(answer)
-            reason = SavepointReason.NOT_REMOVED_FROM_STORAGE(error=why)
-            return _disposed(savepoint, now, reason) if says_gone(str(answer)) else _later(savepoint, reason, now)
+            failure = SavepointReason.NOT_REMOVED_FROM_STORAGE(error=why)
+            return _disposed(savepoint, now, failure) if says_gone(str(answer)) else _later(savepoint, failure, now)
         case Forgotten():
             return _later(savepoint, SavepointReason.REMOVAL_FORGOTTEN(), now)
         case Refused() as refusal if says_gone(str(refusal)):

@@ -167,6 +167,7 @@ def cancel(request: HttpRequest, job_id: int, body: WhyShownIn | None = None) ->
 
 
 def _automation(found: Job) -> dict[str, Any]:
-    own = {name: getattr(found, name) for name in AutomationOut.Meta.fields}
+    values = ("automation_note_value", "breaker_reason_value", "run_problem_value")
+    own = {name: getattr(found, name) for name in (*AutomationOut.Meta.fields, *values)}
     schedules = {"savepoint_schedule": str(timetable_of(found) or ""), "run_schedule": str(run_timetable(found) or "")}
     return own | schedules

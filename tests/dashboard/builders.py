@@ -46,6 +46,7 @@ from monitoring.models import (
 )
 from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
+from monitoring.reasons.recovery import RecoveryReason
 
 LAUNCH = {
     "kind": "waymark",
@@ -318,10 +319,10 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
     names = ["check the state", "stop the job", "start the job", "wait until it runs"]
     path, new_id = attempt.restore_path, attempt.engine_job_id
     texts = [
-        f"{path} is complete.",
-        "The job is not running.",
-        f"Started as {new_id} from {path}.",
-        "The new run is RUNNING.",
+        RecoveryReason.STATE_COMPLETE(path=path),
+        RecoveryReason.NOT_RUNNING(),
+        RecoveryReason.STARTED(id=new_id, how=RecoveryReason.FROM_STATE(path=path)),
+        RecoveryReason.NEW_RUN_IS(state="RUNNING"),
     ]
     for position, (name, text) in enumerate(zip(names, texts, strict=True)):
         last = position == len(names) - 1
@@ -331,7 +332,7 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
             attempt=attempt,
             name=name,
             state=step,
-            text="" if step is StepState.RUNNING else text,
+            **columns("text", "" if step is StepState.RUNNING else text),
             started_at=start,
             ended_at=None if step is StepState.RUNNING else start + timedelta(seconds=4.2),
         )

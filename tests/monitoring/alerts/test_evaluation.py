@@ -31,6 +31,7 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 from monitoring.recovery.telling import tell
 from tests.monitoring.reported import NOTHING, done, incidents
@@ -433,7 +434,7 @@ def test_a_snooze_that_somebody_ended_meanwhile_wakes_nobody(rows, run, rule, no
         return real(incident, moment)
 
     monkeypatch.setattr(lifecycle, "wake_incident", wake)
-    assert lifecycle.wake_due(now + timedelta(minutes=1)) == ""
+    assert lifecycle.wake_due(now + timedelta(minutes=1)) == CycleReport()
     assert kinds(Incident.objects.get())[-1] == "resolved"
 
 
@@ -573,7 +574,7 @@ def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run,
     Cluster.objects.update(next_poll_at=later(5))
     evaluate_due(now)
 
-    assert "1 frozen" in evaluate_due(later(3600))
+    assert "1 frozen" in str(evaluate_due(later(3600)))
     assert not Incident.objects.exists()
 
     Outage.objects.create(cluster=job.cluster, kind=OutageKind.NOT_ASKED, began_at=later(5), ended_at=later(3700))

@@ -68,7 +68,7 @@ def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
 
 
 def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
-    said = advance(now)
+    said = str(advance(now))
     assert said == "Restart 1 of flights decided: flights is FAILED since 11:59:55 UTC. Restarts: 1 waiting."
     assert job_manager.count("run") == 1
 
@@ -94,8 +94,8 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
     write(attempt, launched_at=now)
     runs, limit = Seen(JobOverview(attempt.engine_job_id, "flights", "RUNNING", now, None)), now + LINK_WITHIN
     waits = AwaitRunning().conclude(attempt, runs, limit - timedelta(microseconds=1))
-    assert waits == Wait("The new run is RUNNING; it is about to be read for the first time.")
-    assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, "The new run is RUNNING.")
+    assert waits == Wait(Why.NEW_RUN_NOT_READ(state="RUNNING"))
+    assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state="RUNNING"))
 
 
 @pytest.mark.parametrize(

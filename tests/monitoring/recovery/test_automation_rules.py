@@ -9,6 +9,7 @@ from monitoring import pauses
 from monitoring.models import AuditEntry, Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
 from monitoring.pauses import BadPause
 from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.reasons.report import CycleReport
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.cycle import advance
@@ -83,7 +84,9 @@ class TestPauses:
         (left,) = advance(until - timedelta(seconds=1)).left
         assert left.args["reason"] == AutomationReason.PAUSED_UNTIL(until=until)
         assert job_manager.count("run") == 0
-        assert advance(until).startswith("The pause of flights is over. Restart 1 of flights decided")
+        ended, decided, *_ = advance(until).done
+        assert ended == Why.PAUSE_OVER(job="flights")
+        assert decided.code == Why.RESTART_DECIDED
         job.refresh_from_db()
         assert (job.automation_paused, job.automation_paused_until, job.automation_note) == (False, None, "")
         assert AuditEntry.objects.filter(action="automation.resume", target="job flights").count() == 1

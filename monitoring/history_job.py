@@ -72,7 +72,7 @@ class Facts:
     up_to_date: bool
     attempt_open: bool
     failed_lately: Reason | None
-    paused: Reason | str | None
+    paused: Reason | None
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Cancel: ...
 
 @dataclass(frozen=True)
 class Leave:
-    reason: Reason | str
+    reason: Reason
 
 
 Decision = Submit | BringBack | Upgrade | Cancel | Leave

@@ -16,7 +16,7 @@ class PreflightFacts:
     unseen_since: datetime | None  # when that was, where it is too long ago to be relied on
     cluster_reachable: bool
     savepoint_under_way: bool
-    paused: Reason | str | None  # why
+    paused: Reason | None  # why
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class NotNow:
-    reason: Reason | str
+    reason: Reason
 
 
 def preflight(facts: PreflightFacts) -> Ready | NotNow:

@@ -38,7 +38,7 @@ IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 class SavepointDeferred(Exception):
     """Not now, for this `reason`. Nothing was asked of the engine."""
 
-    def __init__(self, reason: Reason | str) -> None:
+    def __init__(self, reason: Reason) -> None:
         self.reason = reason
         self.sentence = SavepointReason.NOT_NOW(reason=reason)
         super().__init__(str(self.sentence))

@@ -130,7 +130,7 @@ def _ended_as_wished(job: Job) -> bool:
     return job.current_run is not None and RunState(job.current_run.state) in (RunState.CANCELED, RunState.FINISHED)
 
 
-def _defer(jobs: Sequence[Job], reason: Reason | str, now: datetime) -> None:
+def _defer(jobs: Sequence[Job], reason: Reason, now: datetime) -> None:
     """One row per job says why its savepoint is late, since when."""
     rows = [
         Savepoint(

@@ -28,6 +28,7 @@ from monitoring.history_job import (
 )
 from monitoring.models import AttemptState, Cluster, Engine, Job, Program, RestartAttempt, RunState
 from monitoring.programs import keep
+from monitoring.reasons.automation import AutomationReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
@@ -56,7 +57,7 @@ RUNNING = Facts(
         ({"up_to_date": False}, Upgrade()),
         ({"up_to_date": False, "state": RunState.RESTARTING}, Leave(WorkReason.PIPELINE_AS_WANTED())),
         ({"up_to_date": False, "failed_lately": IN_VAIN}, Leave(IN_VAIN)),
-        ({"up_to_date": False, "paused": "a pause"}, Leave("a pause")),
+        ({"up_to_date": False, "paused": AutomationReason.PAUSED()}, Leave(AutomationReason.PAUSED())),
         ({"wanted": False}, Cancel()),
         ({"wanted": False, "state": RunState.RESTARTING}, Cancel()),
         ({"wanted": False, "state": RunState.CANCELLING}, Leave(WorkReason.PIPELINE_STOPPING())),

@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from monitoring.models import RunState
+from monitoring.reasons.automation import AutomationReason
 from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, Ready, preflight
 
@@ -28,7 +29,7 @@ def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
         ({"cluster_reachable": False}, Why.CLUSTER_SILENT()),
         ({"unseen_since": LONG_AGO}, Why.UNSEEN(since=LONG_AGO)),
         ({"savepoint_under_way": True}, Why.UNDER_WAY()),
-        ({"paused": "its automation is paused"}, "its automation is paused"),
+        ({"paused": AutomationReason.PAUSED()}, AutomationReason.PAUSED()),
     ],
 )
 def test_what_stands_against_it_is_said(change, reason):

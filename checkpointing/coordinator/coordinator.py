@@ -4,9 +4,9 @@ Modelled on Flink's CheckpointCoordinator. It decides and does no I/O. Events co
 messages of the driver, ends of steps, timers. Each event is a call that returns at once; `take_effects` then returns
 what is to be done about it. `jobs/coordinator_runner.py` connects the two.
 
-The parts: `requests` decides what runs next, `triggering` takes a request to the tasks, `answers` receives what they
-say to it, `pending` collects the acknowledgements, `finalizing` makes a complete checkpoint durable, `ending` ends each
-of them once, `cleaning` removes files, `periodic` keeps the cadence, `failures` counts, `stats` remembers.
+The parts: `requests` decides what runs next, `triggering` keeps the cadence and takes a request to the tasks, `answers`
+receives what they say to it and makes a complete checkpoint durable, `pending` collects the acknowledgements, `ending`
+ends each of them once and counts failures, `cleaning` removes files, `stats` remembers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, assert_never
 
 from checkpointing.clock import Clock
-from checkpointing.coordinator.answers import TaskAnswers
+from checkpointing.coordinator.answers import CheckpointFinalizer, TaskAnswers
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.context import CoordinatorContext, Outbox
 from checkpointing.coordinator.effects import (
@@ -42,9 +42,7 @@ from checkpointing.coordinator.effects import (
     WriteMetadata,
 )
 from checkpointing.coordinator.ending import CheckpointEndings
-from checkpointing.coordinator.finalizing import CheckpointFinalizer
 from checkpointing.coordinator.pending import JobIdentity, PendingCheckpoint, PendingPhase
-from checkpointing.coordinator.periodic import PeriodicScheduler
 from checkpointing.coordinator.ports import CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import (
@@ -57,7 +55,7 @@ from checkpointing.coordinator.requests import (
 from checkpointing.coordinator.restoring import CheckpointRestoring
 from checkpointing.coordinator.stats import DEFAULT_HISTORY_SIZE, CheckpointStatsTracker
 from checkpointing.coordinator.termination import CoordinatorTermination
-from checkpointing.coordinator.triggering import TriggerPipeline
+from checkpointing.coordinator.triggering import PeriodicScheduler, TriggerPipeline
 from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.messages import CheckpointKind

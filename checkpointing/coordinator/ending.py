@@ -12,13 +12,13 @@ from concurrent.futures import Future
 
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.context import CoordinatorContext
-from checkpointing.coordinator.effects import Added, CancelTimer, ExpiryTimer, Reject, Resolve, Send, SetTimer
-from checkpointing.coordinator.failures import UNKNOWN_CHECKPOINT_ID, CheckpointFailureManager
+from checkpointing.coordinator.effects import Added, CancelTimer, ExpiryTimer, FailJob, Reject, Resolve, Send, SetTimer
 from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest, running_future
-from checkpointing.model.checkpoint import CompletedCheckpoint
+from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.model.configuration import UNLIMITED_FAILURES
 from checkpointing.model.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
 from checkpointing.model.status import JobStatus
 
@@ -28,6 +28,63 @@ MOST_PATIENCE = 16
 # No checkpoint has this id.
 _NOBODY = 0
 _Reason = CheckpointFailureReason
+UNKNOWN_CHECKPOINT_ID = -1
+THRESHOLD_MESSAGE = "Exceeded checkpoint tolerable failure threshold."
+
+
+class CheckpointFailureManager:
+    """Counts failures in a row. Once more than `tolerable_failures` came, the job fails.
+
+    Each checkpoint id counts once; a failure older than the last success is ignored; a newer success starts from zero.
+    Flink's CheckpointFailureManager, without its rules for savepoints: a savepoint never fails the job. A full
+    savepoint storage says nothing about a job whose checkpoints are good (decision 122; in Flink one that a task
+    declined counts, and a synchronous one fails the job at once).
+    """
+
+    def __init__(self, *, tolerable_failures: int) -> None:
+        if tolerable_failures < 0:
+            raise ValueError(f"tolerable_failures: {tolerable_failures} is not allowed; at least 0")
+        self._tolerable = tolerable_failures
+        self._counted: set[int] = set()
+        self._num_failures = 0
+        self._last_succeeded = UNKNOWN_CHECKPOINT_ID
+
+    @property
+    def num_continuous_failures(self) -> int:
+        return self._num_failures
+
+    def handle_failure(
+        self,
+        exception: CheckpointException,
+        *,
+        properties: CheckpointProperties,
+        checkpoint_id: int = UNKNOWN_CHECKPOINT_ID,
+    ) -> FailJob | None:
+        if properties.is_savepoint:
+            return None
+        if self._is_new_failure(exception, checkpoint_id):
+            self._counted.add(checkpoint_id)
+            self._num_failures += 1
+        if self._num_failures <= self._tolerable:
+            return None
+        self._clear()
+        return FailJob(f"{THRESHOLD_MESSAGE} The latest checkpoint failed due to {exception}", exception)
+
+    def handle_success(self, checkpoint_id: int) -> None:
+        if checkpoint_id > self._last_succeeded:
+            self._clear()
+            self._last_succeeded = checkpoint_id
+
+    def _is_new_failure(self, exception: CheckpointException, checkpoint_id: int) -> bool:
+        if self._tolerable == UNLIMITED_FAILURES or not exception.reason.counts:
+            return False
+        if checkpoint_id == UNKNOWN_CHECKPOINT_ID:
+            return True
+        return checkpoint_id > self._last_succeeded and checkpoint_id not in self._counted
+
+    def _clear(self) -> None:
+        self._counted.clear()
+        self._num_failures = 0
 
 
 class CheckpointEndings:

@@ -1,7 +1,7 @@
-"""Flink's JSON of the checkpoint statistics: pure functions from `stats_model` to what `json.dumps` takes.
+"""Flink's JSON and gauges of the checkpoint statistics: pure functions from `stats_model` to what `json.dumps` takes.
 
 `checkpoints` is the answer of `/jobs/:id/checkpoints`, `checkpoint_details` of `…/details/:cid`,
-`checkpoint_subtasks` of `…/details/:cid/subtasks/:vid`.
+`checkpoint_subtasks` of `…/details/:cid/subtasks/:vid`. `checkpoint_gauges` are the metrics of the job.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from checkpointing.coordinator.stats_model import (
+    NOT_YET,
     NOTHING_BUFFERED,
-    CheckpointCounts,
     CheckpointStatistics,
     CheckpointStatsSnapshot,
     CheckpointStatsStatus,
@@ -21,11 +21,12 @@ from checkpointing.coordinator.stats_model import (
     SubtaskStatistics,
     TaskStatistics,
     Totals,
+    distribution_without_quantiles,
 )
-from checkpointing.coordinator.stats_summary import distribution_without_quantiles
 
 Json = dict[str, Any]
 
+NO_PATH = "n/a"
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 
 _CLASS_NAME = {
@@ -37,7 +38,7 @@ _CLASS_NAME = {
 
 def checkpoints(snapshot: CheckpointStatsSnapshot) -> Json:
     return {
-        "counts": _counts(snapshot.counts),
+        "counts": asdict(snapshot.counts),
         "summary": _summary(snapshot.summary),
         "latest": {
             "completed": _checkpoint_or_none(snapshot.latest_completed),
@@ -76,10 +77,6 @@ def external_path(location: str) -> str:
     if location.startswith("jobmanager:"):
         return NOT_ADDRESSABLE
     return f"file:{location}" if location.startswith("/") else location
-
-
-def _counts(counts: CheckpointCounts) -> Json:
-    return asdict(counts)
 
 
 def _summary(summary: CompletedSummary) -> Json:
@@ -210,4 +207,36 @@ def _subtask(index: int, subtask: SubtaskStatistics | None) -> Json:
         "unaligned_checkpoint": False,
         "aborted": False,
         "status": "completed",
+    }
+
+
+def checkpoint_gauges(snapshot: CheckpointStatsSnapshot) -> dict[str, int | str]:
+    """Return the gauges by their names: −1 (and "n/a" for the path) where there is no value yet.
+
+    The `lastCheckpoint…` describe the newest completed one, be it a checkpoint or a savepoint.
+    """
+    counts, restored = snapshot.counts, snapshot.latest_restored
+    completed = [c for c in (snapshot.latest_completed, snapshot.latest_savepoint) if c is not None]
+    return {
+        "totalNumberOfCheckpoints": counts.total,
+        "numberOfInProgressCheckpoints": counts.in_progress,
+        "numberOfCompletedCheckpoints": counts.completed,
+        "numberOfFailedCheckpoints": counts.failed,
+        "lastCheckpointRestoreTimestamp": NOT_YET if restored is None else restored.restore_timestamp,
+        **_last_completed(max(completed, key=lambda c: c.checkpoint_id, default=None)),
+    }
+
+
+def _last_completed(last: CheckpointStatistics | None) -> dict[str, int | str]:
+    path = None if last is None else last.external_path
+    return {
+        "lastCompletedCheckpointId": NOT_YET if last is None else last.checkpoint_id,
+        "lastCheckpointCompletedTimestamp": NOT_YET if last is None else last.totals.latest_ack_timestamp,
+        "lastCheckpointDuration": NOT_YET if last is None else last.end_to_end_duration,
+        "lastCheckpointSize": NOT_YET if last is None else last.totals.checkpointed_size,
+        "lastCheckpointFullSize": NOT_YET if last is None else last.totals.state_size,
+        "lastCheckpointMetadataSize": NOT_YET if last is None else last.metadata_size,
+        "lastCheckpointProcessedData": NOT_YET if last is None else last.totals.processed_data,
+        "lastCheckpointPersistedData": NOT_YET if last is None else last.totals.persisted_data,
+        "lastCheckpointExternalPath": NO_PATH if path is None else external_path(path),
     }

@@ -8,7 +8,7 @@ from statistics import fmean
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from checkpointing.coordinator.stats_gauges import checkpoint_gauges
+from checkpointing.coordinator.stats_json import checkpoint_gauges
 from checkpointing.ids import is_id
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster

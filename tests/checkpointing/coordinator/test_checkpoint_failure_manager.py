@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.ending import CheckpointFailureManager
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.model.checkpoint import CheckpointProperties, RetentionPolicy
 from checkpointing.model.configuration import UNLIMITED_FAILURES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.coordinator.stats_gauges import checkpoint_gauges
+from checkpointing.coordinator.stats_json import checkpoint_gauges
 from checkpointing.model.checkpoint import RetentionPolicy
 from checkpointing.model.messages import SubtaskMetrics
 from tests.checkpointing.doubles import CoordinatorHarness

@@ -7,8 +7,14 @@ import dataclasses
 import pytest
 
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.coordinator.stats_model import CheckpointStatsStatus, Distribution, Quantiles
-from checkpointing.coordinator.stats_summary import RunningSummary, distribution_without_quantiles, quantiles_of
+from checkpointing.coordinator.stats_model import (
+    CheckpointStatsStatus,
+    Distribution,
+    Quantiles,
+    RunningSummary,
+    distribution_without_quantiles,
+    quantiles_of,
+)
 from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.model.messages import CheckpointKind, SubtaskMetrics
 from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES

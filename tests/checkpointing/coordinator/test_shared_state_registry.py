@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpointing.coordinator.shared_state import ReferenceCountingRegistry
+from checkpointing.coordinator.cleaning import ReferenceCountingRegistry
 from tests.checkpointing.doubles import private_file, shared_file
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointing.ha.subsume import subsumed
+from checkpointing.ha.completed_checkpoints import subsumed
 from checkpointing.model.messages import CheckpointKind
 
 KINDS = {"cp": CheckpointKind.CHECKPOINT, "sp": CheckpointKind.SAVEPOINT, "sync": CheckpointKind.SYNC_SAVEPOINT}

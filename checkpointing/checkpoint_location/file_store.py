@@ -1,34 +1,52 @@
-"""Looking at and checking files on this machine: listings, remembered checksums, verified copies."""
+"""Files on this machine that are renamed and never written in place: remembered checksums, verified copies."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 
 from checkpointing.checkpoint_location.checksums import checksum_of
-from checkpointing.checkpoint_location.file_memory import FileMemory
+from checkpointing.storage import read_metadata
 from checkpointing.storage.checksums import checking
 
+log = logging.getLogger(__name__)
+
+_KEPT = 100_000
 _CHUNK = 1 << 20
 
 
 class FileChecksums:
-    """Remembered: Spark renames and never rewrites in place."""
+    """Remembers checksums by inode, modification time and size, so under each of a file's names. Any thread."""
 
     def __init__(self) -> None:
-        self._known: FileMemory[str] = FileMemory()
+        self._known: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
+        self._lock = threading.Lock()
 
     def of(self, path: Path) -> str:
-        """Any thread."""
         return self.known(path) or self.learn(path, checksum_of(path))
 
     def known(self, path: Path) -> str | None:
         """Without reading the file."""
-        return self._known.get(path.stat())
+        file = _identity(path)
+        with self._lock:
+            return self._known.get(file)
 
     def learn(self, path: Path, checksum: str) -> str:
         """What somebody else has read of the file."""
-        self._known.learn(path.stat(), checksum)
+        file = _identity(path)
+        with self._lock:
+            self._known[file] = checksum
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
         return checksum
+
+
+def _identity(path: Path) -> tuple[int, int, int, int]:
+    file = path.stat()
+    return file.st_dev, file.st_ino, file.st_mtime_ns, file.st_size
 
 
 def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:
@@ -42,3 +60,35 @@ def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:
         written = writer.tell()
     if written != size or found.checksum() != checksum:
         raise ValueError(f"{source} is damaged: {written} bytes with checksum {found.checksum()}")
+
+
+def known_checksums(directory: str | None, locations: Mapping[str, Path]) -> FileChecksums:
+    """Return those of the snapshot in `directory`, for files that the queries have at their `locations`, by query.
+
+    A driver remembers what it has read; without these the next one would read the whole state for its first checkpoint.
+
+    Only of RocksDB's SST files, by far the most bytes: they carry unique names and are never written again. What cannot
+    be read is read, as it would be anyway.
+    """
+    checksums = FileChecksums()
+    if directory is None:
+        return checksums
+    try:
+        checkpoint = read_metadata(directory)
+    except OSError as error:
+        log.info("every file is read anew: %s", error)
+        return checksums
+    for operator in checkpoint.operators:
+        for file in (file for subtask in operator.subtasks for file in subtask.files):
+            if operator.query in locations and file.path.endswith(".sst"):
+                _learn(checksums, locations[operator.query] / file.path, file.size, file.checksum)
+    return checksums
+
+
+def _learn(checksums: FileChecksums, path: Path, size: int, checksum: str) -> None:
+    try:
+        is_same = path.stat().st_size == size
+    except FileNotFoundError:
+        return
+    if is_same:
+        checksums.learn(path, checksum)

@@ -57,8 +57,6 @@ from checkpointing.model.messages import (
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure, job, jvm
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
-from checkpointing.spark.executors import Executors
-from checkpointing.spark.failed_task import failed_task
 from checkpointing.spark.fetched_program import fetch_program
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.mistakes import is_mistake
@@ -66,6 +64,7 @@ from checkpointing.spark.program import Program, ProgramError, call_program, gua
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
+from checkpointing.spark.status_stores import Executors, failed_task
 from checkpointing.spark.task_metrics import EventLog
 from checkpointing.spark_internals import UnsupportedPySpark
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.file_store import FileChecksums, known_checksums
 from checkpointing.clock import Clock
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
@@ -22,9 +22,7 @@ from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
-from checkpointing.spark.after_restore import after_restore, repeats_numbers
 from checkpointing.spark.channels import QueryEnds, find_channels
-from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.own_location import own_location
 from checkpointing.spark.plan import (
@@ -48,8 +46,8 @@ from checkpointing.spark.program import (
 )
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
-from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import start_session
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery, after_restore, repeats_numbers
+from checkpointing.spark.session import enter_directory, refuse_relative, start_session
 from checkpointing.spark.starting_state import (
     ContinuedBatch,
     StartingState,
@@ -61,7 +59,6 @@ from checkpointing.spark.starting_state import (
 from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
-from checkpointing.spark.working_directory import enter, refuse_relative
 from checkpointing.spark_internals import activate
 
 if TYPE_CHECKING:
@@ -130,7 +127,7 @@ def prepare(
     state = starting_state(spec, work.root)
     _let_executors_import_this_package(spec, work, spark)
     let_workers_import(spark, program)
-    enter(spec.configuration, spark)
+    enter_directory(spec.configuration, spark)
     log.info("calls %s", program.entry_class)  # which may take as long as it likes
     run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()

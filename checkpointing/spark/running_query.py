@@ -1,24 +1,62 @@
-"""One query of the job in this process: start it, see how it does, end it between two batches or at once."""
+"""One query of the job in this process: plan it, start it, see how it does, end it between two batches or at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from checkpointing.jobs.restore import BATCH_NUMBERS
 from checkpointing.model.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
 from checkpointing.spark.lost_input import loss_in_words
-from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
+from checkpointing.spark.plan import QueryPlan, Sink, function_of, output_mode, session_of, start
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
-from checkpointing.spark.task_progress import task_progress
+from checkpointing.spark.status_stores import task_progress
 from checkpointing.spark_internals import java_query, stream_execution, terminated
+
+_OF_FUNCTIONS = ("foreachbatch", "foreach")
+_HOLDS_NOTHING = ("memory", "console", "noop")
+
+
+def after_restore(writer: Any, sink: Sink, *, exactly_once: bool = True) -> AfterRestore:
+    """Return what happens to a query's output after the restore of an older state, by its sink (decision 132).
+
+    The batches after the restored state are computed again, and written with new numbers. No sink loses a row by that.
+    A foreachBatch function says by an attribute `goes_back` that it is exact. Unless the job runs `exactly_once`, the
+    rows of Spark's file sink stay.
+    """
+    is_rewound = sink.path is not None and exactly_once
+    if is_rewound or getattr(function_of(writer), "goes_back", False):
+        return AfterRestore.GOES_BACK
+    if sink.format.lower() in _HOLDS_NOTHING or str(output_mode(writer)).lower() == "complete":
+        return AfterRestore.REPLACED
+    return AfterRestore.WRITTEN_AGAIN
+
+
+def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
+    """Return whether a restore keeps the query's batch numbers, for a function that replaces the rows of a number.
+
+    ProgramError if the option is not possible.
+    """
+    asked = options.get(BATCH_NUMBERS)
+    if asked is None:
+        return False
+    if asked != "repeat":
+        raise ProgramError(f"{BATCH_NUMBERS}: {asked!r} of query {query!r} is not allowed; repeat is")
+    if sink.format.lower() not in _OF_FUNCTIONS:
+        raise ProgramError(
+            f"{BATCH_NUMBERS}: {asked!r} is not possible for query {query!r}, which writes to {sink.format}: its sink "
+            "would skip rows after a restore. The option is for foreachBatch and foreach."
+        )
+    return True
+
 
 # A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
 _PERMANENT = (OutputTaken, ProgramError)

@@ -1,19 +1,23 @@
-"""The driver's SparkSession, started."""
+"""The driver's SparkSession, started, and the directory that relative paths of the program are below."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpointing import spark_internals
+from checkpointing.jobs.known_keys import DIRECTORY
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of
 from checkpointing.jobs.launching.python import supported_pyspark
 from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
+from checkpointing.spark.program import ProgramError
 from checkpointing.spark.uploads import POOLS
+from checkpointing.spark_internals import hadoop_configuration, jvm_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,3 +59,37 @@ def _prepare_environment(settings: Mapping[str, str]) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if deployment_of(settings).is_on_this_machine:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def enter_directory(configuration: Mapping[str, str], spark: SparkSession) -> None:
+    """Make the job's `waymark.directory` that of this process, and of Spark's local file system; ProgramError.
+
+    Without that key, or with an empty one, it is the attempt's own directory, which is removed some attempts later.
+    """
+    if not configuration.get(DIRECTORY):
+        return
+    directory = Path(configuration[DIRECTORY])
+    if not directory.is_absolute():
+        raise ProgramError(f"{DIRECTORY}: {str(directory)!r} is not allowed; an absolute path is expected")
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise ProgramError(
+            f"{DIRECTORY}: {directory} cannot be used where the driver runs ({error.strerror}). Create the directory "
+            "there, or set the key to another one, or to nothing if all paths are absolute."
+        ) from error
+    hadoop = jvm_view(spark).org.apache.hadoop.fs
+    # A spare driver's JVM was started elsewhere, and a JVM cannot change its directory.
+    local = hadoop.FileSystem.getLocal(hadoop_configuration(spark))
+    local.setWorkingDirectory(hadoop.Path(directory.as_uri()))
+
+
+def refuse_relative(query: str, path: str, configuration: Mapping[str, str], spark: SparkSession) -> None:
+    """Raise ProgramError if the file sink's `path` would be another directory for each attempt."""
+    if configuration.get(DIRECTORY) or ":" in path or path.startswith("/"):
+        return
+    if str(hadoop_configuration(spark).get("fs.defaultFS")).startswith("file:"):
+        raise ProgramError(
+            f"Query {query!r} writes to {path!r}, a relative path, and each attempt of the job has a directory of its "
+            f"own. Use an absolute path, or set {DIRECTORY} to the directory that relative paths are below."
+        )

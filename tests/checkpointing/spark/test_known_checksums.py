@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.checkpoint_location.file_store import known_checksums
 from checkpointing.model.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
@@ -15,7 +16,6 @@ from checkpointing.model.checkpoint import (
     SubtaskState,
 )
 from checkpointing.model.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
-from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage.checksums import sha256_of
 

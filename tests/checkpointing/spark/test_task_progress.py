@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.spark.task_progress import task_progress
+from checkpointing.spark.status_stores import task_progress
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpointing.spark.program import ProgramError
-from checkpointing.spark.working_directory import enter, refuse_relative
+from checkpointing.spark.session import enter_directory, refuse_relative
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _put_back(spark: Any) -> Iterator[None]:
 
 @pytest.mark.spark
 def test_python_and_spark_find_relative_paths_below_it(spark: Any, tmp_path: Path) -> None:
-    enter({"waymark.directory": str(tmp_path)}, spark)
+    enter_directory({"waymark.directory": str(tmp_path)}, spark)
     Path("in").write_text("a\nb\n")
     spark.read.text("in").write.json("out")
     assert (tmp_path / "out" / "_SUCCESS").exists()
@@ -34,7 +34,7 @@ def test_python_and_spark_find_relative_paths_below_it(spark: Any, tmp_path: Pat
 @pytest.mark.spark
 def test_without_the_key_nothing_changes(spark: Any) -> None:
     before = Path.cwd()
-    enter({}, spark)
+    enter_directory({}, spark)
     assert Path.cwd() == before
 
 
@@ -48,7 +48,7 @@ def test_without_the_key_nothing_changes(spark: Any) -> None:
 )
 def test_what_is_no_directory_ends_the_job(spark: Any, directory: str, told: str) -> None:
     with pytest.raises(ProgramError, match=told):
-        enter({"waymark.directory": directory}, spark)
+        enter_directory({"waymark.directory": directory}, spark)
 
 
 @pytest.mark.spark

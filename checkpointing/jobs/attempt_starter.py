@@ -24,6 +24,7 @@ from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
     LocalRestore,
     began_no_batch,
+    declared_shared,
     is_enabled,
     is_group_alive,
     local_restore,
@@ -36,7 +37,6 @@ from checkpointing.jobs.python_environments.source import EnvironmentSource, in_
 from checkpointing.jobs.restore import may_start_empty, refuses_to_write_again, restore_candidates
 from checkpointing.jobs.secret_keys import SecretUnreadable
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.shared_storage import declared_shared
 from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.configuration import CheckpointConfiguration

@@ -16,12 +16,16 @@ from pathlib import Path
 from checkpointing.checkpoint_location.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
-from checkpointing.jobs.shared_storage import is_shared
+from checkpointing.jobs.launching.temporary import filesystem_of
 from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.configuration import InvalidConfiguration
 
 FROM_LOCAL = "execution.state-recovery.from-local"
+FROM_SHARED = "execution.state-recovery.from-shared"
 _OLD_NAME = "state.backend.local-recovery"
+# NFS sends a file to its server when it is closed, and Spark renames a file only once it is closed. So the loss of the
+# machine that wrote it takes nothing away.
+_WRITE_ON_CLOSE = ("nfs", "nfs4")
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
@@ -31,6 +35,25 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
     if value.lower() not in ("true", "false"):
         raise InvalidConfiguration(key, value, "true or false")
     return value.lower() == "true"
+
+
+def declared_shared(configuration: Mapping[str, str]) -> bool | None:
+    """Return whether the configuration says that all machines see what a driver leaves; None where it is silent.
+
+    InvalidConfiguration.
+    """
+    value = configuration.get(FROM_SHARED, "").strip()
+    if value.lower() not in ("true", "false", ""):
+        raise InvalidConfiguration(FROM_SHARED, value, "true or false")
+    return value.lower() == "true" if value else None
+
+
+def is_shared(declared: bool | None, directory: Path) -> bool:
+    """Return whether other machines see the directory as the driver does.
+
+    Blocking: where nothing is declared, the kind of file system decides.
+    """
+    return filesystem_of(directory) in _WRITE_ON_CLOSE if declared is None else declared
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.rest.archive import or_archived
-from checkpointing.rest.auth import BearerToken
 from checkpointing.rest.checkpoints import CheckpointHandlers
 from checkpointing.rest.cluster import ClusterHandlers
 from checkpointing.rest.driver_logs import DriverLogHandlers
@@ -153,3 +156,28 @@ def _answer_http_errors(most_discarded: int) -> Callable[[Request, Exception], A
 async def _unexpected(request: Request, error: Exception) -> Response:
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_response(500, "Internal server error.", f"<Exception on server side:\n{type(error).__name__}: {error}")
+
+
+class BearerToken:
+    """ASGI middleware, when a token is configured for the API and the drivers' connections.
+
+    401 (a refused handshake for a WebSocket) unless `Authorization: Bearer <token>` is right.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._is_right(Headers(scope=scope).get("authorization", "")):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(code=1008, reason="a bearer token is needed")(scope, receive, send)
+        else:
+            response = error_response(401, "A bearer token is needed, or the one sent is wrong.")
+            response.headers["WWW-Authenticate"] = "Bearer"
+            await response(scope, receive, send)
+
+    def _is_right(self, header: str) -> bool:
+        scheme, _, token = header.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token)

@@ -33,7 +33,6 @@ from checkpointing.model.configuration import CheckpointConfiguration, Checkpoin
 from checkpointing.model.job_environment import JobEnvironment
 from checkpointing.model.job_graph import JobGraph
 from checkpointing.rest.errors import RestError, bad_request
-from checkpointing.rest.multipart import uploaded_file
 from checkpointing.rest.requests import (
     choice_field,
     flag_field,
@@ -41,6 +40,7 @@ from checkpointing.rest.requests import (
     json_body,
     limited_body,
     text_field,
+    uploaded_file,
     whole_number,
 )
 from checkpointing.rest.savepoints import SavepointUnusable, confined, usable_savepoint

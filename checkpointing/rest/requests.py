@@ -1,4 +1,4 @@
-"""Read requests: path parameters, and bodies of a bounded size. Each error names the field."""
+"""Read requests: path parameters, bodies of a bounded size, uploaded files. Each error names the field."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -139,3 +142,25 @@ def choice_field(body: Mapping[str, Any], name: str, allowed: tuple[str, ...], d
     if value.upper() not in allowed:
         raise bad_request(f"{name}: {value!r} is not allowed; {' or '.join(allowed)} is expected")
     return value.upper()
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    name: str
+    content: bytes
+
+
+def uploaded_file(content_type: str, body: bytes, field: str) -> UploadedFile:
+    """The file in the form field `field`; of several files without that name the only one. RestError 400 otherwise."""
+    if not content_type.lower().startswith("multipart/form-data") or "boundary=" not in content_type.lower():
+        raise bad_request(f"A multipart/form-data body with the file in the field {field!r} is expected.")
+    head = b"Content-Type: " + content_type.encode("latin-1") + b"\r\nMIME-Version: 1.0\r\n\r\n"
+    form = BytesParser(policy=HTTP).parsebytes(head + body)
+    parts = [part for part in form.walk() if not part.is_multipart()] if form.is_multipart() else []
+    files = [part for part in parts if part.get_filename()]
+    named = [part for part in files if part.get_param("name", header="content-disposition") == field]
+    if len(named or files) != 1:
+        raise bad_request(f"Exactly 1 file must be sent, in the field {field!r}; received {len(files)}.")
+    part = (named or files)[0]
+    content = part.get_payload(decode=True)
+    return UploadedFile(str(part.get_filename()), content if isinstance(content, bytes) else b"")

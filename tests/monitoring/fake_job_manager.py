@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-from checkpointing.rest.multipart import uploaded_file
+from checkpointing.rest.requests import uploaded_file
 
 TERMINAL = ("FAILED", "CANCELED", "FINISHED")
 _CALLS = {

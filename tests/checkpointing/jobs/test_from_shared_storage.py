@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.attempts import JobDirectory
-from checkpointing.jobs.shared_storage import FROM_SHARED
+from checkpointing.jobs.local_recovery import FROM_SHARED
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.test_job_manager_failover import RESTART

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from checkpointing.clock import ManualClock
-from checkpointing.jobs.state import MOVES_KEPT, JobState
+from checkpointing.jobs.job_record import MOVES_KEPT, JobState
 from checkpointing.model.status import TRANSITIONS, IllegalTransition, JobStatus
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from checkpointing.jobs import local_recovery, shared_storage
+from checkpointing.jobs import local_recovery
 from checkpointing.jobs.known_keys import DIRECTORY, KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launch_queue import priority_of
 from checkpointing.jobs.launching.admission import Demand
@@ -50,7 +50,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         CheckpointConfiguration.parse,
         StateRecovery.parse,
         local_recovery.is_enabled,
-        shared_storage.declared_shared,
+        local_recovery.declared_shared,
         refuses_to_write_again,
         python_of,
         EnvironmentSource.parse,

@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalStateUnusable, write_record
-from checkpointing.jobs import shared_storage
+from checkpointing.jobs import local_recovery
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.local_recovery import (
+    FROM_SHARED,
     LocalRecoveryFacts,
+    declared_shared,
     is_enabled,
     is_group_alive,
+    is_shared,
     local_restore,
     went_on_in_vain,
 )
-from checkpointing.jobs.shared_storage import FROM_SHARED, declared_shared, is_shared
 from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.rest.client import RequestRefused
@@ -234,7 +236,7 @@ def test_shared_storage_is_declared_or_told_by_its_file_system(tmp_path: Path, m
     with pytest.raises(InvalidConfiguration, match=r"from-shared: 'nfs' is not allowed"):
         declared_shared({FROM_SHARED: "nfs"})
     for kind, shared in (("nfs", True), ("nfs4", True), ("ext4", False), ("fuse.sshfs", False), ("", False)):
-        monkeypatch.setattr(shared_storage, "filesystem_of", lambda path, kind=kind: kind)
+        monkeypatch.setattr(local_recovery, "filesystem_of", lambda path, kind=kind: kind)
         assert is_shared(None, tmp_path) is shared
         assert is_shared(True, tmp_path)
         assert not is_shared(False, tmp_path)

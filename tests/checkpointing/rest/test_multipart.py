@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpointing.rest.errors import RestError
-from checkpointing.rest.multipart import uploaded_file
+from checkpointing.rest.requests import uploaded_file
 
 TYPE = "multipart/form-data; boundary=frontier"
 

@@ -19,7 +19,7 @@ import pytest
 
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.launching.local import LocalDriverLauncher
-from checkpointing.jobs.shared_storage import FROM_SHARED
+from checkpointing.jobs.local_recovery import FROM_SHARED
 from checkpointing.rest.client import JobManagerClient
 from tests.checkpointing.jobs.cluster import leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager

@@ -16,7 +16,6 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.alerts import cursors
 from monitoring.alerts.defaults import ensure_default_rules
 from monitoring.alerts.fleet import Fleet, cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
@@ -28,13 +27,15 @@ from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.scope import assign, rules_of_kinds
 from monitoring.alerts.terms import terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
-from monitoring.alerts.walk import State, advance
+from monitoring.alerts.walk import LATE, State, advance
 from monitoring.bulk import update
 from monitoring.models import AlertRule, OutageKind
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason, counted
 
 BATCH = 2000
+# After a longer outage the time before it is history: shown, not told.
+FARTHEST = timedelta(days=7)
 
 Watched = Mapping[int, Collection[int]]  # by rule: the subjects it decides for
 
@@ -126,7 +127,9 @@ def _evaluate(this: Pass, kind: Kind, rules: Sequence[AlertRule]) -> Counter[str
             outcome["frozen"] += 1
         else:
             outcome["evaluated"] += 1
-            cursors.passed(rule, _parts(kind, rule, this.fleet, walkable[rule.pk]), this.now)
+            parts = _parts(kind, rule, this.fleet, walkable[rule.pk])
+            rule.evaluated_until = rule.evaluated_until | dict.fromkeys(parts, this.now.isoformat())
+            rule.last_checked_at = this.now
     outcome += tell(kind, verdicts, this.fleet, this.now)
     remember(kind.subject, changed, this.now)
     return outcome
@@ -152,10 +155,8 @@ def _facts(
     this: Pass, kind: Kind, rules: Sequence[AlertRule], walkable: Watched, memory: Memory
 ) -> Mapping[int, Facts]:
     fleet, now = this.fleet, this.now
-    looked = (
-        cursors.looked_until(rule, part, now) for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk])
-    )
-    since = cursors.gathered_since(kind, looked, now)
+    looked = (_looked_until(rule, part, now) for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk]))
+    since = min((now - kind.reach if until is None else until for until in looked), default=now)
     match kind.subject:
         case Subject.CLUSTER:
             return cluster_facts(kind.source, fleet.clusters, since)
@@ -166,6 +167,15 @@ def _facts(
             must = {job for rule in rules for job in memory.get(rule.pk, ()) if job in walkable[rule.pk]}
             ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, this.shared)
             return _with_outages(kind, gather(ask), fleet, since)
+
+
+def _looked_until(rule: AlertRule, part: str, now: datetime) -> datetime | None:
+    """Return how far the rule has looked in this part of the fleet; None: the rule never looked there.
+
+    What may have come late is left to be looked at again. A cluster that does not answer keeps its moment.
+    """
+    written = rule.evaluated_until.get(part)
+    return max(datetime.fromisoformat(written) - LATE, now - FARTHEST) if written else None
 
 
 def _with_outages(kind: Kind, found: Mapping[int, Facts], fleet: Fleet, since: datetime) -> Mapping[int, Facts]:
@@ -189,7 +199,7 @@ def _walk(
 ) -> list[Verdict]:
     """Of the subjects that moved or are open; the others are as quiet as they were."""
     watch = watch_of(rule)
-    since = {part: cursors.looked_until(rule, part, this.now) for part in _parts(kind, rule, this.fleet, walkable)}
+    since = {part: _looked_until(rule, part, this.now) for part in _parts(kind, rule, this.fleet, walkable)}
     verdicts: list[Verdict] = []
     for subject in facts.keys() & walkable:
         before = known.get(subject, State())

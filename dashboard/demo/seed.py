@@ -16,7 +16,7 @@ from checkpointing.ids import stable_id
 from dashboard.demo.jobs import DEMO_JOBS, DemoJob
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import client_for
-from monitoring.engine.embedded import NAME as EMBEDDED
+from monitoring.engine.registration import EMBEDDED
 from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job
 
 # In a spell in which the register is fine: see schedule.py.

@@ -1,4 +1,7 @@
-"""What people do with clusters: add, change, pause, remove, confirm. Each act is audited, and no secret with it."""
+"""What people do with clusters: add, change, pause, remove, confirm. Each act is audited, and no secret with it.
+
+The job manager that `up` starts is a cluster like any other, under a name of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.engine.identity import Identity
-from monitoring.models import Cluster, Job
+from monitoring.models import Authentication, Cluster, Engine, Job
 from monitoring.models.secret_field import SecretField
 
+EMBEDDED = "waymark"
 # What a person sets. Everything else of a cluster is what was seen of it.
 SETTINGS = (
     *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
@@ -124,3 +128,14 @@ def _shown(cluster: Cluster, name: str) -> object:
         return "set" if getattr(cluster, name) else ""
     value = getattr(cluster, name)
     return "set" if name in _LONG and value else value
+
+
+def register_embedded(url: str, token: str = "") -> Cluster:
+    """Point the embedded cluster at `url`, creating it the first time; it is polled at once.
+
+    Without a `token` the row keeps what it has: a job manager that runs elsewhere may have got one on its page.
+    """
+    values = {"rest_url": url, "engine": Engine.SPARK, "next_poll_at": None}
+    if token:
+        values |= {"authentication": Authentication.BEARER, "token": token}
+    return Cluster.objects.update_or_create(name=EMBEDDED, defaults=values)[0]

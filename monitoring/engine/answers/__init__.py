@@ -3,7 +3,15 @@
 Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine does not say.
 """
 
-from monitoring.engine.answers.checkpoints import Checkpoints, CheckpointStats, Counts, Restored, TaskStats
+from monitoring.engine.answers.checkpoints import (
+    Checkpoints,
+    CheckpointStats,
+    Counts,
+    OperatorSubtasks,
+    Restored,
+    SubtaskStats,
+    TaskStats,
+)
 from monitoring.engine.answers.cluster import (
     DEFAULT_HISTORY,
     DEFAULT_KEPT_S,
@@ -25,7 +33,6 @@ from monitoring.engine.answers.jobs import (
 )
 from monitoring.engine.answers.logs import DriverLog, LogMatches, LogPart
 from monitoring.engine.answers.savepoints import FoundCheckpoint, SavepointValidation
-from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
 
 __all__ = [
     "DEFAULT_HISTORY",

@@ -45,10 +45,9 @@ from checkpointing.model.job_environment import JobEnvironment, without_secrets
 from checkpointing.model.job_graph import JobGraph
 from checkpointing.model.messages import AfterRestore, ExceptionInfo, VertexKind
 from checkpointing.storage.errors import SnapshotUnusable, StorageError, StorageUnreachable
-from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import JOB_MANAGER, scheme_of
 from checkpointing.storage.reachability import read_reachable
-from checkpointing.storage.verification import verify
+from checkpointing.storage.verification import local_copy, verify
 
 logger = logging.getLogger(__name__)
 

@@ -20,11 +20,10 @@ from checkpointing.storage.errors import (
     UnsafeLocation,
 )
 from checkpointing.storage.layout import state_file_path
-from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import canonical, is_local, local_path
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
-from checkpointing.storage.verification import read_metadata, verify
+from checkpointing.storage.verification import local_copy, read_metadata, verify
 
 __all__ = [
     "AccessDenied",

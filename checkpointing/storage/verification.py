@@ -1,15 +1,18 @@
-"""Reading a snapshot back and finding out whether it is whole, before anything is stopped or started for it."""
+"""Reading a snapshot back, finding out whether it is whole, and bringing it to this machine."""
 
 from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
 
 from checkpointing.daemon_threads import map_in_daemon_threads
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import StateFile
 from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete, StateFileMissing
 from checkpointing.storage.files import Files
-from checkpointing.storage.layout import METADATA, state_file_path
-from checkpointing.storage.locations import canonical, name, parent
-from checkpointing.storage.metadata import decode_metadata
+from checkpointing.storage.layout import METADATA, SHARED, state_file_path
+from checkpointing.storage.locations import canonical, is_local, name, parent
+from checkpointing.storage.metadata import decode_metadata, encode_metadata
 from checkpointing.storage.opening import files_for
 
 
@@ -35,13 +38,13 @@ def verify(directory: str, deep: bool = False, files: Files | None = None) -> Co
 
 def verify_files(checkpoint: CompletedCheckpoint, files: Files, deep: bool = False) -> None:
     """Each distinct file once. SnapshotIncomplete names the first that is wrong."""
-    distinct = distinct_files(checkpoint)
+    distinct = _distinct_files(checkpoint)
     _verify_sizes(checkpoint, distinct, files)
     if deep:
         _verify_content(checkpoint, distinct, files)
 
 
-def distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
+def _distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
     return list({(file.location, file.size, file.checksum): file for file in checkpoint.files}.values())
 
 
@@ -62,14 +65,44 @@ def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], fi
 def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
     def check(file: StateFile) -> None:
         if files.checksum(state_file_path(checkpoint, file), file.checksum) != file.checksum:
-            raise other_content(checkpoint, file)
+            raise _other_content(checkpoint, file)
 
     map_in_daemon_threads(check, distinct, files.transfers, "verify")
 
 
-def other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
+def _other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
     return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (checksum)")
 
 
 def _without_metadata_name(path: str) -> str:
     return path.removesuffix(f"/{METADATA}") or "/"
+
+
+def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedCheckpoint:
+    """Return `checkpoint` as it lies below `directory`, every file checked; itself when it is local already.
+
+    Spark reads state from local files, and nobody reads a job manager's memory.
+
+    `directory` is made; what is in it belongs to the caller. SnapshotIncomplete, or another OSError.
+    """
+    if is_local(checkpoint.location):
+        return checkpoint
+    shared = None if checkpoint.shared_location is None else str(directory / SHARED)
+    copy = dataclasses.replace(checkpoint, location=str(directory / name(checkpoint.location)), shared_location=shared)
+    transfers = files_for(checkpoint.location).transfers
+    map_in_daemon_threads(
+        lambda file: _bring(checkpoint, copy, file), _distinct_files(checkpoint), transfers, "download"
+    )
+    Path(copy.location).mkdir(parents=True, exist_ok=True)
+    (Path(copy.location) / METADATA).write_bytes(encode_metadata(copy))
+    return copy
+
+
+def _bring(source: CompletedCheckpoint, copy: CompletedCheckpoint, file: StateFile) -> None:
+    path, target = state_file_path(source, file), Path(state_file_path(copy, file))
+    try:
+        found = files_for(path).get(path, target, file.checksum)
+    except FileNotFoundError as error:
+        raise SnapshotIncomplete(source.location, file.location, "is missing") from error
+    if target.stat().st_size != file.size or found != file.checksum:
+        raise _other_content(source, file)

@@ -24,9 +24,8 @@ from checkpointing.jobs.programs import (
     split_entry_class,
 )
 from checkpointing.jobs.python_environments.source import EnvironmentSource
-from checkpointing.jobs.restore import claims_savepoint
+from checkpointing.jobs.restore import CLAIM_MODES, StateRecovery, claims_savepoint
 from checkpointing.jobs.services import JobServices
-from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
 from checkpointing.masking import HIDDEN
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration

@@ -24,7 +24,6 @@ from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
 from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.lost_input import check_input_is_there
-from checkpointing.spark.own_location import own_location
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
@@ -46,7 +45,7 @@ from checkpointing.spark.program import (
 )
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
-from checkpointing.spark.running_query import PlannedQuery, RunningQuery, after_restore, repeats_numbers
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery, after_restore, own_location, repeats_numbers
 from checkpointing.spark.session import enter_directory, refuse_relative, start_session
 from checkpointing.spark.starting_state import (
     ContinuedBatch,

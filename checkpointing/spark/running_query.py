@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +14,7 @@ from checkpointing.jobs.restore import BATCH_NUMBERS
 from checkpointing.model.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
+from checkpointing.spark.jvm import hadoop_path
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, function_of, output_mode, session_of, start
 from checkpointing.spark.program import ProgramError
@@ -21,6 +24,11 @@ from checkpointing.spark.state_mismatch import mismatch_in_words
 from checkpointing.spark.status_stores import task_progress
 from checkpointing.spark_internals import java_query, stream_execution, terminated
 
+log = logging.getLogger(__name__)
+
+_LOCATION_SETTING = "spark.sql.streaming.checkpointLocation"
+# A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
+_PERMANENT = (OutputTaken, ProgramError)
 _OF_FUNCTIONS = ("foreachbatch", "foreach")
 _HOLDS_NOTHING = ("memory", "console", "noop")
 
@@ -58,8 +66,14 @@ def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
     return True
 
 
-# A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
-_PERMANENT = (OutputTaken, ProgramError)
+def own_location(writer: Any, options: Mapping[str, str]) -> str | None:
+    """Return where Spark would keep the query's state; None where it would not find it again.
+
+    The driver keeps the state in a checkpointLocation of its own instead.
+    """
+    location = options.get("checkpointlocation")
+    root, name = session_of(writer).conf.get(_LOCATION_SETTING, None), options.get("queryname")
+    return location or (f"{root}/{name}" if root and name else None)
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,28 @@ class PlannedQuery:
     @property
     def files(self) -> QueryFiles:
         return QueryFiles(self.plan, self.location, self.output, self.inputs, is_continuous=self.is_continuous)
+
+
+def refuse_unless_empty(query: PlannedQuery) -> None:
+    """Raise ProgramError if the query has run there: without that state it would read its input a second time."""
+    if query.own_location is None:
+        return
+    commits = _commits(session_of(query.writer), query.own_location)
+    if commits:
+        raise ProgramError(
+            f"Query {query.name!r} has its own checkpointLocation {query.own_location}, which has {commits} committed "
+            "batches, but the job starts without state. To go on from there, submit the job with "
+            f"--from-checkpoint {query.name}={query.own_location}; to start without state, remove the option."
+        )
+    log.info("query %s: its state is in the job's checkpoints, not in %s", query.name, query.own_location)
+
+
+def _commits(spark: Any, location: str) -> int:
+    path, file_system = hadoop_path(spark, location.rstrip("/") + "/commits")
+    if not file_system.exists(path):
+        return 0
+    names = (str(status.getPath().getName()) for status in file_system.listStatus(path))
+    return sum(1 for name in names if re.fullmatch(r"\d+", name))
 
 
 class RunningQuery:

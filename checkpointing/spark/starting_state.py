@@ -24,7 +24,6 @@ from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.messages import VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.renumber import FormatNotKnown, first_batch, renumber
 from checkpointing.spark.rescale import RescaleRefused, log_batch_without_output, rescale, target_partitions
@@ -38,7 +37,7 @@ from checkpointing.spark.restore import (
     restore_query,
 )
 from checkpointing.spark.rocksdb_metadata import fit_metadata
-from checkpointing.spark.running_query import PlannedQuery
+from checkpointing.spark.running_query import PlannedQuery, refuse_unless_empty
 from checkpointing.spark.sink_output import COMPACT_INTERVAL, SinkLogEnd, compact_interval
 from checkpointing.storage import local_copy, read_metadata
 

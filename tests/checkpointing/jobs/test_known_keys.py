@@ -17,8 +17,7 @@ from checkpointing.jobs.launching.kubernetes.configuration import IMAGE, PodConf
 from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
-from checkpointing.jobs.restore import ALLOW_EMPTY_START, refuses_to_write_again
-from checkpointing.jobs.state_recovery import StateRecovery
+from checkpointing.jobs.restore import ALLOW_EMPTY_START, StateRecovery, refuses_to_write_again
 from checkpointing.model.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.rest.submission import Submission
 

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from checkpointing.jobs.launching.deployment import DEPLOY_MODE, LAUNCHER, Deplo
 from checkpointing.model.driver_spec import is_script
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
-from checkpointing.rest.spark_submit_options import KEYS, settings_of
 from checkpointing.rest.submission import (
     JobFailed,
     Submission,
@@ -27,15 +26,42 @@ from checkpointing.rest.submission import (
     newest_batches,
     queries_writing_again,
 )
+from checkpointing.storage.locations import as_absolute
 from dashboard.management.job_manager import ACCESS_HELP, WAIT_HELP, add_job_manager_option, job_manager_client
 
+# The options of spark-submit as settings of a job, so that a line for spark-submit is nearly one for `submit`.
+# Source: SparkSubmitArguments of Spark 4, which reads and writes the same settings.
+SPARK_SUBMIT_KEYS = {
+    "--master": "spark.master",
+    "--deploy-mode": "spark.submit.deployMode",
+    "--py-files": "spark.submit.pyFiles",
+    "--jars": "spark.jars",
+    "--packages": "spark.jars.packages",
+    "--exclude-packages": "spark.jars.excludes",
+    "--repositories": "spark.jars.repositories",
+    "--files": "spark.files",
+    "--archives": "spark.archives",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-cores": "spark.driver.cores",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-library-path": "spark.driver.extraLibraryPath",
+    "--driver-class-path": "spark.driver.extraClassPath",
+    "--executor-memory": "spark.executor.memory",
+    "--executor-cores": "spark.executor.cores",
+    "--num-executors": "spark.executor.instances",
+    "--total-executor-cores": "spark.cores.max",
+    "--queue": "spark.yarn.queue",
+    "--principal": "spark.kerberos.principal",
+    "--keytab": "spark.kerberos.keytab",
+}
+_FILES = ("--py-files", "--jars", "--files", "--archives")
 EPILOG = f"""\
 examples:
   manage.py submit script.py --conf execution.checkpointing.interval=10s -- localhost 9999
   manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
 
 A script runs as it does under spark-submit: what follows `--` is its sys.argv[1:]. These options of spark-submit are
-settings here, too: {", ".join(KEYS)}.
+settings here, too: {", ".join(SPARK_SUBMIT_KEYS)}.
 
 The exit code is 0 once the job runs, or with --wait once it is FINISHED; 1 when it was refused or failed.
 {ACCESS_HELP}"""
@@ -75,7 +101,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
         )
-        for option in KEYS:
+        for option in SPARK_SUBMIT_KEYS:
             parser.add_argument(option, dest=option, metavar="VALUE", help=argparse.SUPPRESS)
         for option, text in (
             ("--secret", "the variable NAME with what FILE holds; hidden on pages and in answers"),
@@ -178,7 +204,7 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         options["program"],
         name=options["name"],
         arguments=options["arg"],
-        settings=[*settings_of({option: options[option] for option in KEYS if options.get(option)}), *options["conf"]],
+        settings=[*_spark_submit_settings(options), *options["conf"]],
         parallelism=options["parallelism"],
         savepoint=options["from_savepoint"],
         allow_non_restored_state=options["allow_non_restored_state"],
@@ -190,3 +216,13 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         directory=str(Path(directory).absolute()) if directory else None,
     )
     return in_current_directory(submission, options["jobmanager"])
+
+
+def _spark_submit_settings(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `KEY=VALUE` for each option of spark-submit. Relative files are below the current directory."""
+    for option, key in SPARK_SUBMIT_KEYS.items():
+        value = options.get(option)
+        if value and option in _FILES:
+            value = ",".join(as_absolute(file.strip()) for file in value.split(",") if file.strip())
+        if value:
+            yield f"{key}={value}"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from dashboard.management.commands.status import parts_now
 from dashboard.stack.environment import EXTERNAL_VARIABLES, OWN_TOKEN
 from dashboard.stack.record import PartRecord
-from dashboard.stack.status import parts_now
 from tests.urls import read
 from tests.waiting import eventually
 

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.management.tables import table_lines
-from dashboard.stack.status import parts_now
+from dashboard.stack.environment import external_parts, var_directory
+from dashboard.stack.parts import PartState
+from dashboard.stack.record import KNOWN_PARTS, PartRecord, StackRecord
 
 
 class Command(BaseCommand):
@@ -42,3 +45,15 @@ class Command(BaseCommand):
         ]
         for line in table_lines(table):
             self.stdout.write(line)
+
+
+def parts_now(environ: Mapping[str, str]) -> list[PartRecord]:
+    """Return every part, the known ones first and in order, also those that were never started (down, or external)."""
+    found = {part.name: part for part in StackRecord(var_directory(environ) / "run").read()}
+    outside = {part.name: part for part in external_parts(environ)}
+    for name in KNOWN_PARTS:
+        if name not in found:
+            state = PartState.EXTERNAL if name in outside else PartState.DOWN
+            found[name] = PartRecord(name, state.value, outside[name].address if name in outside else "")
+    order = {name: position for position, name in enumerate(KNOWN_PARTS)}
+    return sorted(found.values(), key=lambda part: (order.get(part.name, len(order)), part.name))

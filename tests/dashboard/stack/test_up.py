@@ -17,10 +17,10 @@ import psycopg
 import pytest
 
 from dashboard.demo.jobs import DEMO_JOBS
+from dashboard.management.commands.status import parts_now
 from dashboard.stack.composition import get
 from dashboard.stack.process import descendants, wait_until
 from dashboard.stack.record import PartRecord, start_time
-from dashboard.stack.status import parts_now
 from tests.other_account import can_open
 
 pytestmark = [pytest.mark.stack, pytest.mark.zookeeper]

@@ -22,8 +22,8 @@ from checkpointing.jobs.continued_queries import check_not_continued
 from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
-from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.job_master import END_GRACE_S, JobMaster
+from checkpointing.jobs.job_record import sentence
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program

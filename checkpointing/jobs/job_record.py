@@ -6,12 +6,12 @@ Written by the job's life, its requests and the conversation with its driver; re
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkpointing.clock import Clock
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
-from checkpointing.jobs.exceptions import ExceptionHistory, sentence
 from checkpointing.jobs.python_environments.preparation import Preparation
 from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.job_graph import JobGraph
@@ -21,8 +21,45 @@ from checkpointing.model.status import TRANSITIONS, IllegalTransition, JobStatus
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_SHOWN = 20
+MAX_EXCEPTIONS = 16
+_LONGEST_SENTENCE = 500
 # A job that restarts for months must not grow its record without bound; the newest moves are the ones asked for.
 MOVES_KEPT = 200
+
+
+def sentence(message: str) -> str:
+    """The first line of a failure's message: a program's may hold whole stack traces, which its entry keeps."""
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return first if len(first) <= _LONGEST_SENTENCE else f"{first[: _LONGEST_SENTENCE - 1]}…"
+
+
+@dataclass(frozen=True)
+class ExceptionEntry:
+    """`attempt` is the driver's attempt that failed, None when no driver ran."""
+
+    info: ExceptionInfo
+    attempt: int | None
+
+
+class ExceptionHistory:
+    """The exceptions of a job, as `/jobs/:id/exceptions` shows them (Flink keeps 16)."""
+
+    def __init__(self, size: int = MAX_EXCEPTIONS) -> None:
+        self._entries: deque[ExceptionEntry] = deque(maxlen=size)
+        self._recorded = 0
+
+    def record(self, info: ExceptionInfo, attempt: int | None) -> None:
+        self._recorded += 1
+        self._entries.appendleft(ExceptionEntry(info, attempt))
+
+    @property
+    def entries(self) -> tuple[ExceptionEntry, ...]:
+        """Newest first."""
+        return tuple(self._entries)
+
+    @property
+    def truncated(self) -> bool:
+        return self._recorded > len(self._entries)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Any
 from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord
-from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
-from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.job_record import ExceptionEntry, JobRecord, sentence
 from checkpointing.jobs.launching.admission import LaunchWait
 from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.masking import mask_arguments, mask_values

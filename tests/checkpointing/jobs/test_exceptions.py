@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpointing.jobs.exceptions import ExceptionHistory
+from checkpointing.jobs.job_record import ExceptionHistory
 from checkpointing.model.messages import ExceptionInfo
 
 

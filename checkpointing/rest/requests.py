@@ -151,7 +151,10 @@ class UploadedFile:
 
 
 def uploaded_file(content_type: str, body: bytes, field: str) -> UploadedFile:
-    """The file in the form field `field`; of several files without that name the only one. RestError 400 otherwise."""
+    """Return the file in the form field `field`, else the only file of the body. RestError 400 when there is none.
+
+    The standard library's mail parser reads multipart/form-data.
+    """
     if not content_type.lower().startswith("multipart/form-data") or "boundary=" not in content_type.lower():
         raise bad_request(f"A multipart/form-data body with the file in the field {field!r} is expected.")
     head = b"Content-Type: " + content_type.encode("latin-1") + b"\r\nMIME-Version: 1.0\r\n\r\n"

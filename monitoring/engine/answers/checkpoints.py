@@ -253,6 +253,8 @@ class SubtaskStats:
 
 @dataclass(frozen=True)
 class OperatorSubtasks:
+    """One checkpoint of one operator, subtask by subtask."""
+
     totals: TaskStats
     subtasks: tuple[SubtaskStats, ...]
 

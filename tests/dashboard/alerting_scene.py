@@ -16,9 +16,9 @@ from monitoring.alerts.incidents import (
     open_incidents,
     resolve_incidents,
 )
-from monitoring.alerts.kinds.cluster_unreachable import ClusterUnreachableReason
 from monitoring.alerts.kinds.job_failed import JobFailedReason
 from monitoring.alerts.kinds.no_completed_checkpoint import NoCompletedCheckpointReason
+from monitoring.alerts.kinds.outage_lengths import ClusterUnreachableReason
 from monitoring.alerts.maintenance import plan_window
 from monitoring.models import (
     AttemptOutcome,

@@ -11,7 +11,7 @@ from typing import Any
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.alerts.kinds.base import checkpoints
-from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
+from monitoring.alerts.kinds.counting import FailedInWindowReason
 from monitoring.models import (
     AlertRule,
     AttemptOutcome,

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
-from monitoring.alerts.kinds.restart_loop import NEW_RUN
+from monitoring.alerts.kinds.counting import NEW_RUN
 from monitoring.alerts.rule_facts import Facts, RunFact
 from monitoring.exceptions import in_words
 

@@ -1,4 +1,4 @@
-"""The rule kinds. Every module of this package that has a `KIND` is one: a new kind is one file."""
+"""The rule kinds: those that the modules of this package list in their `KINDS`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class UnknownKind(ValueError):
 def kinds() -> dict[str, Kind]:
     """By name, in the order in which people see them."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    found: list[Kind] = [module.KIND for module in modules if hasattr(module, "KIND")]
+    found: list[Kind] = [kind for module in modules for kind in getattr(module, "KINDS", ())]
     return {kind.name: kind for kind in sorted(found, key=lambda kind: (GROUPS.index(kind.group), kind.title))}
 
 

@@ -1,6 +1,6 @@
 """What a rule kind is: a name, a unit, what may be set, a sentence for people, and a value at every moment.
 
-A kind is one module in this package that has a `KIND`, and the codes of what the kind says. It computes from facts
+A module of this package lists its kinds in `KINDS`, and has the codes of what they say. A kind computes from facts
 alone: no I/O, no clock, no row objects.
 """
 

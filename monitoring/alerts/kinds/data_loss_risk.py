@@ -88,4 +88,4 @@ def _oldest_s(terms: Terms) -> float:
     return max(0.0, float((terms.threshold or 0) - int(terms.parameters["lead_s"])))
 
 
-KIND = DataLossRisk()
+KINDS = (DataLossRisk(),)

@@ -90,4 +90,4 @@ def _since(terms: Terms) -> Reason:
     return FailedInTotalReason.SINCE(day=day) if day else FailedInTotalReason.IN_TOTAL()
 
 
-KIND = FailedInTotal()
+KINDS = (FailedInTotal(),)

@@ -63,4 +63,4 @@ def _dead(facts: Facts, at: datetime) -> RunFact | None:
     return run if run and run.failed and run.ended_at and run.ended_at <= at else None
 
 
-KIND = JobFailed()
+KINDS = (JobFailed(),)

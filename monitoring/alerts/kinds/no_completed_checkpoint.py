@@ -101,4 +101,4 @@ def derived_limit_s(run: RunFact) -> float | None:
     return max(run.interval_ms, run.timeout_ms or 0) / 1000 * (run.tolerable + 2)
 
 
-KIND = NoCompletedCheckpoint()
+KINDS = (NoCompletedCheckpoint(),)

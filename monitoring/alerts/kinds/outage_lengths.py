@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.alerts.kinds.base import Kind, Terms, Unit
+from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Subject, Terms, Unit
 from monitoring.alerts.rule_facts import Facts, Interval
+from monitoring.reasons.reason import Reason, ReasonCode
 
 _INSTANT = timedelta(microseconds=1)
 
@@ -36,3 +37,116 @@ class OutageLength(Kind):
 def current(facts: Facts, at: datetime) -> Interval | None:
     """The longest one, where several last at once."""
     return min((outage for outage in facts.outages if outage.covers(at)), default=None, key=lambda each: each.began)
+
+
+class ClusterUnreachableReason(ReasonCode):
+    RULE = (
+        "alerts.cluster-unreachable-rule",
+        _(
+            "Opens when a cluster has not answered for {limit:length}. "
+            "The rules of its jobs freeze meanwhile: silence proves nothing of them."
+        ),
+    )
+    OVER = "alerts.cluster-unreachable-over", _("Cluster {subject} answers.")
+    FOUND = (
+        "alerts.cluster-unreachable",
+        _("Cluster {subject} has not answered since {since:hh:mm:ss} (limit {limit:length})."),
+    )
+
+
+class ClusterUnreachable(OutageLength):
+    name = "cluster_unreachable"
+    title = _("Cluster unreachable")
+    source = Source.OUTAGES
+    subject = Subject.CLUSTER
+    threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
+
+    def explain(self, terms: Terms) -> Reason:
+        return ClusterUnreachableReason.RULE(limit=terms.threshold or 0)
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        outage = current(facts, at)
+        if outage is None:
+            return Finding(ClusterUnreachableReason.OVER(subject=subject), {"threshold_s": terms.threshold})
+        return Finding(
+            ClusterUnreachableReason.FOUND(subject=subject, since=outage.began, limit=terms.threshold or 0),
+            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
+        )
+
+
+class AnotherClusterReason(ReasonCode):
+    RULE = (
+        "alerts.another-cluster-rule",
+        _(
+            "Opens when another cluster has answered at a cluster's address for {limit:length}. "
+            "Nothing is concluded of its jobs until a person confirms that it was rebuilt, or mends the address."
+        ),
+    )
+    OVER = "alerts.another-cluster-over", _("Cluster {subject} is itself again.")
+    FOUND = (
+        "alerts.another-cluster",
+        _(
+            "Another cluster answers at the address of {subject} since {since:hh:mm:ss}: its jobs are unknown until a "
+            "person says which it is (limit {limit:length})."
+        ),
+    )
+
+
+class AnotherCluster(OutageLength):
+    name = "another_cluster"
+    title = _("Another cluster answers")
+    source = Source.STRANGERS
+    subject = Subject.CLUSTER
+    threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
+
+    def explain(self, terms: Terms) -> Reason:
+        return AnotherClusterReason.RULE(limit=terms.threshold or 0)
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        outage = current(facts, at)
+        if outage is None:
+            return Finding(AnotherClusterReason.OVER(subject=subject), {"threshold_s": terms.threshold})
+        return Finding(
+            AnotherClusterReason.FOUND(subject=subject, since=outage.began, limit=terms.threshold or 0),
+            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
+        )
+
+
+class WaymarkBlindReason(ReasonCode):
+    RULE = (
+        "alerts.waymark-blind-rule",
+        _(
+            "Opens when Waymark has not asked a cluster for {limit:length} although it was due. "
+            "An outage of Waymark as a whole is told of when it is back."
+        ),
+    )
+    OVER = "alerts.waymark-blind-over", _("Waymark asks every cluster in time.")
+    FOUND = (
+        "alerts.waymark-blind",
+        _("Waymark was blind: it asked a cluster last before {since:hh:mm:ss} (limit {limit:length})."),
+    )
+
+
+class WaymarkBlind(OutageLength):
+    """Waymark itself did not look: no worker, no scheduler, or no database."""
+
+    name = "waymark_blind"
+    title = _("Waymark itself blind")
+    source = Source.NOT_ASKED
+    subject = Subject.WAYMARK
+    threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))
+
+    def explain(self, terms: Terms) -> Reason:
+        return WaymarkBlindReason.RULE(limit=terms.threshold or 0)
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        outage = current(facts, at)
+        if outage is None:
+            return Finding(WaymarkBlindReason.OVER(), {"threshold_s": terms.threshold})
+        return Finding(
+            WaymarkBlindReason.FOUND(since=outage.began, limit=terms.threshold or 0),
+            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
+        )
+
+
+KINDS = (ClusterUnreachable(), AnotherCluster(), WaymarkBlind())

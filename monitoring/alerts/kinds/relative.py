@@ -180,3 +180,70 @@ def _over(terms: Terms) -> Reason:
     if not weeks:
         return RelativeReason.DAYS_BEFORE(days=days)
     return RelativeReason.SAME_HOUR_BEFORE(weeks=weeks, enough=ENOUGH, days=days)
+
+
+class EndToEndDurationRelativeReason(ReasonCode):
+    FIGURE = "alerts.end-to-end-duration-figure", _("end to end duration")
+    MEASURED = "alerts.end-to-end-duration-measured", _("took, end to end, {value:milliseconds}")
+
+
+class EndToEndDurationRelative(RelativeDuration):
+    name = "end_to_end_duration_relative"
+    title = _("End to end duration against the job's own p95")
+    column = "end_to_end_duration"
+    figure = EndToEndDurationRelativeReason.FIGURE
+    measured = EndToEndDurationRelativeReason.MEASURED
+
+
+class AlignmentRelativeReason(ReasonCode):
+    FIGURE = "alerts.alignment-figure", _("longest alignment")
+    MEASURED = "alerts.alignment-measured", _("had a subtask that aligned for {value:milliseconds}")
+
+
+class AlignmentRelative(RelativeDuration):
+    name = "alignment_relative"
+    title = _("Alignment duration against the job's own p95")
+    column = "alignment_max"
+    figure = AlignmentRelativeReason.FIGURE
+    measured = AlignmentRelativeReason.MEASURED
+
+
+class StartDelayRelativeReason(ReasonCode):
+    FIGURE = "alerts.start-delay-figure", _("longest start delay")
+    MEASURED = (
+        "alerts.start-delay-measured",
+        _("had a subtask that its first barrier reached after {value:milliseconds}"),
+    )
+
+
+class StartDelayRelative(RelativeDuration):
+    name = "start_delay_relative"
+    title = _("Start delay against the job's own p95")
+    column = "start_delay_max"
+    figure = StartDelayRelativeReason.FIGURE
+    measured = StartDelayRelativeReason.MEASURED
+
+
+class StateSizeRelativeReason(ReasonCode):
+    FIGURE = "alerts.state-size-figure", _("state size")
+    MEASURED = "alerts.state-size-measured", _("holds a state of {value:bytes}")
+    FOUND = (
+        "alerts.state-size-relative",
+        _(
+            "Checkpoint {checkpoint} of {subject} {measured}, {percent:.0f} % of its p95 over {over}, {p95:bytes} "
+            "(threshold {threshold} %)."
+        ),
+    )
+
+
+class StateSizeRelative(RelativeFigure):
+    name = "state_size_relative"
+    title = _("State size against the job's own p95")
+    group = _("State")
+    column = "state_size"
+    figure = StateSizeRelativeReason.FIGURE
+    measured = StateSizeRelativeReason.MEASURED
+    found = StateSizeRelativeReason.FOUND
+
+
+KINDS = (EndToEndDurationRelative(), AlignmentRelative(), StartDelayRelative(), StateSizeRelative())

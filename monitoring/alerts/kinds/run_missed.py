@@ -99,4 +99,4 @@ def _run_for(facts: Facts, due: Event, at: datetime) -> RunFact | None:
     return run if run and run.started_at >= due.at - CLOCK_SKEW else None
 
 
-KIND = RunMissed()
+KINDS = (RunMissed(),)

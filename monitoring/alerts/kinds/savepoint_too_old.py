@@ -61,4 +61,4 @@ class SavepointTooOld(Age):
         return Finding(SavepointTooOldReason.FOUND(subject=subject, at=last.at, limit=limit), evidence)
 
 
-KIND = SavepointTooOld()
+KINDS = (SavepointTooOld(),)

@@ -103,4 +103,4 @@ def _standing_for(facts: Facts, hour: datetime) -> Event | None:
     return last if last and last.at > hour - FRESH else None
 
 
-KIND = StateGrowth()
+KINDS = (StateGrowth(),)

@@ -11,7 +11,7 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.alerts.incidents import Opening, open_incidents
 from monitoring.alerts.kinds.base import checkpoints
-from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
+from monitoring.alerts.kinds.counting import FailedInWindowReason
 from monitoring.alerts.kinds.job_failed import JobFailedReason
 from monitoring.engine import registration
 from monitoring.models import (

@@ -9,7 +9,7 @@ import pytest
 
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import checkpoints
-from monitoring.alerts.kinds.failed_in_window import FailedInWindowReason
+from monitoring.alerts.kinds.counting import FailedInWindowReason
 from monitoring.diagnosis.finding import Words
 from monitoring.models import Channel, IncidentKind, Language, NotificationReason
 from monitoring.notify.message import Item, Message

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitoring.diagnosis.finding import Finding
-from monitoring.diagnosis.judging import advices, causes
 from monitoring.diagnosis.scene_queries import scene_of_checkpoint, scene_of_death, scene_of_job
+from monitoring.diagnosis.signs import advices, causes
 from monitoring.history.expectations import Expectation, Forecast
 from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
 

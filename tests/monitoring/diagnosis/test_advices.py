@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from monitoring.diagnosis.judging import advices
+from monitoring.diagnosis.signs import advices
 from tests.monitoring.diagnosis.scenes import USUAL, scene
 
 GB = 1024**3

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.diagnosis.judging import advices, causes
+from monitoring.diagnosis.signs import advices, causes
 from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
 from tests.monitoring.diagnosis.scenes import NOW, USUAL, checkpoint, scene
 

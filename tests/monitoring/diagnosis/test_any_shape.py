@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.alerts.failure_reason import PREFIXES
-from monitoring.diagnosis.judging import advices, causes
 from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
-from monitoring.diagnosis.signs import signs
+from monitoring.diagnosis.signs import advices, causes, signs
 from monitoring.history.expectations import Expectation, Forecast
 from tests.monitoring.diagnosis.scenes import NOW
 from tests.profile import examples

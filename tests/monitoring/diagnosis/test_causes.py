@@ -11,8 +11,8 @@ import pytest
 from django.utils import translation
 
 from monitoring.diagnosis.finding import Confidence, Words
-from monitoring.diagnosis.judging import causes
 from monitoring.diagnosis.scene import Normal, OperatorFacts, Raised
+from monitoring.diagnosis.signs import causes
 from monitoring.engine.causes import root_cause
 from tests.monitoring.diagnosis.scenes import (
     DECLINED,

@@ -25,11 +25,11 @@ def main() -> None:
     call_command("migrate", interactive=False, verbosity=1)
     ensure_administrator(secret_of(os.environ, ADMIN_PASSWORD))
     if settings.EMBEDDED_CLUSTER_URL:
-        from monitoring.engine.embedded import register
+        from monitoring.engine.registration import register_embedded
 
         # Its port may have changed since the last start.
-        register(settings.EMBEDDED_CLUSTER_URL, settings.JOBMANAGER_TOKEN)
-    from monitoring.notify.configured_channels import ensure_configured_channels
+        register_embedded(settings.EMBEDDED_CLUSTER_URL, settings.JOBMANAGER_TOKEN)
+    from monitoring.notify.channels import ensure_configured_channels
 
     ensure_configured_channels(settings.ALERT_MAIL, settings.ALERT_WEBHOOK, settings.ALERT_WEBHOOK_SECRET)
 

@@ -20,6 +20,7 @@ from monitoring.models import Channel, ChannelKind, DeliveryState
 from monitoring.notify.addresses import without_path
 from monitoring.notify.channels import (
     ChannelStays,
+    is_configured,
     name_of,
     remove_channel,
     rules_that_name_only,
@@ -27,7 +28,6 @@ from monitoring.notify.channels import (
     snapshot,
     try_channel,
 )
-from monitoring.notify.configured_channels import is_configured
 from monitoring.notify.message import Sent
 
 LATEST = 10

@@ -1,10 +1,13 @@
-"""What people do with channels and messages: save one, test it, have a message that was given up tried again."""
+"""What people do with channels and messages: save one, test it, have a message that was given up tried again.
+
+The channels that the environment names (WAYMARK_ALERT_MAIL, WAYMARK_ALERT_WEBHOOK) are made here, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +15,13 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.alerts.kinds import kind_of
-from monitoring.models import AlertRule, Channel, Delivery, DeliveryState
+from monitoring.models import AlertRule, Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.notify.addresses import without_path
 from monitoring.notify.delivery import CLAIM, Claimed, mark, send
 from monitoring.notify.message import Failed, Sent, sample_message
 
+MAIL = "Mail"
+WEBHOOK = "Webhook"
 # In the audit log as they are; secrets only as set or not.
 FIELDS = (
     *("name", "kind", "settings", "enabled", "allow_private", "language", "subject_template", "body_template"),
@@ -117,3 +122,22 @@ def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
         delivery.refresh_from_db(fields=["state"])
         raise NotGivenUp(f"This message is {delivery.get_state_display().lower()}: there is nothing to try again.")
     audit.record(by, "delivery.retry", f"message {delivery.pk} to {delivery.channel.name}", delivery.subject[:300])
+
+
+def ensure_configured_channels(mail: Sequence[str], webhook_url: str, webhook_secret: str) -> None:
+    """Make or update the channels `Mail` and `Webhook`; what the environment does not name stays as it is."""
+    if mail:
+        _ensure(MAIL, ChannelKind.MAIL, {"to": list(mail)}, "")
+    if webhook_url:
+        _ensure(WEBHOOK, ChannelKind.WEBHOOK, {"url": webhook_url}, webhook_secret)
+
+
+def is_configured(channel: Channel, mail: Sequence[str], webhook_url: str) -> bool:
+    """Return whether the environment names it, so that it is made again at the next start."""
+    return (channel.name == MAIL and bool(mail)) or (channel.name == WEBHOOK and bool(webhook_url))
+
+
+def _ensure(name: str, kind: ChannelKind, settings: dict[str, object], secret: str) -> None:
+    # The environment is an administrator's word: its address may be a private one.
+    values = {"kind": kind, "settings": settings, "secret": secret, "allow_private": True}
+    Channel.objects.update_or_create(name=name, defaults=values)

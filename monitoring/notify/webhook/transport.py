@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from datetime import datetime
 
 from monitoring.models import Channel
 from monitoring.notify.addresses import check_address, policy_of, without_path
+from monitoring.notify.backoff import seconds_to_wait
 from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent, one_line
-from monitoring.notify.retry_after import seconds_to_wait
-from monitoring.notify.webhook.signature import sign
 from monitoring.outbound import Denied, Why, parse
 from monitoring.outbound_http import AddressDenied, Answer, NotReached, send
 from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
 TRY_AGAIN = frozenset({408, 425, 429})
+
+
+def sign(secret: str, timestamp: int, body: bytes) -> str:
+    """Return `t=<unix seconds>,v1=<hex HMAC-SHA256 of "<unix seconds>.<body>">`.
+
+    A receiver recomputes it over the raw body and refuses old timestamps, so that a captured request cannot be
+    replayed.
+    """
+    digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
+
+
+def verify(secret: str, header: str, body: bytes) -> bool:
+    """Whether `header` signs `body`; the timestamp's age is the receiver's to judge."""
+    timestamp = header.partition(",")[0].removeprefix("t=")
+    return timestamp.isdecimal() and hmac.compare_digest(sign(secret, int(timestamp), body), header)
 
 
 class WebhookTransport:

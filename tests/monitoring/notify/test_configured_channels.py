@@ -7,9 +7,9 @@ from django.db import transaction
 
 from monitoring.alerts.incidents import Opening, open_incidents
 from monitoring.models import Channel, Severity
-from monitoring.notify.configured_channels import ensure_configured_channels
+from monitoring.notify.channels import ensure_configured_channels
 from monitoring.notify.delivery import deliver_due
-from monitoring.notify.webhook.signature import verify
+from monitoring.notify.webhook.transport import verify
 from tests.monitoring.reported import notifications
 
 pytestmark = pytest.mark.django_db

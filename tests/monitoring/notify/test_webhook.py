@@ -11,8 +11,7 @@ from werkzeug import Response
 
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.message import BadChannel, Failed, Sent
-from monitoring.notify.webhook.signature import sign, verify
-from monitoring.notify.webhook.transport import WebhookTransport, payload
+from monitoring.notify.webhook.transport import WebhookTransport, payload, sign, verify
 from monitoring.outbound_http import ANSWER_BYTES
 from monitoring.reasons.alerts import AlertReason
 from tests.monitoring.notify.messages import AT, message

@@ -20,11 +20,10 @@ from checkpointing.ids import stable_id
 from monitoring import audit
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.embedded import NAME as EMBEDDED
 from monitoring.engine.errors import EngineError
+from monitoring.engine.registration import EMBEDDED
 from monitoring.engine_calls import Call, call_all
-from monitoring.history.database_file import keep_database_file, place
-from monitoring.history.packing import ENTRY_CLASS, FILE_NAME, packed
+from monitoring.history.packing import ENTRY_CLASS, FILE_NAME, keep_database_file, packed, place
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, RestartTrigger, RunState
 from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused

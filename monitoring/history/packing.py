@@ -1,11 +1,21 @@
-"""The pipeline as a program that a job manager takes: a zip of its modules."""
+"""What the pipeline's job is given: its program as a zip of modules, and the file that says where the database is.
+
+Everybody who may see a job sees its arguments, so they name that file and not what is in it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+import os
 import zipfile
 from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import Conninfo
 
 PACKAGE = "waymark_history"
 FILE_NAME = f"{PACKAGE}.zip"
@@ -28,3 +38,30 @@ def packed() -> bytes:
 def pack(target: Path) -> Path:
     target.write_bytes(packed())
     return target
+
+
+def place() -> Path:
+    return Path(settings.VAR_DIR) / "history" / "database"
+
+
+def keep_database_file(path: Path) -> bool:
+    """Write what Django itself connects with, readable by our own user only; whether anything was new."""
+    wanted = _conninfo()
+    with contextlib.suppress(OSError):
+        if path.read_text() == wanted:
+            return False
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(wanted)
+    unfinished.replace(path)
+    return True
+
+
+def _conninfo() -> str:
+    """As libpq takes it. What only Django or psycopg know of is left out."""
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    given = connection.get_connection_params()
+    wanted = {name: value for name, value in given.items() if name in known and value is not None}
+    return make_conninfo(**{**wanted, "client_encoding": "UTF8", "options": "-c timezone=UTC"})

@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from monitoring import history_job
-from monitoring.history.database_file import place
-from monitoring.history.packing import packed
+from monitoring.history.packing import packed, place
 from monitoring.history_job import (
     NAME,
     BringBack,

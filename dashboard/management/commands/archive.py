@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from checkpointing.storage.errors import StorageError
 from monitoring import clock
 from monitoring.history.archive import cycle
-from monitoring.history.archive.checking import check
+from monitoring.history.archive.cycle import check
 
 
 class Command(BaseCommand):

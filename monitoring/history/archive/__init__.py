@@ -4,6 +4,6 @@
 - `spans` which stretch of time is next, what holds it back and how it is cut into files
 - `writing` one file from a table's rows; `archiving` a span from its first file to the drop of its partitions
 - `late` what comes for a day after that, and `counting` the day's roll-ups, made from the archive
-- `needed` the few rows of a span that stay in PostgreSQL; `compaction` small files into one; `forgetting` what is old
-- `reading` what pages are given of it; `cycle` what the periodic task does
+- `needed` the few rows of a span that stay in PostgreSQL; `compaction` small files into one
+- `reading` what pages are given of it; `cycle` what the periodic task does, `forget` and `check` of all files included
 """

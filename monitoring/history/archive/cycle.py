@@ -17,10 +17,12 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import OperationalError, connection
+from django.db.models import QuerySet
 
-from monitoring.history.archive import archiving, compaction, forgetting, late, spans
+from monitoring.history.archive import archiving, compaction, late, location, parquet, spans
 from monitoring.history.archive.spans import Span
 from monitoring.history.archive.writing import ChangedMeanwhile
+from monitoring.models import ArchivedFile, ArchivedState
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
@@ -51,7 +53,7 @@ def look(now: datetime) -> CycleReport:
 
 def _anything_to_do(now: datetime) -> bool:
     ready = any(not spans.holds(span) for span in spans.due(now))
-    others = forgetting.anything_to_forget(now) or late.anything_late() or compaction.next_small() is not None
+    others = _gone().exists() or _old(now).exists() or late.anything_late() or compaction.next_small() is not None
     return ready or others
 
 
@@ -61,7 +63,7 @@ def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budg
     with _alone() as is_alone:
         if not is_alone:
             return CycleReport(left=(WorkReason.ARCHIVING_ELSEWHERE(),))
-        said = [forgetting.forget(now)]
+        said = [forget(now)]
         for span in spans.due(now):
             held = spans.holds(span)
             said.append(_held(span, held) if held else _archive(span, monotonic, until))
@@ -107,3 +109,55 @@ def _alone() -> Iterator[bool]:
         if is_alone:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY])
+
+
+_AT_ONCE = 500
+
+
+def forget(now: datetime) -> Reason | None:
+    """Remove files that were replaced, or are older than WAYMARK_ARCHIVE_KEPT: first the file, then its row.
+
+    The row of a file that was too old stays as REMOVED: the roll-ups of its day stay as they are. Return what went;
+    None when nothing was too old.
+    """
+    old = _old(now).update(state=ArchivedState.EXPIRED)
+    for row in _gone()[:_AT_ONCE]:
+        _remove(row.path)
+        if row.state == ArchivedState.GOING:
+            row.delete()
+        else:
+            ArchivedFile.objects.filter(pk=row.pk).update(state=ArchivedState.REMOVED)
+    return WorkReason.FILES_REMOVED(count=old, days=settings.ARCHIVE_KEPT.days) if old else None
+
+
+def _remove(path: str) -> None:
+    """With its directory, when nothing is left in it but the manifest, if that."""
+    files, place = location.files(), location.place(path)
+    files.remove_file(place)
+    directory = place.rpartition("/")[0]
+    if set(files.names(directory)) <= {location.MANIFEST}:
+        files.remove_tree(directory)
+
+
+def _gone() -> QuerySet[ArchivedFile]:
+    """Return those whose files go now."""
+    return ArchivedFile.objects.filter(state__in=(ArchivedState.GOING, ArchivedState.EXPIRED))
+
+
+def _old(now: datetime) -> QuerySet[ArchivedFile]:
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
+    return live.filter(until__lt=now - settings.ARCHIVE_KEPT) if settings.ARCHIVE_KEPT else live.none()
+
+
+def check(now: datetime) -> tuple[int, list[str]]:
+    """Read every file. Return how many there are, and what is wrong with those that are damaged or missing."""
+    problems: list[str] = []
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
+    for row in live.iterator(chunk_size=500):
+        try:
+            parquet.checked(row, whole=True)
+        except parquet.Damaged as why:
+            problems.append(str(why))
+        else:
+            ArchivedFile.objects.filter(pk=row.pk).update(checked_at=now)
+    return live.count(), problems

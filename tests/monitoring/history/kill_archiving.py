@@ -22,7 +22,7 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from monitoring.history.archive import archiving, compaction, forgetting, late, spans  # noqa: E402
+from monitoring.history.archive import archiving, compaction, cycle, late, spans  # noqa: E402
 from monitoring.models import Checkpoint, Rollup  # noqa: E402
 from tests.monitoring.history.archive_rows import NOW, OLD, everything  # noqa: E402
 
@@ -34,7 +34,7 @@ def late_steps() -> Iterator[str]:
     for day in late._days():
         yield from (f"{day}: {step}" for step in late.steps(day))
     yield "forget what was replaced"
-    forgetting.forget(NOW)
+    cycle.forget(NOW)
 
 
 def late_digest() -> str:
@@ -51,13 +51,13 @@ def late_digest() -> str:
 
 def steps() -> Iterator[str]:
     yield "forget"
-    forgetting.forget(NOW)
+    cycle.forget(NOW)
     for span in spans.due(NOW):
         yield from (f"{span}: {step}" for step in archiving.steps(span))
     while (small := compaction.next_small()) is not None:
         yield from (f"merged {small.kind} of {small.day}: {step}" for step in compaction.steps(small))
     yield "forget what was merged"
-    forgetting.forget(NOW)
+    cycle.forget(NOW)
 
 
 def digest() -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.opening import files_for
-from monitoring.history.archive import archiving, checking, cycle, late, reading, spans
+from monitoring.history.archive import archiving, cycle, late, reading, spans
 from monitoring.history.partitions import cover
 from monitoring.models import ArchivedFile, ArchivedState, Run
 from monitoring.reasons.work import WorkReason
@@ -73,7 +73,7 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
     assert "manifest.json" in files_for(afar).names(directory)
     found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
     assert [each.checkpoint_id for each in found.checkpoints] == list(range(1, 13))
-    assert checking.check(NOW) == (ArchivedFile.objects.filter(state=ArchivedState.LIVE).count(), [])
+    assert cycle.check(NOW) == (ArchivedFile.objects.filter(state=ArchivedState.LIVE).count(), [])
     Rows().checkpoint(run, 500, triggered_at=OLD, end_to_end_duration=3, final=True)
     assert cycle.advance(NOW) == done(WorkReason.ARCHIVED_LATE(count=1))
     (file,) = ArchivedFile.objects.filter(kind="checkpoints", state=ArchivedState.LIVE)

@@ -18,7 +18,7 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import PauseOut
 from dashboard.api.typed import Body, Span, checked, filled
-from dashboard.forms.pause import PauseForm
+from dashboard.forms.automation import PauseForm
 from monitoring import pauses as doing
 from monitoring.models import AutomationPause
 

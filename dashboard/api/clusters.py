@@ -17,7 +17,7 @@ from dashboard.api.paging import Asked, Listed, page_of_list
 from dashboard.api.schemas.rows import ClusterOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.cluster import ClusterForm
-from dashboard.forms.reason import ReasonForm
+from dashboard.forms.note import ReasonForm
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from monitoring.engine import registration
 from monitoring.engine.examination import Problem, examine

@@ -1,4 +1,4 @@
-"""How long did each checkpoint take, and in which phase?"""
+"""How long did each checkpoint take, in which phase, and how long did its barrier take to reach the last subtask?"""
 
 from __future__ import annotations
 
@@ -86,3 +86,32 @@ def _story(point: CheckpointPoint) -> str:
     if point.stands_for > 1:
         lines.append(_("slowest of %(count)s checkpoints") % {"count": point.stands_for})
     return "<br>".join(lines)
+
+
+def delays_figure(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
+    """Of each checkpoint the longest start delay of its subtasks: what back-pressure shows in first. The line breaks
+    where a run ended."""
+    told = [p for p in points if p.start_delay_max is not None]
+    lines = [
+        go.Scatter(
+            meta={"role": "start"},
+            x=[moment(p.triggered_at) for p in told if p.run_number == run],
+            y=[p.start_delay_max for p in told if p.run_number == run],
+            mode="lines+markers" if len(told) <= 60 else "lines",
+            line={"width": 2},
+            marker={"size": 5},
+            hovertext=[
+                f"{title_of(p)}<br>{_('start delay')} {duration_text(p.start_delay_max)}"
+                for p in told
+                if p.run_number == run
+            ],
+            hoverinfo="text",
+        )
+        for run in sorted({p.run_number for p in told})
+    ]
+    shape = layout(**marks(starts, span, gaps))
+    shape["xaxis"] |= time_axis(span)
+    shape["yaxis"] |= duration_ticks(max([10, *(p.start_delay_max or 0 for p in told)]))
+    return as_dict(lines, shape)

@@ -15,7 +15,8 @@ from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
 from dashboard.phrases import told
 from dashboard.units import span_text
-from monitoring.models import Job
+from monitoring.models import Cluster, Job
+from monitoring.pauses import LONGEST_REASON
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
 
@@ -213,3 +214,27 @@ def _timetable(text: str, zone: str) -> Timetable | None:
     if len(text.split()) >= 3:  # "1 h" has two parts, cron's expressions five
         return Cron(text, zone)
     return Every(SpanField(least=SHORTEST_S, most=LONGEST_S).clean(text))
+
+
+class PauseForm(forms.Form):
+    """A pause of the automation of all jobs, or of the jobs of one cluster."""
+
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.all(),
+        required=False,
+        label=_("Scope"),
+        empty_label=_("everything"),
+    )
+    lasts = SpanField(
+        least=60,
+        most=90 * 86_400,
+        required=False,
+        label=_("Duration"),
+        help_text=_("For example 2 h. Empty: until a person ends the pause."),
+    )
+    reason = forms.CharField(
+        max_length=LONGEST_REASON,
+        label=_("Reason"),
+        help_text=_("Shown with the pause."),
+        error_messages={"required": _("Enter the reason for the pause.")},
+    )

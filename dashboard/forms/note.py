@@ -1,4 +1,4 @@
-"""Notes and snoozes of incidents."""
+"""Notes and snoozes of incidents, and the reason for disabling or removing something."""
 
 from __future__ import annotations
 
@@ -36,3 +36,12 @@ class SeveralForm(NoteForm):
         # Any number is a choice here; which of them exist and are open is for the act to find out.
         numbers = [value for value in sent if value.isdecimal() and len(value) < 19][:1000]
         self.fields["incident"].choices = [(value, value) for value in numbers]  # type: ignore[attr-defined]
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(
+        max_length=500,
+        label=_("Reason"),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        error_messages={"required": _("Enter a reason."), "max_length": _("Enter at most 500 characters.")},
+    )

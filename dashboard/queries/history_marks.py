@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dashboard.queries.engine_restarts import restarts_seen
+from django.db.models import Exists, F, OuterRef, Q
+
 from dashboard.queries.facts import select
-from monitoring.models import Checkpoint, Job, Run
+from monitoring.models import Checkpoint, Job, Run, RunState, RunStateChange
 
 MOST_MARKS = 20  # a page: a job that restarts in a loop has its own tab for that
+STARTING = timedelta(seconds=90)  # a run begins to run, with the state that it was given, within that time
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,23 @@ def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> lis
         if unseen > 0:
             marks.append((row["at"], Mark(runs[row["run_id"]], row["at"], unseen)))
     return marks
+
+
+def restarts_seen(
+    runs: Collection[int], since: datetime, until: datetime, among: Q | None = None
+) -> list[tuple[int, datetime]]:
+    """Return (key of the run, time) of each restart of `runs` (keys), newest first.
+
+    A run restarts when it becomes RUNNING after it was RUNNING before, or after RESTARTING. The first sight of a run
+    (its change has no source) is no restart, however long the run had been running. Several restarts between two polls
+    count as one.
+    """
+    changes = RunStateChange.objects.filter(run__in=runs, target=RunState.RUNNING)
+    ran_before = changes.filter(run=OuterRef("run"), id__lt=OuterRef("id"))
+    again = changes.filter(
+        among or Q(),
+        Q(source=RunState.RESTARTING) | Exists(ran_before),
+        at__range=(since, until),
+        at__gt=F("run__started_at") + STARTING,
+    ).exclude(source="")
+    return list(again.order_by("-at").values_list("run_id", "at")[:MOST_MARKS])

@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
-from dashboard.queries.engine_restarts import STARTING, restarts_seen
 from dashboard.queries.facts import select
+from dashboard.queries.history_marks import STARTING, restarts_seen
 from monitoring.history.pipeline.columns import HOUR
 from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from checkpointing.java import JavaNotFound, find_java
 from dashboard.stack.composition import STOP_ORDER, compose
-from dashboard.stack.doctor import Level, check_account
+from dashboard.stack.doctor import Level, check_account, check_servers
 from dashboard.stack.environment import (
     ADMIN_PASSWORD,
     InvalidEnvironment,
@@ -20,16 +21,23 @@ from dashboard.stack.environment import (
     secret_of,
     var_directory,
 )
-from dashboard.stack.external import ExternalSilent, await_external
 from dashboard.stack.extras import packages_of_up, require
 from dashboard.stack.output import Output
 from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
 from dashboard.stack.supervisor import GaveUp, Supervisor
 
+# Without these nothing can start; mail and another job manager may come later.
+_NEEDED = frozenset({"postgres", "redis", "zookeeper"})
+_PATIENCE_S = 30.0
+
 
 class CannotStart(RuntimeError):
     """Nothing runs (any more); the text says why, in words for the person at the terminal."""
+
+
+class ExternalSilent(RuntimeError):
+    """A server that a variable names does not answer; the text says which, why, and what to do."""
 
 
 def start(*, demo: bool) -> None:
@@ -85,6 +93,20 @@ def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, 
         on_up=lambda: _greet(output, environment, time.monotonic() - begun),
     )
     supervisor.run()
+
+
+def await_external(environ: Mapping[str, str], say: Callable[[str], None], *, limit_s: float = _PATIENCE_S) -> None:
+    """Return once each answers: at a machine's start they may come up later than we do. Raises ExternalSilent."""
+    names = _NEEDED & {part.name for part in external_parts(environ)}
+    deadline = time.monotonic() + limit_s
+    told = False
+    while silent := [each for each in check_servers(environ) if each.subject in names and each.level is Level.PROBLEM]:
+        if time.monotonic() >= deadline:
+            raise ExternalSilent("\n".join(f"{each.subject}: {each.text}\n{each.remedy}" for each in silent))
+        if not told:
+            say(f"waiting for {', '.join(each.subject for each in silent)} to answer, {limit_s:g} s at most")
+            told = True
+        time.sleep(1)
 
 
 def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None:

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
 from dashboard.access.roles import Role
+from dashboard.forms.automation import PauseForm
 from dashboard.forms.note import NoteForm
-from dashboard.forms.pause import PauseForm
 from dashboard.forms.within_reach import offer_clusters
 from dashboard.views.access import action
 from dashboard.views.job import find_job

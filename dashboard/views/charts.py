@@ -12,11 +12,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
-from dashboard.charts.delays import delays_figure
-from dashboard.charts.durations import durations_figure
-from dashboard.charts.moved import has_moved, moved_figure
+from dashboard.charts.durations import delays_figure, durations_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
-from dashboard.charts.sizes import sizes_figure
+from dashboard.charts.sizes import has_moved, moved_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.forms.cluster import ClusterForm
-from dashboard.forms.reason import ReasonForm
+from dashboard.forms.note import ReasonForm
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from dashboard.views.access import admin_action, admin_required
 from monitoring.engine import registration

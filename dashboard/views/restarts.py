@@ -17,8 +17,7 @@ from dashboard.access.guard import actor_of
 from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
 from dashboard.phrases import told
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
-from dashboard.queries.since import happened_since
-from dashboard.queries.states import best_of, offered_state, offered_states, why_not_offered
+from dashboard.queries.states import best_of, happened_since, offered_state, offered_states, why_not_offered
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import AttemptState, Engine, RestartAttempt

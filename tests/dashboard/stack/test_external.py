@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.stack.external import ExternalSilent, await_external
+from dashboard.stack.start import ExternalSilent, await_external
 
 
 def test_a_server_that_stays_silent_is_named_without_its_password() -> None:

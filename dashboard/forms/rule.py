@@ -16,7 +16,7 @@ from dashboard.forms.measures import field_of
 from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
-from monitoring.alerts.terms import terms_of
+from monitoring.alerts.scope import terms_of
 from monitoring.models import AlertRule, Channel, RuleScope, Severity
 
 _DAY = 86_400

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from dashboard.phrases import told
 from monitoring.alerts.kinds import GROUPS, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
-from monitoring.alerts.terms import terms_of
+from monitoring.alerts.scope import terms_of
 from monitoring.models import AlertRule, RuleScope
 from monitoring.reasons.reason import Reason
 

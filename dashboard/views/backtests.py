@@ -23,10 +23,9 @@ from dashboard.views.rules import known_kind
 from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK
-from monitoring.alerts.scope import WatchedJob, watched_jobs
+from monitoring.alerts.scope import WatchedJob, watch_of, watched_jobs
 from monitoring.alerts.selector import parse
 from monitoring.alerts.suggestion import suggest
-from monitoring.alerts.terms import watch_of
 from monitoring.alerts.walk import Watch
 from monitoring.models import AlertRule, Cluster, Job, Run
 

@@ -22,9 +22,8 @@ from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.alerts.kinds import UnknownKind, kind_of
 from monitoring.alerts.kinds.base import Kind, Subject
-from monitoring.alerts.scope import rules_for
+from monitoring.alerts.scope import rules_for, terms_of
 from monitoring.alerts.standing import standings
-from monitoring.alerts.terms import terms_of
 from monitoring.models import AlertRule, Channel, Job
 
 RECENT = 20

@@ -24,8 +24,7 @@ from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK, Memory, recall, remember
 from monitoring.alerts.rule_facts import Facts
-from monitoring.alerts.scope import assign, rules_of_kinds
-from monitoring.alerts.terms import terms_of, watch_of
+from monitoring.alerts.scope import assign, rules_of_kinds, terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
 from monitoring.alerts.walk import LATE, State, advance
 from monitoring.bulk import update

@@ -1,7 +1,7 @@
 """Which rule watches which job: for every kind the narrowest scope that has a rule decides, wider ones step back.
 
 Rules of the same scope all apply, so that a warning and a critical level stand side by side. A rule that is switched
-off decides, too: its jobs are not watched for this.
+off decides, too: its jobs are not watched for this. `watch_of` is a stored rule as the walk needs it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+from monitoring.alerts.kinds import kind_of
+from monitoring.alerts.kinds.base import Terms
 from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.alerts.walk import Holds, Watch
 from monitoring.models import AlertRule, Cluster, Job, RuleScope
 
 
@@ -85,3 +89,18 @@ def rules_for(job: Job) -> list[AlertRule]:
     rules = list(AlertRule.objects.select_related("job").prefetch_related("channels"))
     assigned = assign(rules, watched_jobs([job.pk]))
     return [rule for rule in rules if assigned.get(rule.pk)]
+
+
+def terms_of(rule: AlertRule) -> Terms:
+    return kind_of(rule.kind).fill(rule.threshold, rule.window_s, rule.parameters)
+
+
+def watch_of(rule: AlertRule) -> Watch:
+    """Raises UnknownKind."""
+    holds = Holds(
+        open=timedelta(seconds=rule.open_hold_s),
+        close=timedelta(seconds=rule.close_hold_s),
+        flap_opens=rule.flap_opens,
+        flap_window=timedelta(seconds=rule.flap_window_s),
+    )
+    return Watch(kind_of(rule.kind), terms_of(rule), holds)

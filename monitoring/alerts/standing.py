@@ -13,8 +13,7 @@ from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import recall
 from monitoring.alerts.rule_facts import Facts
-from monitoring.alerts.scope import rules_for
-from monitoring.alerts.terms import watch_of
+from monitoring.alerts.scope import rules_for, watch_of
 from monitoring.alerts.walk import State, Watch
 from monitoring.models import AlertRule, Job, OutageKind
 

@@ -166,12 +166,11 @@ class Kind(ABC):
         return Terms(
             threshold if threshold is not None or not self.threshold else self.threshold.default,
             window_s if window_s is not None or not self.window else self.window.default,
-            {name: parameters.get(name, _default(each)) for name, each in self.parameters.items()},
+            {
+                name: parameters.get(name, each.default if isinstance(each, Number) else None)
+                for name, each in self.parameters.items()
+            },
         )
-
-
-def _default(parameter: Number | Day) -> int | None:
-    return parameter.default if isinstance(parameter, Number) else None
 
 
 class Counted(ReasonCode):

@@ -15,7 +15,7 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import WAYMARK
-from monitoring.alerts.terms import watch_of
+from monitoring.alerts.scope import watch_of
 from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, SavepointState
 from monitoring.reasons.reason import Reason, render
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes

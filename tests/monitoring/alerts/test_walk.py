@@ -12,7 +12,7 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kind_of, kinds
 from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.rule_facts import Event, Facts, Interval, RunFact
-from monitoring.alerts.terms import watch_of
+from monitoring.alerts.scope import watch_of
 from monitoring.alerts.walk import LATE, Holds, Move, State, Transition, Watch, advance
 from monitoring.models import AlertRule, Incident
 from tests.profile import examples

@@ -8,6 +8,8 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -164,3 +166,14 @@ async def _first_bytes(response: aiohttp.ClientResponse) -> str:
                 if len(read) >= ANSWER_BYTES:
                     break
     return " ".join(read[:ANSWER_BYTES].decode("utf-8", "replace").split())
+
+
+def seconds_to_wait(header: str, now: datetime) -> float | None:
+    """Read a Retry-After header (RFC 9110): seconds or an HTTP date. None when it cannot be read."""
+    value = header.strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - now).total_seconds()) if value else None
+    except (ValueError, TypeError):
+        return None

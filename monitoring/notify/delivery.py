@@ -20,7 +20,6 @@ from django.db import transaction
 from django.db.models import Q
 
 from monitoring.models import AttemptOutcome, Channel, Delivery, DeliveryAttempt, DeliveryState
-from monitoring.notify.backoff import next_wait
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed, Message, Sent, message_of
 from monitoring.notify.transports import transport_of
@@ -30,6 +29,10 @@ from monitoring.reasons.work import WorkReason
 BATCH = 16
 THREADS = 8
 CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, and room to spare
+FIRST_WAIT_S = 10.0
+LONGEST_WAIT_S = 3600.0
+# With these waits the last try comes about 85 minutes after the first: a channel may be down for an hour.
+MAX_TRIES = 10
 _REPORTED = {
     AttemptOutcome.SENT: WorkReason.NOTIFICATIONS_SENT,
     AttemptOutcome.AGAIN: WorkReason.NOTIFICATIONS_RETRIED,
@@ -84,6 +87,17 @@ def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[
         return WorkReason.OVERTAKEN
     DeliveryAttempt.objects.create(delivery=delivery, at=now, outcome=outcome, answer=answer.answer)
     return _REPORTED[outcome]
+
+
+def next_wait(tries: int, retry_after_s: float | None, random: Callable[[], float]) -> timedelta | None:
+    """The wait after the `tries`-th failed try, None: give up.
+
+    Doubles each time, ±20 % so that many messages do not come back in step; never sooner than the receiver asked.
+    """
+    if tries >= MAX_TRIES:
+        return None
+    wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * (0.8 + 0.4 * random())
+    return timedelta(seconds=max(wait, min(retry_after_s or 0.0, LONGEST_WAIT_S)))
 
 
 def _due(now: datetime) -> list[Delivery]:

@@ -1,7 +1,7 @@
 """From notifications whose time has come to messages.
 
 One worker at a time per channel: it holds the channel's row, asks of every notification whether it may still go out
-(`verdict.py`), puts what may together (`grouping.py`), and writes the messages and what follows from them (the next
+and with which others (`verdict.py`), and writes the messages and what follows from them (the next
 repetition, the escalation) in one transaction. A worker that dies leaves everything as it was.
 """
 
@@ -28,9 +28,8 @@ from monitoring.models import (
     NotificationState,
     Severity,
 )
-from monitoring.notify.grouping import Planned, plan
 from monitoring.notify.message import message_of, reason_of
-from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+from monitoring.notify.verdict import Drop, Facts, Go, Planned, Wait, judge, plan
 from monitoring.reasons.columns import columns, store
 from monitoring.reasons.notify import NotifyReason
 

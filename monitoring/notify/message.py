@@ -21,7 +21,7 @@ from monitoring.models import (
     Notification,
     NotificationReason,
 )
-from monitoring.notify.grouping import LISTED
+from monitoring.notify.verdict import LISTED
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import SOURCE, Reason, render

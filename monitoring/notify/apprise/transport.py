@@ -15,10 +15,10 @@ from monitoring.notify.addresses import policy_of
 from monitoring.notify.apprise.guard import LIMIT_S, Answer, Exchange, guarded
 from monitoring.notify.apprise.paging import aim, one_by_one, pages
 from monitoring.notify.apprise.services import REFUSED_PARAMETERS, SERVICES
-from monitoring.notify.backoff import seconds_to_wait
 from monitoring.notify.message import BadChannel, Failed, Message, Sent
 from monitoring.notify.wording.texts import text_of
 from monitoring.outbound import Denied, Why, judge, parse, resolve
+from monitoring.outbound_http import seconds_to_wait
 from monitoring.secret import SecretUnreadable
 
 TRY_AGAIN = frozenset({408, 425, 429})

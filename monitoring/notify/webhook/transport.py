@@ -9,10 +9,9 @@ from datetime import datetime
 
 from monitoring.models import Channel
 from monitoring.notify.addresses import check_address, policy_of, without_path
-from monitoring.notify.backoff import seconds_to_wait
 from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent, one_line
 from monitoring.outbound import Denied, Why, parse
-from monitoring.outbound_http import AddressDenied, Answer, NotReached, send
+from monitoring.outbound_http import AddressDenied, Answer, NotReached, seconds_to_wait, send
 from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 

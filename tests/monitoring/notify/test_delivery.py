@@ -7,8 +7,7 @@ from django.db import connection
 from monitoring.alerts.incidents import open_incident
 from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Notification, Severity
 from monitoring.notify import delivery as delivery_module
-from monitoring.notify.backoff import FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, next_wait
-from monitoring.notify.delivery import CLAIM, deliver_due
+from monitoring.notify.delivery import CLAIM, FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, deliver_due, next_wait
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed
 from monitoring.reasons.work import WorkReason

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -26,10 +25,9 @@ from monitoring.models import (
     Notification,
     NotificationReason,
     NotificationState,
-    Severity,
 )
 from monitoring.notify.message import message_of, reason_of
-from monitoring.notify.verdict import Drop, Facts, Go, Planned, Wait, judge, plan
+from monitoring.notify.verdict import Drop, Facts, Go, Planned, Wait, group_of, judge, plan
 from monitoring.reasons.columns import columns, store
 from monitoring.reasons.notify import NotifyReason
 
@@ -37,21 +35,6 @@ BATCH = 1000
 RATE_WINDOW = timedelta(minutes=10)
 # What starts a repetition and an escalation.
 FIRST_WORDS = frozenset({NotificationReason.OPENED, NotificationReason.WOKEN})
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A notification that may go out."""
-
-    notification: Notification
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        return self.notification.event.incident.cluster_id, self.notification.reason
-
-    @property
-    def is_critical(self) -> bool:
-        return self.notification.event.incident.severity == Severity.CRITICAL
 
 
 def gather_due(now: datetime) -> int:
@@ -87,18 +70,18 @@ def _together(channel: Channel, now: datetime) -> list[Notification]:
         .select_related("event__incident__job", "event__incident__cluster")
         .order_by("due_at", "id")
     )
-    due = {Ready(each).group for each in waiting if each.due_at <= now}
-    return [each for each in waiting if Ready(each).group in due]
+    due = {group_of(each) for each in waiting if each.due_at <= now}
+    return [each for each in waiting if group_of(each) in due]
 
 
-def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) -> list[Ready]:
+def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) -> list[Notification]:
     facts = _Facts(channel, waiting, now)
     ready = []
     others: dict[Wait | Drop, list[Notification]] = {}
     for each in waiting:
         verdict = judge(facts.of(each))
         if isinstance(verdict, Go):
-            ready.append(Ready(each))
+            ready.append(each)
         else:
             others.setdefault(verdict, []).append(each)
     for verdict, those in others.items():
@@ -177,17 +160,17 @@ def _slots(channel: Channel, now: datetime) -> tuple[int, datetime]:
     return channel.messages_per_10_min - len(made), free_at
 
 
-def _hold_back(ready: Sequence[Ready], channel: Channel, until: datetime) -> None:
+def _hold_back(ready: Sequence[Notification], channel: Channel, until: datetime) -> None:
     why = NotifyReason.CHANNEL_FULL(count=channel.messages_per_10_min)
-    pks = [each.notification.pk for each in ready]
+    pks = [each.pk for each in ready]
     Notification.objects.filter(pk__in=pks).update(due_at=until, **columns("why", why))
 
 
-def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery:
+def _write(channel: Channel, planned: Planned, now: datetime) -> Delivery:
     delivery = Delivery.objects.create(
         channel=channel, key=uuid.uuid4().hex, is_digest=planned.is_digest, created_at=now, next_try_at=now
     )
-    members = [each.notification for each in planned.members]
+    members = planned.members
     hidden = _hidden_counts([each.event.incident for each in members])
     for each in members:
         store(each, "text", reason_of(each, hidden.get(each.event.incident_id, (0, 0))))

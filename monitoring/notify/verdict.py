@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
 
-from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
+from monitoring.models import IncidentState, MaintenanceWindow, Notification, NotificationReason, Severity
 from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.reason import Reason
 
@@ -71,7 +70,9 @@ def _ending(facts: Facts) -> Go | Wait | Drop:
 def _news(facts: Facts) -> Go | Wait | Drop:
     if facts.state == IncidentState.RESOLVED:
         return Drop(NotifyReason.OVER_BEFORE_TOLD())
-    if facts.reason in FOLLOW_UPS and facts.state == IncidentState.ACKNOWLEDGED and not _woken(facts):
+    # The end of a snooze is told also of what was acknowledged: its author asked to be reminded.
+    is_reminder = facts.reason in FOLLOW_UPS and facts.reason != NotificationReason.WOKEN
+    if is_reminder and facts.state == IncidentState.ACKNOWLEDGED:
         return Drop(NotifyReason.ACKNOWLEDGED(by=facts.acknowledged_by))
     if facts.state == IncidentState.SNOOZED and facts.snoozed_until is not None:
         if facts.reason in FOLLOW_UPS:
@@ -88,11 +89,6 @@ def _silenced(window: MaintenanceWindow) -> Reason:
     return NotifyReason.SILENCED(window=str(window))
 
 
-def _woken(facts: Facts) -> bool:
-    """The end of a snooze is told also of what was acknowledged: its author asked to be reminded."""
-    return facts.reason == NotificationReason.WOKEN
-
-
 def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:
     """A channel hears of an incident in the order in which it happened."""
     if isinstance(verdict, Go) and facts.earlier_until is not None:
@@ -100,26 +96,13 @@ def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:
     return verdict
 
 
-class Gathered(Protocol):
-    """What grouping needs to know of a notification."""
-
-    @property
-    def group(self) -> tuple[object, ...]: ...
-
-    @property
-    def is_critical(self) -> bool: ...
-
-
-T = TypeVar("T", bound=Gathered)
-
-
 @dataclass(frozen=True)
-class Planned(Generic[T]):
-    members: tuple[T, ...]
+class Planned:
+    members: tuple[Notification, ...]
     is_digest: bool = False
 
 
-def plan(waiting: Sequence[T], slots: int) -> list[Planned[T]]:
+def plan(waiting: Sequence[Notification], slots: int) -> list[Planned]:
     """At most `slots` messages that together hold all of `waiting`; with no slot none, and all go on waiting."""
     if slots <= 0:
         return []
@@ -130,14 +113,23 @@ def plan(waiting: Sequence[T], slots: int) -> list[Planned[T]]:
     return [*(Planned(tuple(each)) for each in alone), Planned(tuple(each for group in rest for each in group), True)]
 
 
-def _grouped(waiting: Iterable[T]) -> list[list[T]]:
-    groups: dict[tuple[object, ...], list[T]] = {}
+def group_of(each: Notification) -> tuple[object, ...]:
+    """Return what the notifications of one message have in common."""
+    return each.event.incident.cluster_id, each.reason
+
+
+def _grouped(waiting: Iterable[Notification]) -> list[list[Notification]]:
+    groups: dict[tuple[object, ...], list[Notification]] = {}
     for each in waiting:
-        groups.setdefault(each.group, []).append(each)
+        groups.setdefault(group_of(each), []).append(each)
     return list(groups.values())
 
 
-def _gravest_first(groups: Iterable[list[T]]) -> list[list[T]]:
+def _gravest_first(groups: Iterable[list[Notification]]) -> list[list[Notification]]:
     """Critical ones first, each group beginning with its gravest; else in the order in which they came."""
-    sorted_groups = [sorted(group, key=lambda each: not each.is_critical) for group in groups]
-    return sorted(sorted_groups, key=lambda group: not group[0].is_critical)
+    sorted_groups = [sorted(group, key=_is_not_critical) for group in groups]
+    return sorted(sorted_groups, key=lambda group: _is_not_critical(group[0]))
+
+
+def _is_not_critical(each: Notification) -> bool:
+    return each.event.incident.severity != Severity.CRITICAL

@@ -18,6 +18,7 @@ from checkpointing.model.checkpoint import CheckpointProperties
 from checkpointing.model.messages import UNKNOWN, SubtaskMetrics
 
 NOT_YET = -1
+QUANTILE_WINDOW = 10_000
 
 
 class CheckpointStatsStatus(Enum):
@@ -183,9 +184,6 @@ class CheckpointStatsSnapshot:
         latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)
         known = (*self.history, *(statistics for statistics in latest if statistics is not None))
         return next((statistics for statistics in known if statistics.checkpoint_id == checkpoint_id), None)
-
-
-QUANTILE_WINDOW = 10_000
 
 
 class RunningSummary:

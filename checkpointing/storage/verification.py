@@ -21,7 +21,7 @@ def read_metadata(directory: str, files: Files | None = None) -> CompletedCheckp
 
     SnapshotUnusable (see `errors`) when there is none that can be read.
     """
-    directory = _without_metadata_name(canonical(directory))
+    directory = canonical(directory).removesuffix(f"/{METADATA}") or "/"
     try:
         content = (files or files_for(directory)).read(f"{directory}/{METADATA}")
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -72,10 +72,6 @@ def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], 
 
 def _other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
     return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (checksum)")
-
-
-def _without_metadata_name(path: str) -> str:
-    return path.removesuffix(f"/{METADATA}") or "/"
 
 
 def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedCheckpoint:

@@ -30,6 +30,7 @@ from monitoring.reasons.work import WorkReason
 BUDGET_S = 60.0
 _LIMIT_S = 900.0  # a process that takes longer than this hangs
 _ADVISORY = 6_801_674
+_AT_ONCE = 500  # files that one run removes
 
 
 def look(now: datetime) -> CycleReport:
@@ -109,9 +110,6 @@ def _alone() -> Iterator[bool]:
         if is_alone:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY])
-
-
-_AT_ONCE = 500
 
 
 def forget(now: datetime) -> Reason | None:

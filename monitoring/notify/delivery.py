@@ -89,14 +89,14 @@ def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[
     return _REPORTED[outcome]
 
 
-def next_wait(tries: int, retry_after_s: float | None, random: Callable[[], float]) -> timedelta | None:
+def next_wait(tries: int, retry_after_s: float | None, jitter: Callable[[], float]) -> timedelta | None:
     """The wait after the `tries`-th failed try, None: give up.
 
     Doubles each time, ±20 % so that many messages do not come back in step; never sooner than the receiver asked.
     """
     if tries >= MAX_TRIES:
         return None
-    wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * (0.8 + 0.4 * random())
+    wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * (0.8 + 0.4 * jitter())
     return timedelta(seconds=max(wait, min(retry_after_s or 0.0, LONGEST_WAIT_S)))
 
 

@@ -5,7 +5,6 @@ that a dead run left in its directory and no poll saw, and of a running job the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +14,6 @@ from django.utils.translation import gettext as _
 
 from monitoring.launches import what_changed
 from monitoring.models import (
-    CheckedState,
     Checkpoint,
     CheckpointStatus,
     Job,
@@ -76,11 +74,12 @@ def read_retained(job: Job) -> list[Retained]:
     """The newest first; runs and their launch versions are read with them."""
     found = list(retained_checkpoints(job).select_related("run__launch_version")[:RETAINED])
     looks = {look.path: look for look in job.checked_states.filter(path__in=[each.external_path for each in found])}
-    return [_retained(each, looks.get(each.external_path)) for each in found]
-
-
-def _retained(checkpoint: Checkpoint, look: CheckedState | None) -> Retained:
-    return Retained(checkpoint, look.checked_at, stored(look, "problem")) if look else Retained(checkpoint)
+    return [
+        Retained(each, look.checked_at, stored(look, "problem"))
+        if (look := looks.get(each.external_path))
+        else Retained(each)
+        for each in found
+    ]
 
 
 @dataclass(frozen=True)
@@ -119,19 +118,16 @@ def offered_savepoints(job: Job) -> list[Choice]:
 def why_not_offered(job: Job, key: str) -> str:
     """In a sentence, of one that is not among the offered states."""
     found = _FOUND.fullmatch(key)
-    if found is None and key in {f"savepoint-{each}" for each in _gone(job)}:
-        return _("Snapshot: the files of this savepoint were deleted. Select one of the snapshots below.")
     if found is None:
+        gone = job.savepoints.filter(state=SavepointState.COMPLETED, gone_at__isnull=False)
+        if key in {f"savepoint-{pk}" for pk in gone.values_list("pk", flat=True)}:
+            return _("Snapshot: the files of this savepoint were deleted. Select one of the snapshots below.")
         return _("Snapshot: the selected snapshot is no longer offered. Select one of the snapshots below.")
     run, number = int(found[1]), int(found[2])
     return _(
         "Snapshot: checkpoint %(number)s, which was found in the directory of run %(run)s, no longer exists. Nothing "
         "was stopped or started. Select one of the snapshots below."
     ) % {"number": number, "run": run}
-
-
-def _gone(job: Job) -> Iterable[int]:
-    return job.savepoints.filter(state=SavepointState.COMPLETED, gone_at__isnull=False).values_list("pk", flat=True)
 
 
 def best_of(job: Job, offer: Offer) -> Choice | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 
 from monitoring.alerts import inhibition, maintenance
 from monitoring.models import (
@@ -39,12 +39,9 @@ FIRST_WORDS = frozenset({NotificationReason.OPENED, NotificationReason.WOKEN})
 
 def gather_due(now: datetime) -> int:
     """Write the messages of every channel that has something due; returns how many."""
-    channels = _due(now).values_list("channel_id", flat=True).distinct().order_by("channel_id")
+    due = Notification.objects.filter(state=NotificationState.WAITING, due_at__lte=now)
+    channels = due.values_list("channel_id", flat=True).distinct().order_by("channel_id")
     return sum(_gather(channel, now) for channel in list(channels))
-
-
-def _due(now: datetime) -> QuerySet[Notification]:
-    return Notification.objects.filter(state=NotificationState.WAITING, due_at__lte=now)
 
 
 @transaction.atomic

@@ -71,7 +71,7 @@ class RecoveryReason(ReasonCode):
     DEFAULT_PARALLELISM = "recovery.default-parallelism", _("the default")
     START_WITH = "recovery.start-with", _("start it with {launch}")
     ANOTHER_LAUNCH = "recovery.another-launch", _("another {fields}")
-    START_ANEW = "recovery.start-anew", _("start it anew")
+    START_ANEW = "recovery.start-anew", _("start it again")
     NEW_HISTORY_PROGRAM = "recovery.new-history-program", _("start the history's new program")
     CLONE_ASKED = "recovery.clone-asked", _("{by} asked to clone {job}, from {state}.")
     SUBMITTED = "recovery.submitted", _("{by} submitted {job}, to start from {state}.")
@@ -128,7 +128,10 @@ class RecoveryReason(ReasonCode):
     AUTOMATION_PAUSED = "recovery.automation-paused", _("Nothing was started: {why}.")
     DIED_AGAIN = (
         "recovery.died-again",
-        _("The job came back by itself and died again. Nothing was started; that is decided anew."),
+        _(
+            "The job recovered by itself and then failed again. Nothing was started. "
+            "Waymark decides about the new failure."
+        ),
     )
     # A step waits for an answer of the engine; an attempt cannot begin.
     ENGINE_SAID = "recovery.engine-said", _("{answer}")
@@ -225,11 +228,11 @@ class RecoveryReason(ReasonCode):
         "recovery.other-run-not-stopped",
         _("Another life of this job, {id}, is {state}. It was not stopped, nothing was started."),
     )
-    STATE_GONE = "recovery.state-gone", _("{path} is not there any more, so the job goes on: {why}")
+    STATE_GONE = "recovery.state-gone", _("{path} no longer exists, so the job was not stopped: {why}")
     NOT_RUNNING = "recovery.not-running", _("The job is not running.")
     STOPPED = "recovery.stopped", _("Stopped.")
     STOPPED_AND_SAVED = "recovery.stopped-and-saved", _("Stopped; what it had is saved at {path}.")
-    STOPPED_TO_GO_ON = "recovery.stopped-to-go-on", _("Stopped; it goes on from {path}.")
+    STOPPED_TO_GO_ON = "recovery.stopped-to-go-on", _("Stopped. The job continues from {path}.")
     ENDED_WITHOUT_SAVEPOINT = (
         "recovery.ended-without-savepoint",
         _("The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."),
@@ -245,7 +248,7 @@ class RecoveryReason(ReasonCode):
     CANCELLING = "recovery.cancelling", _("Cancelling; the job is {state}.")
     SAVEPOINT_FAILED = (
         "recovery.savepoint-failed",
-        _("The savepoint on stop failed, so the job goes on: {failure}"),
+        _("The savepoint failed, so the job was not stopped: {failure}"),
     )
     STOPPING_WITH_SAVEPOINT = (
         "recovery.stopping-with-savepoint",

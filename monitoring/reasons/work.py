@@ -41,7 +41,7 @@ class WorkReason(ReasonCode):
     SAVEPOINTS_DISPOSED = "work.savepoints-disposed", _("{count} disposed of")
     SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be disposed of yet")
 
-    RETENTION = "work.retention", _("Retention: {gone} let go.")
+    RETENTION = "work.retention", _("Retention: {gone} released.")
     SAVEPOINT = "work.savepoint", _("{count} savepoint")
     SAVEPOINTS_COUNTED = "work.savepoints-counted", _("{count} savepoints")
     MESSAGE = "work.message", _("{count} message")
@@ -58,13 +58,13 @@ class WorkReason(ReasonCode):
     ARCHIVED = "work.archived", _("Archived {what}.")
     ARCHIVED_WITHOUT = "work.archived-without", _("Archived {what}. There was no partition of {missing}.")
     ARCHIVING = "work.archiving", _("{what} is being archived: {step} is next.")
-    ARCHIVING_AGAIN = "work.archiving-again", _("{what} is archived anew where it changed: {why}.")
+    ARCHIVING_AGAIN = "work.archiving-again", _("{what} is archived again where it changed: {why}.")
     DAY_CHANGED = "work.day-changed", _("{day:day} has {rows:,} {kind} by now, not {expected:,}")
     FILE_DIFFERS = "work.file-differs", _("{file}: what was written is not what PostgreSQL has by now")
     LATE_CHANGED = "work.late-changed", _("what came late for {day:day} changed while it was taken up")
     SPAN_CHANGED = "work.span-changed", _("{span} changed while it was archived")
     SPAN_INCOMPLETE = "work.span-incomplete", _("{span} has not all of its files")
-    ARCHIVING_WAITS = "work.archiving-waits", _("{what} waits for whoever reads its tables.")
+    ARCHIVING_WAITS = "work.archiving-waits", _("{what} waits until nobody reads its tables.")
     ARCHIVING_ELSEWHERE = "work.archiving-elsewhere", _("No archiving: another process does it.")
     NOT_ARCHIVED_YET = "work.not-archived-yet", _("{what} cannot be archived yet. {why}")
     CHECKPOINTS_MAY_CHANGE = (
@@ -86,8 +86,8 @@ class WorkReason(ReasonCode):
     ROLLUPS_DIFFER = (
         "work.rollups-differ",
         _(
-            "The roll-ups of {count:,} days of jobs do not tell as many checkpoints as there are; start the history "
-            "pipeline without state, so that they are made anew."
+            "The roll-ups of {count:,} days of jobs do not have as many checkpoints as there are. "
+            "Start the history pipeline without state to build them again."
         ),
     )
     ARCHIVED_LATE = "work.archived-late", _("Took what came late into {count:,} files of the archive.")
@@ -116,7 +116,7 @@ class WorkReason(ReasonCode):
     PIPELINE_RESTART = "work.pipeline-restart", _("Restart {epoch} of {name} decided: {why}")
     PIPELINE_UPGRADED = (
         "work.pipeline-upgraded",
-        _("{name} is stopped with a savepoint and goes on from it with the program of this version."),
+        _("{name} is stopped with a savepoint and continues from it with the program of this version."),
     )
     PIPELINE_CANCELED = "work.pipeline-canceled", _("{name} is cancelled: WAYMARK_HISTORY_PIPELINE is off.")
 

@@ -18,10 +18,7 @@ from monitoring.reasons.reason import Reason, ReasonCode
 class FailedInTotalReason(ReasonCode):
     RULE = (
         "alerts.failed-in-total-rule",
-        _(
-            "Opens when {checkpoints} failed {since}, over all runs. "
-            "Somebody who resolves the incident starts the count anew."
-        ),
+        _("Opens when {checkpoints} failed {since}, over all runs. Resolving the incident restarts the count."),
     )
     SINCE = "alerts.since-day", _("since {day}")
     IN_TOTAL = "alerts.in-total", _("in total")

@@ -78,8 +78,8 @@ class AnotherClusterReason(ReasonCode):
     RULE = (
         "alerts.another-cluster-rule",
         _(
-            "Opens when another cluster has answered at a cluster's address for {limit:length}. "
-            "Nothing is concluded of its jobs until a person confirms that it was rebuilt, or mends the address."
+            "Opens when another cluster has answered at a cluster's address for {limit:length}. Waymark draws no "
+            "conclusions about its jobs until a person confirms that the cluster was rebuilt, or corrects the address."
         ),
     )
     OVER = "alerts.another-cluster-over", _("Cluster {subject} is itself again.")

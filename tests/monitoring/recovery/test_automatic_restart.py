@@ -497,7 +497,7 @@ def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager
     dies_again(job, job_manager, now + timedelta(seconds=1))
     job_manager.loses_request_of = set()
     advance(now + timedelta(seconds=2))
-    assert RestartAttempt.objects.get().error.startswith("The job came back by itself and died again.")
+    assert RestartAttempt.objects.get().error_value == Why.DIED_AGAIN()
     assert job_manager.count("run") == 0
 
 

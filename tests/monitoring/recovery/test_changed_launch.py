@@ -6,6 +6,7 @@ import pytest
 
 from monitoring.launches import Launched, remember
 from monitoring.models import Incident, Job, LaunchOrigin, LaunchVersion, RestartAttempt, Savepoint
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
 from monitoring.recovery.manual import RestartRefused, change_and_restart, clone
@@ -51,7 +52,7 @@ def test_when_the_savepoint_on_stop_fails_the_job_goes_on_as_it_was(live, job_ma
     Savepoint.objects.filter(stops_job=True).update(state="failed", failure="Disk is full")
     attempt = settle(attempt, now + timedelta(seconds=30))
     assert attempt.state == "failed"
-    assert attempt.error == "The savepoint on stop failed, so the job goes on: Disk is full"
+    assert attempt.error_value == Why.SAVEPOINT_FAILED(failure="Disk is full")
     assert [job.state for job in job_manager.jobs.values()] == ["RUNNING"]
 
 

@@ -6,6 +6,7 @@ import pytest
 from dashboard.health import Level, judge_within
 from dashboard.queries.facts import gather_facts
 from monitoring.models import Incident, Job, RestartAttempt, Run, Savepoint
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
@@ -91,7 +92,7 @@ def test_each_step_begins_where_the_one_before_ended_and_tells_how_long_its_act_
 def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, now):
     job_manager.answers["stop"] = (400, "The disk is full.")
     attempt = settle(restart_from(live, None, "ada", now), now)
-    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert attempt.error_value == Why.SAVEPOINT_FAILED(failure="The disk is full.")
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
 
 
@@ -183,7 +184,7 @@ def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_m
     job_manager.answer = answer
     attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
     assert attempt.state == "failed"
-    assert attempt.error == "file:/chk/7 is not there any more, so the job goes on: there is no _metadata"
+    assert attempt.error_value == Why.STATE_GONE(path="file:/chk/7", why="there is no _metadata")
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
     assert attempt.stop_savepoint.state == "completed"
 
@@ -206,7 +207,7 @@ def test_no_job_is_cancelled_before_the_engine_has_checked_its_checkpoint_again(
 def test_a_savepoint_before_the_cancelling_that_fails_leaves_the_job_running(live, job_manager, settle, now):
     job_manager.answers["trigger"] = (400, "The disk is full.")
     attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
-    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert attempt.error_value == Why.SAVEPOINT_FAILED(failure="The disk is full.")
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
 
 
@@ -229,7 +230,7 @@ def test_a_chosen_state_that_is_invalid_stops_nothing(live, savepoint, job_manag
 def test_a_savepoint_on_stop_that_fails_leaves_the_job_running(live, savepoint, job_manager, settle, now):
     job_manager.answers["stop"] = (400, "The disk is full.")
     attempt = settle(restart_from(live, savepoint, "ada", now), now)
-    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert attempt.error_value == Why.SAVEPOINT_FAILED(failure="The disk is full.")
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
 
 

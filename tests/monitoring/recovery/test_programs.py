@@ -6,6 +6,7 @@ import pytest
 
 from monitoring.models import Cluster, Job, PlacedProgram, Program, ProgramPart, RestartAttempt
 from monitoring.programs import Damaged, content_of, copy_of, discard_unused, keep, keep_unkept
+from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.manual import change_and_restart
 from tests.monitoring.fake_job_manager import FakeJobManager
 from tests.monitoring.recovery.conftest import LAUNCH
@@ -53,7 +54,7 @@ class TestOneThatTheClusterLost:
 
     def test_without_a_copy_nothing_is_stopped(self, live, job_manager, settle, now):
         job_manager.jars.clear()
-        attempt = settle(change_and_restart(live, LAUNCH, "start it anew", None, "ada", now), now)
+        attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
         assert attempt.error == (
             "program.py is not on the cluster, and Waymark keeps no copy of it. Upload the program again."
         )
@@ -62,7 +63,7 @@ class TestOneThatTheClusterLost:
 
     def test_a_cluster_that_takes_no_programs_is_found_out_before_anything_stops(self, live, job_manager, settle, now):
         job_manager.answers["jars"] = (404, "Not found: /jars")
-        attempt = settle(change_and_restart(live, LAUNCH, "start it anew", None, "ada", now), now)
+        attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
         assert "takes no programs (Flink: web.submit.enable)" in attempt.error
         assert job_manager.count("stop") == 0
 
@@ -89,7 +90,7 @@ class TestOneThatTheClusterLost:
     def test_a_program_that_the_cluster_does_not_take_stops_nothing(self, live, kept, job_manager, settle, now):
         job_manager.jars.clear()
         job_manager.answers["upload"] = (413, "At most 10 MB.")
-        attempt = settle(change_and_restart(live, LAUNCH, "start it anew", None, "ada", now), now)
+        attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
         assert attempt.error == "The cluster does not take the program: At most 10 MB."
         assert job_manager.count("stop") == 0
 

@@ -64,7 +64,7 @@ def test_what_was_left_is_said_quietly(caplog):
     look = noted(lambda: CycleReport(left=(WAITING,)))
     with caplog.at_level(logging.DEBUG):
         look()
-    assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", str(WAITING))]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("DEBUG", str(WAITING))]
     assert (Tick.objects.get().sentence, Tick.objects.get().sentence_value) == ("", None)
 
 

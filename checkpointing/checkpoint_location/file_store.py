@@ -76,7 +76,7 @@ def known_checksums(directory: str | None, locations: Mapping[str, Path]) -> Fil
     try:
         checkpoint = read_metadata(directory)
     except OSError as error:
-        log.info("every file is read anew: %s", error)
+        log.info("every file is read again: %s", error)
         return checksums
     for operator in checkpoint.operators:
         for file in (file for subtask in operator.subtasks for file in subtask.files):

@@ -40,9 +40,9 @@ class ReferenceCountingRegistry:
     Flink remembers the last checkpoint that used a file. This counts references, because checkpoints here may be
     discarded in any order (an aborted one before an older pending one).
 
-    Every known checkpoint has a bit of its own, and a file's users are the bits set: a number, small as long as few
+    Every known checkpoint has its own bit, and a file's users are the bits set: a number, small as long as few
     checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement
-    only notes its files; they are looked up when a checkpoint is let go, all in a row.
+    only notes its files; they are looked up one after the other when a checkpoint is removed.
     """
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
 def own_location(writer: Any, options: Mapping[str, str]) -> str | None:
     """Return where Spark would keep the query's state; None where it would not find it again.
 
-    The driver keeps the state in a checkpointLocation of its own instead.
+    The driver keeps the state in its own checkpointLocation instead.
     """
     location = options.get("checkpointlocation")
     root, name = session_of(writer).conf.get(_LOCATION_SETTING, None), options.get("queryname")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ASKED_EVERY_S = 10.0
-# A foreachBatch function may run SQL of its own within the batch's: the last ones are those that run.
+# A foreachBatch function may run its own SQL within the batch's. The last queries are those that run.
 _EXECUTIONS = 20
 # As a frame of a stack trace: the exception was raised in a task, not in the driver.
 _IN_A_TASK = "org.apache.spark.scheduler.Task"

@@ -91,7 +91,7 @@ class FileCheckpointStorage:
         files = self._files(directory)
         if any(parent(checkpoint.location) == self.job_directory for checkpoint in self._retained()):
             require_storage(directory, files)
-            _make_below(self.job_directory, directory, files)
+            _make_below(directory, files)
         else:
             files.make_directory(shared)
             files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
@@ -279,12 +279,14 @@ def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = No
     files.remove_tree(checkpoint.location)
 
 
-def _make_below(job_directory: str, directory: str, files: Files) -> None:
-    """Make the new `directory` where its parent exists. Raise StorageUnreachable where it has gone."""
+def _make_below(directory: str, files: Files) -> None:
+    """Make the new `directory`. Raise StorageUnreachable if its parent does not exist any more."""
     try:
         files.make_directory(directory, new=True, parents=False)
     except FileNotFoundError as error:
-        raise StorageUnreachable(f"{directory}: {job_directory} has gone; its storage may not be mounted") from error
+        raise StorageUnreachable(
+            f"{directory}: {parent(directory)} has gone; its storage may not be mounted"
+        ) from error
 
 
 def _discard_directory(directory: str, files: Files) -> None:

@@ -148,11 +148,6 @@ def _date(value: Any, language: str) -> str:
     return f"{datetime.fromisoformat(value):{'%Y年%-m月%-d日' if language.startswith('zh') else '%-d %B %Y'}}"
 
 
-def _clock(value: Any, language: str) -> str:
-    form = "%H:%M:%S %Z" if language == SOURCE else "%Y-%m-%d %H:%M:%S %Z"
-    return f"{datetime.fromisoformat(value):{form}}"
-
-
 def _length(in_english: Callable[[Any], str]) -> Callable[[Any, str], str]:
     return lambda value, language: in_chinese(in_english(value)) if language.startswith("zh") else in_english(value)
 

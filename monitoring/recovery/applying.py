@@ -7,7 +7,6 @@ from typing import assert_never
 
 from monitoring.engine.errors import NotReady, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, SavepointState, StepState
-from monitoring.reasons.recovery import RecoveryReason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.going_back import bring_back
@@ -42,7 +41,7 @@ SHOWN_END = {
 }
 
 
-def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> RecoveryReason | None:
+def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> Why | None:
     """`decided`: the plan came to an outcome without asking the engine. Return None when another stage follows at
     once, else the code of what came of it. Raises Overtaken."""
     attempt = _locked(claimed)

@@ -13,7 +13,6 @@ from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import active as pauses_now
 from monitoring.pauses import end_of_jobs
 from monitoring.reasons.reason import Reason
-from monitoring.reasons.recovery import RecoveryReason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.reasons.report import CycleReport
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
@@ -84,6 +83,6 @@ def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason
     return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=decision.reason)
 
 
-def _moved(outcomes: Counter[RecoveryReason]) -> list[Reason]:
+def _moved(outcomes: Counter[Why]) -> list[Reason]:
     counted = [outcome(count=count) for outcome, count in outcomes.items()]
     return [Why.RESTARTS_MOVED(outcomes=counted)] if counted else []

@@ -1,4 +1,4 @@
-"""A reason as the API shows it, beside its English text."""
+"""A reason as the API shows it, next to its English text."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused
 from monitoring.programs import copy_of, keep
 from monitoring.reasons.columns import stored
+from monitoring.reasons.health import HealthReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason
 from monitoring.reasons.report import CycleReport
@@ -141,22 +142,24 @@ def keep_running(now: datetime) -> CycleReport | None:
         return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=str(problem)),))
 
 
-def why_not_running(now: datetime) -> str:
-    """What is wrong with the pipeline that is wanted, as it goes on after "because"; "" when nothing is, or when it may
-    still be starting."""
+def why_not_running(now: datetime) -> Reason | None:
+    """What is wrong with the pipeline that is wanted; None when nothing is, or when it may still be starting."""
     cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.HISTORY_PIPELINE else None
     if cluster is None or not cluster.reachable:
-        return ""  # the cluster's own silence is told as such
+        return None  # the cluster's own silence is told as such
     job = _job(cluster)
     run = job.current_run if job else None
     if job is None or run is None:
         begun = max(cluster.created_at, job.created_at) if job else cluster.created_at
-        return "" if now - begun < SLOWEST_START else "it was never started"
+        return None if now - begun < SLOWEST_START else HealthReason.PIPELINE_NEVER_STARTED()
     since = run.end_seen_at or run.started_at
     if run.state == RunState.RUNNING or (now - since < SLOWEST_START and run.state in _STARTING):
-        return ""
-    pause = why_paused(job, now)
-    return f"it is {run.state}" + (f" and {pause}" if pause else f": {run.exception}" if run.exception else "")
+        return None
+    if pause := why_paused(job, now):
+        return HealthReason.PIPELINE_IS_PAUSED(state=run.state, pause=pause)
+    if run.exception:
+        return HealthReason.PIPELINE_IS_BECAUSE(state=run.state, why=run.exception)
+    return HealthReason.PIPELINE_IS(state=run.state)
 
 
 def _job(cluster: Cluster) -> Job | None:

@@ -11,10 +11,12 @@ from pydantic import Field
 from dashboard.access.guard import access_of
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import AuditOut
 from dashboard.api.typed import Moment
 from dashboard.queries.audit import AuditFilter, find_entries
 from dashboard.views.health import look
+from monitoring.selfwatch.verdict import Finding
 
 routes = router("System")
 
@@ -22,6 +24,7 @@ routes = router("System")
 class HealthFindingOut(Schema):
     part: str
     text: str
+    text_value: ReasonJson = Field(description="The text as data. null: an account with grants only.")
 
 
 class SystemHealthOut(Schema):
@@ -65,10 +68,15 @@ def health(request: HttpRequest) -> dict[str, Any]:
     _, verdict = look()
     seen = access_of(request).reach.sees_everything
     told = {
-        name: [{"part": each.part, "text": each.sentence if seen else ""} for each in found]
+        name: [_shown(each, seen=seen) for each in found]
         for name, found in (("problems", verdict.problems), ("warnings", verdict.warnings))
     }
     return {"healthy": verdict.healthy, **told}
+
+
+def _shown(finding: Finding, *, seen: bool) -> dict[str, Any]:
+    text = {"text": str(finding.reason), "text_value": finding.reason} if seen else {"text": "", "text_value": None}
+    return {"part": finding.part, **text}
 
 
 @routes.get("/audit", response=answers(Listed[AuditOut]), summary="List the audit log, newest first")

@@ -18,14 +18,6 @@ RULES = {
     "Waymark itself blind": "Waymark 自身无法观察",
 }
 
-PIPELINE = {
-    "it was never started": "从未启动",
-    "it is {state} and {pause}": "状态为 {state}，且{pause}",
-    "it is {state}: {why}": "状态为 {state}：{why}",
-    "{name} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run.": "{name} 为 {state}，而 WAYMARK_HISTORY_PIPELINE 要求其运行。",
-    "start the history's new program": "启动历史流水线的新程序",
-}
-
 ARCHIVE = {
     "it ended without a word": "进程没有任何输出就结束了",
     "it is missing": "文件不存在",

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop as noop
 from monitoring.broker import Sign
 from monitoring.history_job import NAME as PIPELINE
 from monitoring.models import Tick
+from monitoring.reasons.reason import Reason
 from monitoring.selfwatch.own_facts import Archive, Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
 from monitoring.selfwatch.verdict import Verdict
 
@@ -45,7 +46,7 @@ class PartRow:
     tone: str
     word: str
     said_at: datetime | None
-    text: str
+    text: Reason | str
 
 
 @dataclass(frozen=True)
@@ -133,14 +134,14 @@ def _processes(facts: Facts) -> Iterator[PartRow]:
 
 def _history(facts: Facts) -> Iterator[PartRow]:
     """The job that makes roll-ups: of our own job manager, where there is one."""
-    name, why = noop("History"), facts.stored.history if facts.stored else ""
+    name = noop("History")
     if facts.stored is None or not settings.EMBEDDED_CLUSTER_URL:
         return
     if not settings.HISTORY_PIPELINE:
         text = _("WAYMARK_HISTORY_PIPELINE is off: charts of long time ranges read the checkpoints themselves.")
         yield PartRow(name, "", "calm", "off", None, text)
-    elif why:
-        yield PartRow(name, "", "warn", "not running", None, why)
+    elif facts.stored.history:
+        yield PartRow(name, "", "warn", "not running", None, facts.stored.history)
     else:
         text = _("the job %(name)s computes roll-ups of checkpoints") % {"name": PIPELINE}
         yield PartRow(name, "", "good", "active", None, text)

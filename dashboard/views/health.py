@@ -58,7 +58,7 @@ def look() -> tuple[Facts, Verdict]:
 
 
 def _shown(finding: Finding, *, short: bool) -> dict[str, str]:
-    return {"part": finding.part} if short else {"part": finding.part, "text": finding.sentence}
+    return {"part": finding.part} if short else {"part": finding.part, "text": str(finding.reason)}
 
 
 def _may_scrape(request: HttpRequest) -> bool:

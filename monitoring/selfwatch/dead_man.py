@@ -27,7 +27,7 @@ def ping(now: datetime) -> CycleReport | None:
         return None
     verdict = judge(gather(now), settings.BLIND_AFTER_S)
     if not verdict.healthy:
-        return CycleReport((WorkReason.NOT_PINGED(why=verdict.sentence),))
+        return CycleReport((WorkReason.NOT_PINGED(why=verdict.reason),))
     # The administrator's own word, so it may lie in a private network.
     policy = Policy("WAYMARK_DEAD_MAN_URL", private=True, exemptions=settings.OUTBOUND_ALLOW)
     try:

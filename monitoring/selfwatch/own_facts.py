@@ -16,6 +16,7 @@ from monitoring import broker
 from monitoring.broker import Sign
 from monitoring.history_job import why_not_running
 from monitoring.models import Cluster, Tick
+from monitoring.reasons.reason import Reason
 
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
 
@@ -128,7 +129,7 @@ class Stored:
     clusters: tuple[ClusterLag, ...] = ()  # the enabled ones
     oldest: OldestJob | None = None
     deliveries: Deliveries = Deliveries()
-    history: str = ""  # why the history's pipeline does not run though it should
+    history: Reason | None = None  # why the history's pipeline does not run though it should
     archive: Archive = Archive()
 
 

@@ -1,15 +1,16 @@
-"""Do we see? A pure function of the facts, so that the endpoint, the page, the ping and the metric agree.
-
-In English, as programs and logs have it. On pages dashboard/phrasebook/health.py says it in their language.
-"""
+"""Do we see? A pure function of the facts, so that the endpoint, the page, the ping and the metric agree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeGuard
 
-from monitoring.durations import in_words
+from monitoring.models import Tick
+from monitoring.reasons.health import HealthReason, TaskName
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.work import counted
 from monitoring.selfwatch.own_facts import Away, ClusterLag, Facts, Queue, Stored
 
 # A sign of life is renewed every second or two.
@@ -25,7 +26,7 @@ class Finding:
     "history", "archive"."""
 
     part: str
-    sentence: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,12 @@ class Verdict:
         return not self.problems
 
     @property
-    def sentence(self) -> str:
+    def reason(self) -> Reason:
         if self.problems:
-            return f"Waymark is blind: {_said(self.problems)}"
+            return HealthReason.BLIND(findings=[each.reason for each in self.problems])
         if self.warnings:
-            return f"Waymark sees. {_said(self.warnings)}"
-        return "Waymark sees: every part answers and every cluster is asked in time."
-
-
-def _said(findings: tuple[Finding, ...]) -> str:
-    return " ".join(finding.sentence for finding in findings)
+            return HealthReason.SEES_WITH_WARNINGS(findings=[each.reason for each in self.warnings])
+        return HealthReason.SEES()
 
 
 def judge(facts: Facts, blind_after_s: float) -> Verdict:
@@ -73,24 +70,22 @@ def judge(facts: Facts, blind_after_s: float) -> Verdict:
 
 def _servers(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.database, Away):
-        yield Finding("database", f"The database does not answer: {facts.database.why}.")
+        yield Finding("database", HealthReason.DATABASE_SILENT(why=facts.database.why))
     if isinstance(facts.queue, Away):
-        yield Finding("redis", f"Redis does not answer: {facts.queue.why}.")
+        yield Finding("redis", HealthReason.REDIS_SILENT(why=facts.queue.why))
 
 
 def _processes(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.queue, Away):
         return
     if not any(beat.facts.get("leads") for beat in facts.queue.beats if _lives(beat.at, facts)):
-        yield Finding("beat", "No beat ticks, so nobody is told to look.")
+        yield Finding("beat", HealthReason.NO_BEAT())
     if not any(_lives(worker.at, facts) for worker in facts.queue.workers):
         yield Finding("worker", _no_worker(facts.queue))
 
 
-def _no_worker(queue: Queue) -> str:
-    if queue.waiting:
-        return f"No worker takes ticks; {queue.waiting} ticks wait."
-    return "No worker takes ticks."
+def _no_worker(queue: Queue) -> Reason:
+    return HealthReason.NO_WORKER_FOR_QUEUE(count=queue.waiting) if queue.waiting else HealthReason.NO_WORKER()
 
 
 def _lives(at: datetime, facts: Facts) -> bool:
@@ -106,29 +101,29 @@ def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Findin
         tick = stored.ticks.get(task) if stored else None
         if tick is None and not watching:
             continue  # its first period is not over
-        name = task.replace("_", " ")
+        name = TaskName[task.upper()]()
         if tick is None or tick.ended_at is None:
-            yield Finding(task, f"The task “{name}” has never come to its end{_because(tick)}.")
+            what = HealthReason.TASK_NEVER_ENDED(task=name)
         elif facts.at - tick.ended_at > limit + 3 * period:
-            age = in_words(facts.at - tick.ended_at)
-            yield Finding(task, f"The task “{name}” last came to its end {age} ago{_because(tick)}.")
+            what = HealthReason.TASK_OVERDUE(task=name, age=facts.at - tick.ended_at)
+        else:
+            continue
+        yield Finding(task, HealthReason.TASK_FAILS(what=what, failure=tick.failure) if _fails(tick) else what)
 
 
-def _because(tick: object) -> str:
-    failure = getattr(tick, "failure", "")
-    failed_at, ended_at = getattr(tick, "failed_at", None), getattr(tick, "ended_at", None)
-    return f"; it fails: {failure}" if failed_at and (ended_at is None or failed_at > ended_at) else ""
+def _fails(tick: Tick | None) -> TypeGuard[Tick]:
+    if tick is None or tick.failed_at is None:
+        return False
+    return tick.ended_at is None or tick.failed_at > tick.ended_at
 
 
 def _blind_to_clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     clusters = facts.stored.clusters if facts.stored else ()
     if clusters and all(_overdue(cluster, limit) for cluster in clusters):
-        unasked = in_words(min(each.lag_s for each in clusters))
-        yield Finding("clusters", f"No cluster has been asked for {unasked}.")
+        yield Finding("clusters", HealthReason.NONE_POLLED(length=min(each.lag_s for each in clusters)))
     elif len(clusters) > 1 and all(not cluster.reachable for cluster in clusters):
         # One that is silent has a problem of its own. All of them at once are more likely ours.
-        said = f"None of the {len(clusters)} clusters answers; is this machine cut off from its network?"
-        yield Finding("clusters", said)
+        yield Finding("clusters", HealthReason.ALL_SILENT(count=len(clusters)))
 
 
 def _clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
@@ -137,54 +132,48 @@ def _clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     strange = [cluster for cluster in clusters if cluster.stranger]
     silent = [cluster for cluster in clusters if not cluster.reachable and not cluster.stranger]
     if strange:
-        yield Finding("clusters", f"At the address of {_of(strange, clusters)} another one answers.")
+        yield Finding("clusters", HealthReason.ANOTHER_CLUSTER(clusters=_of(strange, clusters)))
     if 0 < len(late) < len(clusters):
-        have = "has" if len(late) == 1 else "have"
-        said = f"{_of(late, clusters)} {have} not been asked in time: the workers do not keep up."
-        yield Finding("clusters", said)
+        overdue = HealthReason.CLUSTER_OVERDUE if len(late) == 1 else HealthReason.CLUSTERS_OVERDUE
+        yield Finding("clusters", overdue(clusters=_of(late, clusters)))
     if silent and (len(silent) < len(clusters) or len(clusters) == 1):
-        give = "gives" if len(silent) == 1 else "give"
-        yield Finding("clusters", f"{_of(silent, clusters)} {give} no answer.")
+        gives_none = HealthReason.CLUSTER_SILENT if len(silent) == 1 else HealthReason.CLUSTERS_SILENT
+        yield Finding("clusters", gives_none(clusters=_of(silent, clusters)))
 
 
 def _overdue(cluster: ClusterLag, limit: timedelta) -> bool:
     return cluster.lag_s > limit.total_seconds()
 
 
-def _of(some: list[ClusterLag], all_of_them: tuple[ClusterLag, ...]) -> str:
-    return f"{len(some)} of {len(all_of_them)} cluster{'s' if len(all_of_them) != 1 else ''}"
+def _of(some: list[ClusterLag], all_of_them: tuple[ClusterLag, ...]) -> Reason:
+    of_them = HealthReason.OF_CLUSTER if len(all_of_them) == 1 else HealthReason.OF_CLUSTERS
+    return of_them(count=len(some), all=len(all_of_them))
 
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
     ahead_s = 0.0 if isinstance(facts.database, Away) else facts.database.clock_ahead_s
     if abs(ahead_s) > _CLOCKS_APART_S:
-        where = "ahead of" if ahead_s > 0 else "behind"
-        yield Finding("clocks", f"This machine's clock is {in_words(abs(ahead_s))} {where} the database's.")
+        where = HealthReason.CLOCK_AHEAD if ahead_s > 0 else HealthReason.CLOCK_BEHIND
+        yield Finding("clocks", where(length=abs(ahead_s)))
 
 
 def _notifications(facts: Facts) -> Iterator[Finding]:
     stored = facts.stored or Stored()
     oldest = stored.deliveries.oldest_pending_at
     if oldest is not None and facts.at - oldest > _UNDELIVERED_AFTER:
-        said = f"A notification has waited for {in_words(facts.at - oldest)} to be delivered."
-        yield Finding("notifications", said)
+        yield Finding("notifications", HealthReason.DELIVERY_WAITS(length=facts.at - oldest))
     if count := stored.deliveries.dead_today:
-        some = f"{count} notification{'s' if count != 1 else ''}"
-        yield Finding("notifications", f"{some} of the last day could not be delivered.")
+        given_up = counted(count, HealthReason.NOTIFICATION_GIVEN_UP, HealthReason.NOTIFICATIONS_GIVEN_UP)
+        yield Finding("notifications", given_up)
 
 
 def _history(facts: Facts) -> Iterator[Finding]:
     if facts.stored and facts.stored.history:
-        why = facts.stored.history.rstrip(".")
-        said = f"The history's roll-ups are not being made, so long charts take longer: {why}."
-        yield Finding("history", said)
+        yield Finding("history", HealthReason.NO_ROLLUPS(why=facts.stored.history))
 
 
 def _archive(facts: Facts) -> Iterator[Finding]:
     archive = (facts.stored or Stored()).archive
-    count, problem = archive.unreadable, archive.problem
-    if count == 1:
-        yield Finding("archive", f"{count} file of the history's archive cannot be read: {problem}.")
-    elif count:
-        said = f"{count} files of the history's archive cannot be read, one of them: {problem}."
-        yield Finding("archive", said)
+    if count := archive.unreadable:
+        code = HealthReason.ARCHIVED_FILE_UNREADABLE if count == 1 else HealthReason.ARCHIVED_FILES_UNREADABLE
+        yield Finding("archive", code(count=count, problem=archive.problem))

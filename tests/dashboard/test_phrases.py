@@ -19,7 +19,6 @@ from dashboard.templatetags.figures import fact, words
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.detection import JobFacts
-from monitoring.selfwatch.own_facts import periods
 from monitoring.selfwatch.verdict import Verdict
 from tests.monitoring.selfwatch.test_verdict import BLIND, WARNED
 
@@ -45,7 +44,6 @@ SPOKEN = (
     *("monitoring/secret.py", "monitoring/engine_calls.py", "monitoring/polling/observe.py"),
     *("monitoring/notify/mail/transport.py", "monitoring/notify/webhook/transport.py"),
     *("monitoring/notify/apprise/transport.py", "monitoring/notify/delivery.py"),
-    *("monitoring/history_job.py", "monitoring/selfwatch/verdict.py"),
 )
 # Three words, the last two in lower case: a sentence or part of one.
 _SENTENCE = re.compile(r"\b[A-Za-z][a-z’']+ [a-z’']+ [a-z’']{2,}\b")
@@ -56,8 +54,7 @@ _UNTOLD = re.compile(
     # Parts of sentences that are in the phrasebook whole.
     r"|could Xbe restored|^and a job is never started empty$|^None of the X states$|^The only state$|restore from, X.$"
     r"|[Ii]s it meant to be https://\?$|is not HTTPX$|over TLSX\.$|PEM form\. X$|^X is X, not|^X: it knows no /overview"
-    r"|^Its clock is X s X|^does not resolve$|^is not allowed$|^X XX\. X may not|^The task “X” |^X of the last day"
-    r"|^X X not been asked|^This machine.s clock is X X"
+    r"|^Its clock is X s X|^does not resolve$|^is not allowed$|^X XX\. X may not"
 )
 
 
@@ -205,17 +202,10 @@ def test_every_key_of_evidence_and_of_the_facts_of_a_decision_has_its_word() -> 
 @pytest.mark.parametrize("verdict", [found for found, *_ in (*BLIND, *WARNED)])
 def test_what_waymark_says_of_itself_is_chinese_with_its_lengths_and_its_reasons(verdict: Verdict) -> None:
     with override("zh-hans"):
-        said = told(verdict.sentence)
+        said = told(verdict.reason)
         assert said == f"Waymark {'正常监控。' if verdict.healthy else '无法监控：'}" + "".join(
-            told(finding.sentence) for finding in (*verdict.problems, *verdict.warnings)
+            told(finding.reason) for finding in (*verdict.problems, *verdict.warnings)
         )
     assert not re.search(r"\d (d|h|min|s)\b", said), said
     quoted = {"Waymark", "Redis", "beat", "worker", "connection", "refused", "ValueError", "such", "thing"}
     assert set(re.findall(r"[A-Za-z]{3,}", said)) <= quoted, said
-
-
-def test_every_periodic_task_has_its_name() -> None:
-    with override("zh-hans"):
-        names = {task: told(task.replace("_", " ")) for task in periods()}
-    assert len(names) > 8
-    assert all(re.fullmatch("[一-鿿]+", name) for name in names.values()), names

@@ -28,6 +28,7 @@ from monitoring.history_job import (
 from monitoring.models import AttemptState, Cluster, Engine, Job, Program, RestartAttempt, RunState
 from monitoring.programs import keep
 from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.health import HealthReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
@@ -187,28 +188,30 @@ class TestWhyItDoesNotRun:
     def test_it_is_given_time_to_start(self, cluster, now):
         cluster.created_at = now
         cluster.save()
-        assert why_not_running(now) == ""
-        assert why_not_running(now + timedelta(minutes=6)) == "it was never started"
+        assert why_not_running(now) is None
+        assert why_not_running(now + timedelta(minutes=6)) == HealthReason.PIPELINE_NEVER_STARTED()
 
     def test_one_that_runs(self, submitted, now):
-        assert why_not_running(now + timedelta(days=1)) == ""
+        assert why_not_running(now + timedelta(days=1)) is None
 
     def test_one_that_failed_says_of_what(self, submitted, now):
         run = submitted.current_run
         run.state, run.exception = RunState.FAILED, "OSError: no database"
         run.save()
-        assert why_not_running(now) == "it is FAILED: OSError: no database"
+        why = HealthReason.PIPELINE_IS_BECAUSE(state="FAILED", why="OSError: no database")
+        assert why_not_running(now) == why
 
     def test_one_whose_automation_is_paused_says_so(self, submitted, now):
         submitted.automation_paused = True
         submitted.save()
         submitted.current_run.state = RunState.CANCELED
         submitted.current_run.save()
-        assert why_not_running(now) == "it is CANCELED and its automation is paused"
+        why = HealthReason.PIPELINE_IS_PAUSED(state="CANCELED", pause=AutomationReason.PAUSED())
+        assert why_not_running(now) == why
 
     def test_switched_off_there_is_nothing_to_tell(self, cluster, settings, now):
         settings.HISTORY_PIPELINE = False
-        assert why_not_running(now + timedelta(days=1)) == ""
+        assert why_not_running(now + timedelta(days=1)) is None
 
 
 def test_settings_are_of_the_engine(now):

@@ -9,7 +9,19 @@ import pytest
 
 from monitoring.broker import Sign
 from monitoring.models import Tick
-from monitoring.selfwatch.own_facts import Archive, Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
+from monitoring.reasons.health import HealthReason, TaskName
+from monitoring.reasons.reason import Reason, ReasonCode
+from monitoring.selfwatch.own_facts import (
+    Archive,
+    Away,
+    ClusterLag,
+    Database,
+    Deliveries,
+    Facts,
+    Queue,
+    Stored,
+    periods,
+)
 from monitoring.selfwatch.verdict import Verdict, judge
 from tests.monitoring.conftest import NOW
 
@@ -51,10 +63,6 @@ def queue(*signs: Sign) -> Verdict:
     return verdict(queue=Queue(0.001, 7, signs))
 
 
-def parts(found: Verdict) -> list[str]:
-    return [finding.part for finding in found.problems]
-
-
 def test_nothing_is_wrong() -> None:
     assert verdict() == Verdict((), ())
     assert verdict().healthy
@@ -62,53 +70,84 @@ def test_nothing_is_wrong() -> None:
 
 FAILING = tick(ended_at=ago(70), failed_at=ago(1), failure="ValueError: no such thing")
 BLIND = [
-    (verdict(database=Away("connection refused"), stored=None), "database"),
-    (verdict(queue=Away("connection refused")), "redis"),
-    (queue(STANDBY, WORKER), "beat"),
-    (queue(replace(LEADER, at=ago(40)), WORKER), "beat"),
-    (queue(LEADER), "worker"),
-    (queue(LEADER, replace(WORKER, at=ago(40))), "worker"),
-    (stored(ticks={}), "poll_clusters"),
-    (stored(ticks={"poll_clusters": tick(ended_at=ago(70))}), "poll_clusters"),
-    (stored(ticks={"poll_clusters": FAILING}), "poll_clusters"),
-    (stored(ticks={"poll_clusters": tick(ended_at=None, failed_at=ago(1), failure="ValueError")}), "poll_clusters"),
-    (stored(clusters=(lag(61), lag(300))), "clusters"),
-    (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters"),
+    (verdict(database=Away("connection refused"), stored=None), "database", HealthReason.DATABASE_SILENT),
+    (verdict(queue=Away("connection refused")), "redis", HealthReason.REDIS_SILENT),
+    (queue(STANDBY, WORKER), "beat", HealthReason.NO_BEAT),
+    (queue(replace(LEADER, at=ago(40)), WORKER), "beat", HealthReason.NO_BEAT),
+    (queue(LEADER), "worker", HealthReason.NO_WORKER_FOR_QUEUE),
+    (queue(LEADER, replace(WORKER, at=ago(40))), "worker", HealthReason.NO_WORKER_FOR_QUEUE),
+    (verdict(queue=Queue(0.001, 0, (LEADER,))), "worker", HealthReason.NO_WORKER),
+    (stored(ticks={}), "poll_clusters", HealthReason.TASK_NEVER_ENDED),
+    (stored(ticks={"poll_clusters": tick(ended_at=ago(70))}), "poll_clusters", HealthReason.TASK_OVERDUE),
+    (stored(ticks={"poll_clusters": FAILING}), "poll_clusters", HealthReason.TASK_FAILS),
+    (
+        stored(ticks={"poll_clusters": tick(ended_at=None, failed_at=ago(1), failure="ValueError")}),
+        "poll_clusters",
+        HealthReason.TASK_FAILS,
+    ),
+    (stored(clusters=(lag(61), lag(300))), "clusters", HealthReason.NONE_POLLED),
+    (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters", HealthReason.ALL_SILENT),
 ]
+ONE_OF_TWO, TWO_OF_THREE = HealthReason.OF_CLUSTERS(count=1, all=2), HealthReason.OF_CLUSTERS(count=2, all=3)
 WARNED = [
-    (stored(clusters=(lag(), lag(61))), "clusters", "1 of 2 clusters has not been asked in time"),
-    (stored(clusters=(lag(), lag(61), lag(62))), "clusters", "2 of 3 clusters have not been asked in time"),
-    (stored(clusters=(lag(reachable=False), lag())), "clusters", "1 of 2 clusters gives no answer"),
-    (stored(clusters=(lag(reachable=False),)), "clusters", "1 of 1 cluster gives no answer"),
-    (stored(clusters=(replace(lag(), stranger=True), lag())), "clusters", "At the address of 1 of 2 clusters"),
-    (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
-    (verdict(database=Database(NOW, 0.001, 1, -90.0)), "clocks", "1 min 30 s behind the database's"),
-    (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
-    (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
-    (stored(deliveries=Deliveries(0, 9, 1)), "notifications", "1 notification of the last day"),
-    (stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")), "archive", "1 file of the history's archive"),
-    (stored(archive=Archive(9, 9, 9, None, 2, "x: it is missing")), "archive", "2 files of the history's archive"),
-    (stored(history="it was never started"), "history", "long charts take longer: it was never started."),
+    (stored(clusters=(lag(), lag(61))), "clusters", HealthReason.CLUSTER_OVERDUE(clusters=ONE_OF_TWO)),
+    (stored(clusters=(lag(), lag(61), lag(62))), "clusters", HealthReason.CLUSTERS_OVERDUE(clusters=TWO_OF_THREE)),
+    (stored(clusters=(lag(reachable=False), lag())), "clusters", HealthReason.CLUSTER_SILENT(clusters=ONE_OF_TWO)),
+    (
+        stored(clusters=(lag(reachable=False),)),
+        "clusters",
+        HealthReason.CLUSTER_SILENT(clusters=HealthReason.OF_CLUSTER(count=1, all=1)),
+    ),
+    (
+        stored(clusters=(lag(reachable=False), lag(reachable=False), lag())),
+        "clusters",
+        HealthReason.CLUSTERS_SILENT(clusters=TWO_OF_THREE),
+    ),
+    (
+        stored(clusters=(replace(lag(), stranger=True), lag())),
+        "clusters",
+        HealthReason.ANOTHER_CLUSTER(clusters=ONE_OF_TWO),
+    ),
+    (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", HealthReason.CLOCK_AHEAD(length=45.0)),
+    (verdict(database=Database(NOW, 0.001, 1, -90.0)), "clocks", HealthReason.CLOCK_BEHIND(length=90.0)),
+    (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", HealthReason.DELIVERY_WAITS(length=1200.0)),
+    (stored(deliveries=Deliveries(0, 9, 2)), "notifications", HealthReason.NOTIFICATIONS_GIVEN_UP(count=2)),
+    (stored(deliveries=Deliveries(0, 9, 1)), "notifications", HealthReason.NOTIFICATION_GIVEN_UP(count=1)),
+    (
+        stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")),
+        "archive",
+        HealthReason.ARCHIVED_FILE_UNREADABLE(count=1, problem="x: it is missing"),
+    ),
+    (
+        stored(archive=Archive(9, 9, 9, None, 2, "x: it is missing")),
+        "archive",
+        HealthReason.ARCHIVED_FILES_UNREADABLE(count=2, problem="x: it is missing"),
+    ),
+    (
+        stored(history=HealthReason.PIPELINE_NEVER_STARTED()),
+        "history",
+        HealthReason.NO_ROLLUPS(why=HealthReason.PIPELINE_NEVER_STARTED()),
+    ),
     (
         stored(ticks={**GOOD.stored.ticks, "ping_dead_man": tick(task="ping_dead_man", ended_at=ago(300))}),
         "ping_dead_man",
-        "last came to its end 5 min ago",
+        HealthReason.TASK_OVERDUE(task=TaskName.PING_DEAD_MAN(), age=300.0),
     ),
 ]
 
 
-@pytest.mark.parametrize(("found", "part"), BLIND)
-def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str) -> None:
-    assert parts(found) == [part]
+@pytest.mark.parametrize(("found", "part", "code"), BLIND)
+def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str, code: ReasonCode) -> None:
+    assert [(finding.part, finding.reason.code) for finding in found.problems] == [(part, code)]
     assert not found.healthy
-    assert found.sentence.startswith("Waymark is blind: ")
+    assert str(found.reason).startswith("Waymark is blind: ")
 
 
-@pytest.mark.parametrize(("found", "part", "words"), WARNED)
-def test_each_of_these_is_a_warning(found: Verdict, part: str, words: str) -> None:
+@pytest.mark.parametrize(("found", "part", "reason"), WARNED)
+def test_each_of_these_is_a_warning(found: Verdict, part: str, reason: Reason) -> None:
     assert found.healthy, "nobody is woken because of one silent cluster: it has an incident of its own"
-    assert [finding.part for finding in found.warnings] == [part]
-    assert words in found.warnings[0].sentence
+    assert [(finding.part, finding.reason) for finding in found.warnings] == [(part, reason)]
+    assert str(found.reason) == f"Waymark sees. {reason}"
 
 
 def test_no_cluster_at_all_is_no_blindness() -> None:
@@ -117,7 +156,11 @@ def test_no_cluster_at_all_is_no_blindness() -> None:
 
 def test_a_task_that_fails_says_why() -> None:
     [problem] = stored(ticks={"poll_clusters": FAILING}).problems
-    assert "1 min 10 s ago; it fails: ValueError: no such thing" in problem.sentence
+    late = HealthReason.TASK_OVERDUE(task=TaskName.POLL_CLUSTERS(), age=70.0)
+    assert problem.reason == HealthReason.TASK_FAILS(what=late, failure="ValueError: no such thing")
+    assert str(problem.reason) == (
+        "The task “poll clusters” last came to its end 1 min 10 s ago; it fails: ValueError: no such thing."
+    )
 
 
 def test_a_task_that_failed_once_and_ran_since_is_well() -> None:
@@ -125,11 +168,15 @@ def test_a_task_that_failed_once_and_ran_since_is_well() -> None:
 
 
 def test_roll_ups_that_are_not_made_are_a_warning():
-    found = stored(history="it is FAILED: no database.")
+    found = stored(history=HealthReason.PIPELINE_IS_BECAUSE(state="FAILED", why="no database."))
     assert found.healthy
-    assert [(each.part, each.sentence) for each in found.warnings] == [
+    assert [(each.part, str(each.reason)) for each in found.warnings] == [
         (
             "history",
             "The history's roll-ups are not being made, so long charts take longer: it is FAILED: no database.",
         )
     ]
+
+
+def test_every_periodic_task_has_a_name() -> None:
+    assert {name.name.lower() for name in TaskName} == set(periods())

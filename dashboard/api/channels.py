@@ -15,6 +15,7 @@ from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.channel import FORMS, ChannelForm
@@ -31,6 +32,7 @@ from monitoring.notify.channels import (
     try_channel,
 )
 from monitoring.notify.message import Sent
+from monitoring.reasons.columns import columns, store
 
 routes = router("Channels")
 
@@ -79,6 +81,7 @@ class ChannelIn(ChannelFields):
 class TestedOut(Schema):
     arrived: bool
     answer: str = Field(description="The response of the receiver.")
+    answer_value: ReasonJson = Field(description="null: the text is what the receiver said.")
 
 
 class AskedMessages(Asked):
@@ -130,7 +133,7 @@ def remove(request: HttpRequest, channel_id: int) -> Status[None]:
 def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
     require(request, Role.OPERATOR)
     outcome = try_channel(_find(channel_id), actor_of(request), timezone.now())
-    return {"arrived": isinstance(outcome, Sent), "answer": outcome.answer}
+    return {"arrived": isinstance(outcome, Sent), **columns("answer", outcome.answer)}
 
 
 @routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="List messages, newest first")
@@ -183,7 +186,7 @@ def _message(request: HttpRequest, message_id: int) -> Delivery:
     found = get_object_or_404(seen, pk=message_id)
     if not reach_at(request).sees_everything:  # the channel is not theirs to see, nor is what its receiver answers
         for attempt in found.tries.all():
-            attempt.answer = ""
+            store(attempt, "answer", "")
     return found
 
 

@@ -9,14 +9,17 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.http import QueryDict
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
+from dashboard.phrases import told
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.apprise.transport import service_name
 from monitoring.notify.message import BadChannel
 from monitoring.notify.transports import transport_of
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template
+from monitoring.reasons.notify import NotifyReason
 from monitoring.secret import Secret, SecretUnreadable
 
 if TYPE_CHECKING:
@@ -151,7 +154,7 @@ class ChannelForm(ChannelModelForm):
             transport_of(self.kind).check(self.instance)
         except BadChannel as problem:
             field = problem.field if problem.field in self.fields else None
-            self.add_error(field, problem.allowed[:1].upper() + problem.allowed[1:] + ".")
+            self.add_error(field, capfirst(told(NotifyReason.SENTENCE(clause=problem.allowed))))
         except SecretUnreadable as problem:
             self.add_error(self.secret_field, str(problem))
 

@@ -7,7 +7,6 @@ tests/dashboard/test_phrases.py finds sentences of the code that are missing.
 from __future__ import annotations
 
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
-from dashboard.phrasebook.messages import DELIVERIES
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
@@ -18,7 +17,7 @@ PHRASES = {
     for part in (
         *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(DELIVERIES, WORK, RULES, ARCHIVE),
+        *(WORK, RULES, ARCHIVE),
     )
     for phrase, chinese in part.items()
 }

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
+from dashboard.phrases import told
 from dashboard.views.access import action, operator_required
 from monitoring.models import Channel, ChannelKind, DeliveryState
 from monitoring.notify.addresses import without_path
@@ -68,11 +69,12 @@ def change_channel(request: HttpRequest, found: Channel) -> HttpResponse:
 @action
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Channel, pk=pk)
-    match try_channel(found, actor_of(request), timezone.now()):
-        case Sent(answer):
-            messages.success(request, _("Test message sent. The receiver answered: %(answer)s") % {"answer": answer})
-        case failed:
-            messages.error(request, _("The test message was not delivered. %(answer)s") % {"answer": failed.answer})
+    outcome = try_channel(found, actor_of(request), timezone.now())
+    answer = {"answer": told(outcome.answer)}
+    if isinstance(outcome, Sent):
+        messages.success(request, _("Test message sent. The receiver answered: %(answer)s") % answer)
+    else:
+        messages.error(request, _("The test message was not delivered. %(answer)s") % answer)
     return redirect("channel", pk)
 
 
@@ -84,7 +86,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             remove_channel(found, actor_of(request), timezone.now())
         except ChannelStays as stays:
-            messages.error(request, str(stays))
+            messages.error(request, told(stays.reason))
             return redirect("channel-remove", pk)
         messages.success(request, _("Channel %(name)s deleted.") % {"name": found.name})
         return redirect("channels")

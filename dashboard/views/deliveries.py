@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
+from dashboard.phrases import told
 from dashboard.queries.messages import may_retry, require_to_retry, seen_channels, seen_messages
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.channels import NotGivenUp, retry_delivery
@@ -22,9 +23,13 @@ INCIDENTS_SHOWN = 100
 
 def deliveries(request: HttpRequest) -> HttpResponse:
     state, channel = request.GET.get("state", ""), request.GET.get("channel", "")
-    newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id").values("answer")[:1]
+    newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id")
     seen = seen_messages(reach_at(request)).select_related("channel")
-    found = seen.annotate(told=Count("notifications"), answer=Subquery(newest))
+    found = seen.annotate(
+        told=Count("notifications"),
+        answer=Subquery(newest.values("answer")[:1]),
+        answer_value=Subquery(newest.values("answer_value")[:1]),
+    )
     if state in DeliveryState.values:
         found = found.filter(state=state)
     if channel.isdecimal() and len(channel) < 19:
@@ -44,12 +49,12 @@ def deliveries(request: HttpRequest) -> HttpResponse:
 
 def delivery(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(request, pk)
-    told = found.notifications.select_related("event__incident__job", "event__incident__cluster")
+    notifications = found.notifications.select_related("event__incident__job", "event__incident__cluster")
     context = {
         "delivery": found,
         "tries": found.tries.all(),
-        "told": told[:INCIDENTS_SHOWN],
-        "told_count": told.count(),
+        "told": notifications[:INCIDENTS_SHOWN],
+        "told_count": notifications.count(),
         "may_act": may_retry(access_of(request), found),
         "section": "deliveries",
     }
@@ -64,7 +69,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         retry_delivery(found, actor_of(request), timezone.now())
     except NotGivenUp as problem:
-        messages.warning(request, str(problem))
+        messages.warning(request, told(problem.reason))
     else:
         messages.success(request, _("Waymark sends the message again now, with the same key."))
     return redirect("delivery", pk)

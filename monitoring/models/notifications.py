@@ -119,6 +119,7 @@ class DeliveryAttempt(models.Model):
     at = models.DateTimeField()
     outcome = models.CharField(max_length=10, choices=AttemptOutcome.choices)
     answer = models.TextField()
+    answer_value = ReasonField(null=True)  # None: it is what the receiver said
 
     class Meta:
         ordering = ("id",)

@@ -19,6 +19,8 @@ from monitoring.models import AlertRule, Channel, ChannelKind, Delivery, Deliver
 from monitoring.notify.addresses import without_path
 from monitoring.notify.delivery import CLAIM, Claimed, mark, send
 from monitoring.notify.message import Failed, Sent, sample_message
+from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import Reason
 
 MAIL = "Mail"
 WEBHOOK = "Webhook"
@@ -28,9 +30,19 @@ FIELDS = (
     *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s", "escalate_to"),
 )
 
+_NOT_GIVEN_UP = {
+    DeliveryState.PENDING: NotifyReason.STILL_WAITING,
+    DeliveryState.SENT: NotifyReason.SENT_ALREADY,
+    DeliveryState.DEAD: NotifyReason.TEST_GIVEN_UP,
+}
+
 
 class NotGivenUp(Exception):
     """The message is not one that was given up (any more)."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def snapshot(channel: Channel) -> dict[str, Any]:
@@ -63,7 +75,11 @@ def save_channel(channel: Channel, before: Mapping[str, Any], secret_changed: bo
 
 
 class ChannelStays(Exception):
-    """The channel cannot be removed; the message says why."""
+    """The channel cannot be removed."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def rules_that_name_only(channel: Channel) -> list[AlertRule]:
@@ -80,8 +96,7 @@ def remove_channel(channel: Channel, by: str, now: datetime) -> None:
     """
     locked = Channel.objects.select_for_update().get(pk=channel.pk)
     if stuck := rules_that_name_only(locked):
-        names = ", ".join(name_of(rule) for rule in stuck)
-        raise ChannelStays(f"These rules name no other channel: {names}. Choose another one for them first.")
+        raise ChannelStays(NotifyReason.ONLY_CHANNEL(names=[name_of(rule) for rule in stuck]))
     audit.record(by, "channel.remove", f"channel {locked.name}", before=snapshot(locked))
     locked.rules.clear()
     Channel.objects.filter(escalate_to=locked).update(escalate_to=None, escalate_after_s=None)
@@ -108,7 +123,7 @@ def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
     claimed = Claimed(delivery, channel, sample_message(delivery.key, channel, now), now + CLAIM)
     answer = send(claimed, now)
     mark(claimed, answer, now, lambda: 0.5)
-    audit.record(by, "channel.test", f"channel {channel.name}", answer.answer[:300])
+    audit.record(by, "channel.test", f"channel {channel.name}", answer.answer)
     return answer
 
 
@@ -116,11 +131,11 @@ def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
 def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
     """Raises NotGivenUp. The key stays: the receiver may have had the message after all."""
     if delivery.channel.removed_at is not None:
-        raise NotGivenUp(f"The channel {delivery.channel.name} was deleted: there is nowhere to send this message.")
+        raise NotGivenUp(NotifyReason.CHANNEL_REMOVED(channel=delivery.channel.name))
     again = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD, is_test=False)
     if not again.update(state=DeliveryState.PENDING, attempts=0, next_try_at=now, claimed_until=None):
         delivery.refresh_from_db(fields=["state"])
-        raise NotGivenUp(f"This message is {delivery.get_state_display().lower()}: there is nothing to try again.")
+        raise NotGivenUp(_NOT_GIVEN_UP[DeliveryState(delivery.state)]())
     audit.record(by, "delivery.retry", f"message {delivery.pk} to {delivery.channel.name}", delivery.subject[:300])
 
 

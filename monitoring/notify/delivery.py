@@ -23,6 +23,8 @@ from monitoring.models import AttemptOutcome, Channel, Delivery, DeliveryAttempt
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed, Message, Sent, message_of
 from monitoring.notify.transports import transport_of
+from monitoring.reasons.columns import columns
+from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
@@ -85,7 +87,7 @@ def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[
     still_ours = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.PENDING, claimed_until=each.until)
     if not still_ours.update(**changes):
         return WorkReason.OVERTAKEN
-    DeliveryAttempt.objects.create(delivery=delivery, at=now, outcome=outcome, answer=answer.answer)
+    DeliveryAttempt.objects.create(delivery=delivery, at=now, outcome=outcome, **columns("answer", answer.answer))
     return _REPORTED[outcome]
 
 
@@ -124,8 +126,8 @@ def _give_up_switched_off(now: datetime) -> int:
         for each in waiting
         if Delivery.objects.filter(pk=each.pk, state=DeliveryState.PENDING).update(state=DeliveryState.DEAD)
     ]
-    why = "The channel was switched off."
+    why = columns("answer", NotifyReason.SWITCHED_OFF())
     DeliveryAttempt.objects.bulk_create(
-        DeliveryAttempt(delivery=each, at=now, outcome=AttemptOutcome.GIVEN_UP, answer=why) for each in given_up
+        DeliveryAttempt(delivery=each, at=now, outcome=AttemptOutcome.GIVEN_UP, **why) for each in given_up
     )
     return len(given_up)

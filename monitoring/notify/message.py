@@ -24,6 +24,7 @@ from monitoring.models import (
 from monitoring.notify.verdict import LISTED
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
+from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.reason import SOURCE, Reason, render
 
 _log = logging.getLogger(__name__)
@@ -101,14 +102,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Sent:
-    answer: str
+    answer: Reason | str
 
 
 @dataclass(frozen=True)
 class Failed:
     """`permanent`: no retry can help. `retry_after_s`: the receiver's own wish."""
 
-    answer: str
+    answer: Reason | str
     permanent: bool = False
     retry_after_s: float | None = None
 
@@ -144,8 +145,9 @@ class Transport(Protocol):
 class BadChannel(ValueError):
     """A channel's setting makes no sense: which one, what it is (never a secret), what is allowed."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field} is {value!r}: {allowed}.")
+    def __init__(self, field: str, value: object, allowed: Reason | str) -> None:
+        self.reason = NotifyReason.BAD_SETTING(field=field, value=repr(value), allowed=allowed)
+        super().__init__(str(self.reason))
         self.field = field
         self.allowed = allowed
 

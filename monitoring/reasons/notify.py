@@ -1,4 +1,4 @@
-"""What a notification waits for, or why nobody was told."""
+"""What a notification waits for, why it was not sent, and what became of a message."""
 
 from __future__ import annotations
 
@@ -18,3 +18,45 @@ class NotifyReason(ReasonCode):
     ACKNOWLEDGED = "notify.acknowledged", _("acknowledged by {by}")
     SNOOZED = "notify.snoozed", _("snoozed")
     SNOOZED_UNTIL = "notify.snoozed-until", _("snoozed until {until:minute}")
+
+    # What became of a try. What the receiver said is a text.
+    NO_ANSWER_IN_TIME = "notify.no-answer-in-time", _("The receiver did not answer in time")
+    NOT_REACHED = "notify.not-reached", _("The receiver could not be reached: {why}")
+    TOO_SLOW = "notify.too-slow", _("The receiver took longer than {limit_s:.0f} s")
+    TOO_SLOW_FOR_ALL = (
+        "notify.too-slow-for-all",
+        _("The receiver took longer than {limit_s:.0f} s for all incidents of the message"),
+    )
+    REDIRECTED = "notify.redirected", _("{answer} (redirects are not followed)")
+    REFUSED = "notify.refused", _("{answer} (the service takes this for a refusal)")
+    NO_INCIDENTS = "notify.no-incidents", _("There was nothing to tell")
+    APPRISE_SENT = "notify.apprise-sent", _("Apprise says that it was sent")
+    APPRISE_FAILED = "notify.apprise-failed", _("Apprise could not send it, and does not say why")
+    MAIL_TAKEN = "notify.mail-taken", _("Taken by the mail server for {to}")
+    RECIPIENTS_REFUSED = "notify.recipients-refused", _("Every recipient was refused: {refused:clauses}")
+    MAIL_SERVER_ANSWERED = "notify.mail-server-answered", _("The mail server answered {code} {answer}")
+    MAIL_NOT_TAKEN = "notify.mail-not-taken", _("The mail server {address} did not take it: {why}")
+    SWITCHED_OFF = "notify.switched-off", _("The channel was switched off.")
+
+    # Why a channel cannot send.
+    BAD_SETTING = "notify.bad-setting", _("{field} is {value}: {allowed:clause}.")
+    SENTENCE = "notify.sentence", _("{clause:clause}.")
+    RECIPIENT_NEEDED = "notify.recipient-needed", _("at least one mail address is needed")
+    MAIL_ADDRESS_NEEDED = "notify.mail-address-needed", _("a mail address like name@example.org is needed")
+    URL_NEEDED = "notify.url-needed", _("an address like https://example.org/hook is needed")
+    SERVICES = "notify.services", _("allowed are {schemes}")
+    BAD_PARAMETER = "notify.bad-parameter", _("the parameter {name} is not allowed")
+    INCOMPLETE_ADDRESS = "notify.incomplete-address", _("this is no complete address of {service}")
+
+    # Why a channel is not removed, or a message is not sent again.
+    ONLY_CHANNEL = (
+        "notify.only-channel",
+        _("These rules name no other channel: {names}. Choose another one for them first."),
+    )
+    CHANNEL_REMOVED = (
+        "notify.channel-removed",
+        _("The channel {channel} was deleted: there is nowhere to send this message."),
+    )
+    STILL_WAITING = "notify.still-waiting", _("This message is waiting: there is nothing to try again.")
+    SENT_ALREADY = "notify.sent-already", _("This message is sent: there is nothing to try again.")
+    TEST_GIVEN_UP = "notify.test-given-up", _("This message is given up: there is nothing to try again.")

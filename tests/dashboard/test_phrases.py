@@ -32,7 +32,7 @@ SPOKEN = (
     "monitoring/recovery/run_schedule.py",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "monitoring/recovery/stages").glob("*.py")),
     "monitoring/pauses.py",
-    *("monitoring/alerts/lifecycle.py", "monitoring/notify/channels.py"),
+    "monitoring/alerts/lifecycle.py",
     *("checkpointing/spark/spark_location.py", "dashboard/views/submitting.py"),
     *("dashboard/acts/bulk.py", "dashboard/acts/rules.py", "dashboard/access/guard.py", "dashboard/access/accounts.py"),
     *("dashboard/access/oidc.py", "dashboard/views/incidents.py", "dashboard/views/clusters.py"),
@@ -42,8 +42,6 @@ SPOKEN = (
     *("monitoring/engine/operations.py", "monitoring/engine/identity.py"),
     *("monitoring/engine/examination.py", "monitoring/engine/probe.py", "monitoring/outbound.py"),
     *("monitoring/secret.py", "monitoring/engine_calls.py", "monitoring/polling/observe.py"),
-    *("monitoring/notify/mail/transport.py", "monitoring/notify/webhook/transport.py"),
-    *("monitoring/notify/apprise/transport.py", "monitoring/notify/delivery.py"),
 )
 # Three words, the last two in lower case: a sentence or part of one.
 _SENTENCE = re.compile(r"\b[A-Za-z][a-z’']+ [a-z’']+ [a-z’']{2,}\b")

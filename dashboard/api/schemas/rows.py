@@ -244,6 +244,8 @@ class DeliveryOut(ModelSchema):
 
 
 class TryOut(ModelSchema):
+    answer_value: ReasonJson = Field(description="null: the text is what the receiver said.")
+
     class Meta:
         model = DeliveryAttempt
         fields = ("at", "outcome", "answer")

@@ -19,6 +19,8 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 
 from monitoring.outbound import Allowed, Denied, Policy, check, resolve
 from monitoring.outbound_http import trusted
+from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import Reason
 
 TIME_OUT_S = (5.0, 10.0)  # to connect, between two bytes
 ANSWER_BYTES = 65_536
@@ -42,7 +44,7 @@ class Exchange:
 
     answers: list[Answer] = field(default_factory=list)
     denied: Denied | None = None
-    trouble: str = ""
+    trouble: Reason | None = None
 
 
 class AddressRefused(requests.ConnectionError):
@@ -75,8 +77,8 @@ class _CheckedAdapter(HTTPAdapter):
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **options: Any) -> requests.Response:
         if time.monotonic() > self._until:
-            self._exchange.trouble = f"The receiver took longer than {LIMIT_S:.0f} s"
-            raise requests.Timeout(self._exchange.trouble)
+            self._exchange.trouble = NotifyReason.TOO_SLOW(limit_s=LIMIT_S)
+            raise requests.Timeout(str(self._exchange.trouble))
         request.headers.setdefault("Host", urlsplit(request.url or "").netloc.rpartition("@")[2])
         request.headers.setdefault("Idempotency-Key", self._key)
         try:
@@ -84,10 +86,10 @@ class _CheckedAdapter(HTTPAdapter):
         except AddressRefused:
             raise
         except requests.Timeout:
-            self._exchange.trouble = "The receiver did not answer in time"
+            self._exchange.trouble = NotifyReason.NO_ANSWER_IN_TIME()
             raise
         except requests.RequestException as problem:
-            self._exchange.trouble = f"The receiver could not be reached: {_innermost(problem)}"
+            self._exchange.trouble = NotifyReason.NOT_REACHED(why=_innermost(problem))
             raise
         _read(response)
         self._exchange.answers.append(_answer(response))

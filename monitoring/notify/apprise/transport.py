@@ -19,6 +19,8 @@ from monitoring.notify.message import BadChannel, Failed, Message, Sent
 from monitoring.notify.wording.texts import text_of
 from monitoring.outbound import Denied, Why, judge, parse, resolve
 from monitoring.outbound_http import seconds_to_wait
+from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
 TRY_AGAIN = frozenset({408, 425, 429})
@@ -35,7 +37,7 @@ class AppriseTransport:
             url = channel.secret.reveal()
             _service(url)
         except BadChannel as problem:
-            return Failed(str(problem), permanent=True)
+            return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
             return Failed(str(problem))
         return _page(channel, url, message, now) if pages(_scheme(url), url) else _tell(channel, url, message, now)
@@ -55,10 +57,10 @@ def _tell(channel: Channel, url: str, message: Message, now: datetime, *, page: 
 def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent | Failed:
     """The first failure ends it: the retry goes through all of them again, and their keys make that no second alert."""
     until = time.monotonic() + LIMIT_S
-    answer: Sent | Failed = Failed("There was nothing to tell", permanent=True)
+    answer: Sent | Failed = Failed(NotifyReason.NO_INCIDENTS(), permanent=True)
     for each in one_by_one(message):
         if time.monotonic() > until:
-            return Failed(f"The receiver took longer than {LIMIT_S:.0f} s for all incidents of the message")
+            return Failed(NotifyReason.TOO_SLOW_FOR_ALL(limit_s=LIMIT_S))
         answer = _tell(channel, url, each, now, page=True)
         if isinstance(answer, Failed):
             return answer
@@ -74,13 +76,13 @@ def _service(url: str) -> NotifyBase:
     """Raises BadChannel; its text never repeats the URL, which is a secret."""
     scheme = _scheme(url)
     if scheme not in SERVICES:
-        raise BadChannel("apprise_url", f"{scheme}://…" if scheme else "", f"allowed are {_allowed()}")
+        raise BadChannel("apprise_url", f"{scheme}://…" if scheme else "", _allowed())
     refused = sorted(REFUSED_PARAMETERS & {name.lower() for name, _ in parse_qsl(urlsplit(url).query, True)})
     if refused:
-        raise BadChannel("apprise_url", f"{scheme}://…?{refused[0]}=…", f"the parameter {refused[0]} is not allowed")
+        raise BadChannel("apprise_url", f"{scheme}://…?{refused[0]}=…", NotifyReason.BAD_PARAMETER(name=refused[0]))
     service = Apprise.instantiate(url, asset=_asset(), suppress_exceptions=True)
     if not isinstance(service, NotifyBase):
-        raise BadChannel("apprise_url", f"{scheme}://…", f"this is no complete address of {SERVICES[scheme]}")
+        raise BadChannel("apprise_url", f"{scheme}://…", NotifyReason.INCOMPLETE_ADDRESS(service=SERVICES[scheme]))
     service.overflow_mode = OverflowMode.TRUNCATE
     return service
 
@@ -113,7 +115,7 @@ def _check_host(channel: Channel) -> None:
     except OSError:
         return
     if isinstance(judged, Denied) and judged.why is Why.FORBIDDEN:
-        raise BadChannel("apprise_url", f"…://{host}/…", judged.sentence.rstrip("."))
+        raise BadChannel("apprise_url", f"…://{host}/…", judged.sentence)
 
 
 _OWN_SERVER = frozenset(
@@ -134,13 +136,13 @@ def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
         return Failed(exchange.denied.sentence, permanent=exchange.denied.why is not Why.UNRESOLVED)
     last = _telling(exchange)
     if sent and (last is None or last.status < 300):
-        return Sent(_words(last) if last else "Apprise says that it was sent")
+        return Sent(_words(last) if last else NotifyReason.APPRISE_SENT())
     if last is None:
-        return Failed(exchange.trouble or "Apprise could not send it, and does not say why")
+        return Failed(exchange.trouble or NotifyReason.APPRISE_FAILED())
     if last.status < 300:
-        return Failed(f"{_words(last)} (the service takes this for a refusal)", permanent=True)
+        return Failed(NotifyReason.REFUSED(answer=_words(last)), permanent=True)
     if last.status < 400:
-        return Failed(f"{_words(last)} (redirects are not followed)", permanent=True)
+        return Failed(NotifyReason.REDIRECTED(answer=_words(last)), permanent=True)
     if last.status in TRY_AGAIN or last.status >= 500:
         return Failed(_words(last), retry_after_s=seconds_to_wait(last.retry_after, now))
     return Failed(_words(last), permanent=True)
@@ -162,5 +164,5 @@ def _type(message: Message) -> NotifyType:
     return NotifyType.FAILURE if message.lead.severity == "critical" else NotifyType.WARNING
 
 
-def _allowed() -> str:
-    return ", ".join(f"{scheme}://" for scheme in SERVICES)
+def _allowed() -> Reason:
+    return NotifyReason.SERVICES(schemes=[f"{scheme}://" for scheme in SERVICES])

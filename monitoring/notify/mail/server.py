@@ -52,7 +52,7 @@ class MailServer:
         try:
             checked_addresses(self.host, self.port, self.policy)
         except ServerDenied as denied:
-            raise BadChannel("smtp", self.address, str(denied).rstrip(".")) from None
+            raise BadChannel("smtp", self.address, str(denied)) from None
         except OSError:
             return  # does not resolve now
 

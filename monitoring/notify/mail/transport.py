@@ -16,6 +16,7 @@ from monitoring.models import Channel
 from monitoring.notify.mail.server import MailServer, ServerDenied, connection_to, server_of
 from monitoring.notify.message import BadChannel, Failed, Message, Sent
 from monitoring.notify.wording.texts import text_of
+from monitoring.reasons.notify import NotifyReason
 from monitoring.secret import SecretUnreadable
 
 TIMEOUT_S = 10
@@ -31,7 +32,7 @@ class MailTransport:
             recipients = _recipients(channel.settings)
             server = server_of(channel)
         except BadChannel as problem:
-            return Failed(str(problem), permanent=True)
+            return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
             return Failed(str(problem))
         return _send(_mail(channel, message, recipients, server), server)
@@ -45,13 +46,13 @@ def _send(mail: EmailMultiAlternatives, server: MailServer) -> Sent | Failed:
     except smtplib.SMTPRecipientsRefused as problem:
         refused = [f"{to}: {code} {_text(reason)}" for to, (code, reason) in problem.recipients.items()]
         permanent = all(code >= 500 for code, _ in problem.recipients.values())
-        return Failed(f"Every recipient was refused: {'; '.join(refused)}", permanent)
+        return Failed(NotifyReason.RECIPIENTS_REFUSED(refused=refused), permanent)
     except smtplib.SMTPResponseException as problem:
-        permanent = 500 <= problem.smtp_code < 600
-        return Failed(f"The mail server answered {problem.smtp_code} {_text(problem.smtp_error)}", permanent)
+        answered = NotifyReason.MAIL_SERVER_ANSWERED(code=problem.smtp_code, answer=_text(problem.smtp_error))
+        return Failed(answered, permanent=500 <= problem.smtp_code < 600)
     except (OSError, smtplib.SMTPException) as problem:
-        return Failed(f"The mail server {server.address} did not take it: {problem}")
-    return Sent(f"Taken by the mail server for {', '.join(mail.to)}")
+        return Failed(NotifyReason.MAIL_NOT_TAKEN(address=server.address, why=str(problem)))
+    return Sent(NotifyReason.MAIL_TAKEN(to=mail.to))
 
 
 def _mail(channel: Channel, message: Message, recipients: list[str], server: MailServer) -> EmailMultiAlternatives:
@@ -76,12 +77,12 @@ def _mail(channel: Channel, message: Message, recipients: list[str], server: Mai
 def _recipients(settings: dict[str, object]) -> list[str]:
     to = settings.get("to")
     if not isinstance(to, list) or not to:
-        raise BadChannel("to", to, "at least one mail address is needed")
+        raise BadChannel("to", to, NotifyReason.RECIPIENT_NEEDED())
     for address in to:
         try:
             validate_email(address)
         except ValidationError:
-            raise BadChannel("to", address, "a mail address like name@example.org is needed") from None
+            raise BadChannel("to", address, NotifyReason.MAIL_ADDRESS_NEEDED()) from None
     return [str(address) for address in to]
 
 

@@ -12,6 +12,7 @@ from monitoring.notify.addresses import check_address, policy_of, without_path
 from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent, one_line
 from monitoring.outbound import Denied, Why, parse
 from monitoring.outbound_http import AddressDenied, Answer, NotReached, seconds_to_wait, send
+from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
@@ -45,15 +46,15 @@ class WebhookTransport:
             headers = _headers(channel.secret.reveal(), message.key, body, now)
             return _verdict(send("POST", url, policy_of(channel), headers, body), now)
         except BadChannel as problem:
-            return Failed(str(problem), permanent=True)
+            return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
             return Failed(str(problem))
         except AddressDenied as problem:
             return Failed(problem.denied.sentence, permanent=problem.denied.why is not Why.UNRESOLVED)
         except TimeoutError:
-            return Failed("The receiver did not answer in time")
+            return Failed(NotifyReason.NO_ANSWER_IN_TIME())
         except NotReached as problem:
-            return Failed(f"The receiver could not be reached: {problem}")
+            return Failed(NotifyReason.NOT_REACHED(why=str(problem)))
 
 
 def payload(message: Message) -> dict[str, object]:
@@ -96,7 +97,7 @@ def _verdict(answer: Answer, now: datetime) -> Sent | Failed:
     if 200 <= answer.status < 300:
         return Sent(words)
     if 300 <= answer.status < 400:
-        return Failed(f"{words} (redirects are not followed)", permanent=True)
+        return Failed(NotifyReason.REDIRECTED(answer=words), permanent=True)
     if answer.status in TRY_AGAIN or answer.status >= 500:
         return Failed(words, retry_after_s=seconds_to_wait(answer.headers.get("Retry-After", ""), now))
     return Failed(words, permanent=True)
@@ -106,8 +107,8 @@ def _url(settings: dict[str, object]) -> str:
     """Raises BadChannel."""
     url = settings.get("url")
     if not isinstance(url, str):
-        raise BadChannel("url", url, "an address like https://example.org/hook is needed")
+        raise BadChannel("url", url, NotifyReason.URL_NEEDED())
     target = parse(url)
     if isinstance(target, Denied):
-        raise BadChannel("url", without_path(url), target.sentence.rstrip("."))
+        raise BadChannel("url", without_path(url), target.sentence)
     return url

@@ -14,6 +14,7 @@ from monitoring.models import Channel, ChannelKind, Language
 from monitoring.notify.apprise.services import SERVICES
 from monitoring.notify.apprise.transport import AppriseTransport
 from monitoring.notify.message import BadChannel, Failed, Sent
+from monitoring.reasons.notify import NotifyReason
 from tests.monitoring.notify.messages import AT, message
 
 MESSAGE = message(severity="critical", sentence="3 checkpoints of flights failed.")
@@ -55,7 +56,7 @@ def test_a_redirect_is_not_followed(httpserver, send):
     answer = send()
     assert isinstance(answer, Failed)
     assert answer.permanent
-    assert "redirects are not followed" in answer.answer
+    assert answer.answer == NotifyReason.REDIRECTED(answer="302 FOUND")
     assert [request.path for request, _ in httpserver.log] == ["/hook"]
 
 

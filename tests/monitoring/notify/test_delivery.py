@@ -10,6 +10,7 @@ from monitoring.notify import delivery as delivery_module
 from monitoring.notify.delivery import CLAIM, FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, deliver_due, next_wait
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed
+from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.reported import NOTHING, notifications
 
@@ -127,7 +128,8 @@ def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook,
     gather_due(now)
     Channel.objects.update(enabled=False)
     assert deliver(now) == notifications(given_up=1)
-    assert Delivery.objects.get().tries.get().answer == "The channel was switched off."
+    given_up = Delivery.objects.get().tries.get()
+    assert (given_up.answer, given_up.answer_value) == ("The channel was switched off.", NotifyReason.SWITCHED_OFF())
 
 
 def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_key(

@@ -3,6 +3,7 @@ import pytest
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.mail.transport import MailTransport
 from monitoring.notify.message import BadChannel
+from monitoring.reasons.notify import NotifyReason
 from tests.monitoring.notify.messages import AT, message
 
 MESSAGE = message(job='flights "<by>" & route')
@@ -39,7 +40,8 @@ def test_every_recipient_refused_for_good_is_permanent(mail_sink):
     mail_sink.recipient_answer = "550 no such user"
     answer = MailTransport().send(CHANNEL, MESSAGE, AT)
     assert answer.permanent
-    assert "ops@example.org: 550 no such user" in answer.answer
+    assert answer.answer.code is NotifyReason.RECIPIENTS_REFUSED
+    assert "ops@example.org: 550 no such user" in answer.answer.args["refused"]
 
 
 def test_every_recipient_refused_for_now_is_not(mail_sink):

@@ -71,4 +71,4 @@ def test_without_it_nothing_is_sent_and_the_answer_says_why(channel, settings):
     answer = send(channel)
     assert isinstance(answer, Failed)
     assert not answer.permanent
-    assert "certificate" in answer.answer.lower()
+    assert "certificate" in str(answer.answer).lower()

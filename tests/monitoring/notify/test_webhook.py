@@ -14,6 +14,7 @@ from monitoring.notify.message import BadChannel, Failed, Sent
 from monitoring.notify.webhook.transport import WebhookTransport, payload, sign, verify
 from monitoring.outbound_http import ANSWER_BYTES
 from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.notify import NotifyReason
 from tests.monitoring.notify.messages import AT, message
 
 MESSAGE = message()
@@ -144,4 +145,4 @@ def test_a_redirect_to_a_private_address_reaches_nobody(httpserver, send):
     httpserver.expect_request("/hook").respond_with_data("", 307, headers={"Location": metadata})
     answer = send()
     assert answer.permanent
-    assert "redirects are not followed" in answer.answer
+    assert answer.answer == NotifyReason.REDIRECTED(answer="307 TEMPORARY REDIRECT")

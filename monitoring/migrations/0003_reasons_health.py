@@ -1,0 +1,11 @@
+"""Codes and arguments of what became of messages. Rows that stand there keep their text."""
+
+from django.db import migrations
+
+from monitoring.reasons.columns import ReasonField
+
+
+class Migration(migrations.Migration):
+    dependencies = [("monitoring", "0002_reasons")]
+
+    operations = [migrations.AddField("deliveryattempt", "answer_value", ReasonField(null=True))]

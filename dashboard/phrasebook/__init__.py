@@ -10,14 +10,14 @@ from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRET
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
-from dashboard.phrasebook.work import ARCHIVE, RULES, WORK
+from dashboard.phrasebook.work import RULES, WORK
 
 PHRASES = {
     phrase: chinese
     for part in (
         *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(WORK, RULES, ARCHIVE),
+        *(WORK, RULES),
     )
     for phrase, chinese in part.items()
 }

@@ -17,13 +17,3 @@ RULES = {
     "Another cluster answers": "由另一个集群响应",
     "Waymark itself blind": "Waymark 自身无法观察",
 }
-
-ARCHIVE = {
-    "it ended without a word": "进程没有任何输出就结束了",
-    "it is missing": "文件不存在",
-    "{path}: it is missing": "{path}：文件不存在",
-    "it has {size} bytes, not {expected}": "大小为 {size} 字节，应为 {expected} 字节",
-    "{path}: it has {size} bytes, not {expected}": "{path}：大小为 {size} 字节，应为 {expected} 字节",
-    "it has another content than was written": "内容与写入时不同",
-    "{path}: it has another content than was written": "{path}：内容与写入时不同",
-}

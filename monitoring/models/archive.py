@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from monitoring.reasons.columns import ReasonField
+
 
 class ArchivedKind(models.TextChoices):
     CHECKPOINTS = "checkpoints", "checkpoints"
@@ -47,6 +49,7 @@ class ArchivedFile(models.Model):
     rows_by_run = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=8, choices=ArchivedState.choices, default=ArchivedState.WRITTEN)
     problem = models.TextField(blank=True, default="")  # why it could not be read when it was last tried; "": it can
+    problem_value = ReasonField(null=True)
     made_at = models.DateTimeField(auto_now_add=True)
     checked_at = models.DateTimeField(null=True)  # when its whole content was last compared with `sha256`
 

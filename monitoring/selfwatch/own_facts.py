@@ -15,7 +15,9 @@ from redis import RedisError
 from monitoring import broker
 from monitoring.broker import Sign
 from monitoring.history_job import why_not_running
-from monitoring.models import Cluster, Tick
+from monitoring.models import ArchivedFile, ArchivedState, Cluster, Tick
+from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import Reason
 
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
@@ -42,8 +44,7 @@ FROM monitoring_delivery WHERE state <> 'sent'
 
 
 _ARCHIVE = """
-SELECT count(DISTINCT day), count(*), coalesce(sum(size), 0)::bigint, min(day), count(*) FILTER (WHERE problem <> ''),
-       coalesce(max(path || ': ' || problem) FILTER (WHERE problem <> ''), '')
+SELECT count(DISTINCT day), count(*), coalesce(sum(size), 0)::bigint, min(day), count(*) FILTER (WHERE problem <> '')
 FROM monitoring_archivedfile WHERE state = 'live'
 """
 
@@ -118,7 +119,7 @@ class Archive:
     bytes: int = 0
     since: date | None = None
     unreadable: int = 0
-    problem: str = ""
+    problem: Reason | str = ""
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ class Facts:
 
 
 def gather(at: datetime | None = None) -> Facts:
-    """In a constant number of queries. `at`: the moment to judge by; the database's now unless given, because every
-    time that it is compared with was written by that clock."""
+    """In a constant number of queries, and one more while a file of the archive cannot be read. `at`: the moment to
+    judge by; the database's now unless given, because every time that it is compared with was written by that clock."""
     database = _database()
     at = at or (datetime.now(UTC) if isinstance(database, Away) else database.now)
     stored = None
@@ -205,8 +206,15 @@ def _stored(now: datetime) -> Stored:
         oldest=OldestJob(*oldest) if oldest else None,
         deliveries=Deliveries(*deliveries) if deliveries else Deliveries(),
         history=why_not_running(now),
-        archive=Archive(*archive) if archive else Archive(),
+        archive=_archive(*archive) if archive else Archive(),
     )
+
+
+def _archive(days: int, files: int, size: int, since: date | None, unreadable: int) -> Archive:
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
+    file = live.exclude(problem="").order_by("path").last() if unreadable else None
+    problem = ArchiveReason.FILE(path=file.path, problem=stored(file, "problem")) if file else ""
+    return Archive(days, files, size, since, unreadable, problem)
 
 
 def _lag(cluster: Cluster, now: datetime) -> ClusterLag:

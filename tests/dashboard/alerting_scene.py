@@ -34,6 +34,9 @@ from monitoring.models import (
 )
 from monitoring.notify.due_notifications import gather_due
 from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.columns import columns
+from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import Reason
 from tests.dashboard import builders as make
 
 MINUTE = timedelta(minutes=1)
@@ -171,7 +174,7 @@ def _settle(now: datetime, channel: Channel) -> None:
     oldest = Delivery.objects.filter(channel=channel).earliest("id")
     Delivery.objects.filter(pk=oldest.pk).update(state=DeliveryState.DEAD, sent_at=None, attempts=10)
     for back in range(9, 0, -1):
-        _tried(oldest, now - back * MINUTE, AttemptOutcome.AGAIN, "The receiver did not answer in time")
+        _tried(oldest, now - back * MINUTE, AttemptOutcome.AGAIN, NotifyReason.NO_ANSWER_IN_TIME())
     _tried(oldest, now, AttemptOutcome.GIVEN_UP, "503 SERVICE UNAVAILABLE: upstream connect error")
 
 
@@ -181,5 +184,5 @@ def _arrive(at: datetime) -> None:
         _tried(delivery, at, AttemptOutcome.SENT, "200 OK: thanks")
 
 
-def _tried(delivery: Delivery, at: datetime, outcome: AttemptOutcome, answer: str) -> None:
-    DeliveryAttempt.objects.create(delivery=delivery, at=at, outcome=outcome, answer=answer)
+def _tried(delivery: Delivery, at: datetime, outcome: AttemptOutcome, answer: Reason | str) -> None:
+    DeliveryAttempt.objects.create(delivery=delivery, at=at, outcome=outcome, **columns("answer", answer))

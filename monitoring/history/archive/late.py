@@ -51,7 +51,7 @@ def take_up(monotonic: Callable[[], float], until: float) -> list[Reason]:
         except ChangedMeanwhile:
             continue  # with the next look
         except parquet.Damaged as why:
-            held.append(WorkReason.NOT_COUNTED_YET(day=day, why=str(why)))
+            held.append(WorkReason.NOT_COUNTED_YET(day=day, why=why.reason))
     return [*([WorkReason.ARCHIVED_LATE(count=done)] if done else []), *held]
 
 

@@ -21,6 +21,9 @@ from checkpointing.storage.checksums import sha256_of
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.models import ArchivedFile, ArchivedKind
+from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 
 T = TypeVar("T")
 
@@ -32,8 +35,9 @@ _TAIL = 8  # the length of what stands before it, and the format's name
 class Unreadable(Exception):
     """Nothing is known of what the file of the archive has; says which and why."""
 
-    def __init__(self, row: ArchivedFile, why: str) -> None:
-        super().__init__(f"{location.place(row.path)}: {why}")
+    def __init__(self, row: ArchivedFile, why: Reason | str) -> None:
+        self.reason = ArchiveReason.FILE(path=location.place(row.path), problem=why)
+        super().__init__(str(self.reason))
         self.row = row
         self.why = why
 
@@ -46,12 +50,16 @@ class Silent(Unreadable):
     """Its storage did not answer within `limit_s`: nobody knows."""
 
     def __init__(self, row: ArchivedFile, limit_s: float) -> None:
-        super().__init__(row, f"the archive's storage did not answer within {limit_s:g} s")
+        super().__init__(row, ArchiveReason.STORAGE_SILENT(limit_s=limit_s))
         self.limit_s = limit_s
 
 
 class Differs(Exception):
     """Bytes that are not what was written; says in what."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def writer(path: Path, kind: Kind) -> pq.ParquetWriter:
@@ -76,7 +84,7 @@ def footer_sha256(path: Path) -> str:
         tail = file.read()
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != b"PAR1" or length + _TAIL > size:
-            raise Differs("it does not end as a Parquet file does")
+            raise Differs(ArchiveReason.NO_PARQUET())
         file.seek(size - _TAIL - length)
         return hashlib.sha256(file.read()).hexdigest()
 
@@ -91,9 +99,9 @@ def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
     path = location.here(row.path, row.sha256)
     size = path.stat().st_size
     if size != row.size:
-        raise Differs(f"it has {size:,} bytes, not {row.size:,}")
+        raise Differs(ArchiveReason.OTHER_SIZE(size=size, expected=row.size))
     if footer_sha256(path) != row.footer_sha256 or (whole and sha256_of(path) != row.sha256):
-        raise Differs("it has another content than was written")
+        raise Differs(ArchiveReason.OTHER_CONTENT())
     return path
 
 
@@ -103,16 +111,19 @@ def told(row: ArchivedFile, read: Callable[[], T]) -> T:
     try:
         found = read()
     except FileNotFoundError:
-        raise _noted(row, "it is missing") from None
-    except (OSError, ValueError, pa.ArrowException, Differs) as error:
+        raise _noted(row, ArchiveReason.MISSING()) from None
+    except Differs as error:
+        raise _noted(row, error.reason) from error
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise _noted(row, str(error)) from error
     if row.problem:
-        ArchivedFile.objects.filter(pk=row.pk).update(problem="")
+        ArchivedFile.objects.filter(pk=row.pk).update(**columns("problem", ""))
     return found
 
 
-def _noted(row: ArchivedFile, why: str) -> Damaged:
-    ArchivedFile.objects.filter(pk=row.pk).update(problem=why[:1000])
+def _noted(row: ArchivedFile, why: Reason | str) -> Damaged:
+    problem = why if isinstance(why, Reason) else why[:1000]
+    ArchivedFile.objects.filter(pk=row.pk).update(**columns("problem", problem))
     return Damaged(row, why)
 
 
@@ -129,7 +140,7 @@ def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
     def read() -> pa.Table:
         found = pa.concat_tables(groups(verified(row, whole=True), kind))
         if found.num_rows != row.rows:
-            raise Differs(f"it has {found.num_rows:,} rows, not {row.rows:,}")
+            raise Differs(ArchiveReason.OTHER_ROWS(rows=found.num_rows, expected=row.rows))
         return found
 
     return told(row, read)

@@ -16,6 +16,7 @@ from dashboard.queries.history import ArchiveUnreadable, Cursor
 from monitoring.history.archive import cycle, reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
+from monitoring.reasons.archive import ArchiveReason
 from monitoring.savepoints.looking import LOOKS
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
@@ -119,6 +120,8 @@ def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
     )
     refused = api.get(f"/checkpoints/{one.pk}")
     assert (refused.status_code, "it is missing" in refused.json()["error"]["message"]) == (503, True)
+    lost.refresh_from_db()
+    assert (lost.problem, lost.problem_value) == ("it is missing", ArchiveReason.MISSING())
     operator.cookies["django_language"] = "zh-hans"
     assert "文件不存在" in operator.get(f"/checkpoints/{one.pk}/").content.decode()
 

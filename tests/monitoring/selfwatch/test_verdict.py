@@ -9,6 +9,7 @@ import pytest
 
 from monitoring.broker import Sign
 from monitoring.models import Tick
+from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.health import HealthReason, TaskName
 from monitoring.reasons.reason import Reason, ReasonCode
 from monitoring.selfwatch.own_facts import (
@@ -88,6 +89,7 @@ BLIND = [
     (stored(clusters=(lag(61), lag(300))), "clusters", HealthReason.NONE_POLLED),
     (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters", HealthReason.ALL_SILENT),
 ]
+MISSING = ArchiveReason.FILE(path="x", problem=ArchiveReason.MISSING())
 ONE_OF_TWO, TWO_OF_THREE = HealthReason.OF_CLUSTERS(count=1, all=2), HealthReason.OF_CLUSTERS(count=2, all=3)
 WARNED = [
     (stored(clusters=(lag(), lag(61))), "clusters", HealthReason.CLUSTER_OVERDUE(clusters=ONE_OF_TWO)),
@@ -114,14 +116,14 @@ WARNED = [
     (stored(deliveries=Deliveries(0, 9, 2)), "notifications", HealthReason.NOTIFICATIONS_GIVEN_UP(count=2)),
     (stored(deliveries=Deliveries(0, 9, 1)), "notifications", HealthReason.NOTIFICATION_GIVEN_UP(count=1)),
     (
-        stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")),
+        stored(archive=Archive(9, 9, 9, None, 1, MISSING)),
         "archive",
-        HealthReason.ARCHIVED_FILE_UNREADABLE(count=1, problem="x: it is missing"),
+        HealthReason.ARCHIVED_FILE_UNREADABLE(count=1, problem=MISSING),
     ),
     (
-        stored(archive=Archive(9, 9, 9, None, 2, "x: it is missing")),
+        stored(archive=Archive(9, 9, 9, None, 2, MISSING)),
         "archive",
-        HealthReason.ARCHIVED_FILES_UNREADABLE(count=2, problem="x: it is missing"),
+        HealthReason.ARCHIVED_FILES_UNREADABLE(count=2, problem=MISSING),
     ),
     (
         stored(history=HealthReason.PIPELINE_NEVER_STARTED()),

@@ -1,0 +1,17 @@
+"""Why a file of the history's archive cannot be read."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class ArchiveReason(ReasonCode):
+    FILE = "archive.file", _("{path}: {problem}")
+    MISSING = "archive.missing", _("it is missing")
+    STORAGE_SILENT = "archive.storage-silent", _("the archive's storage did not answer within {limit_s:g} s")
+    NO_PARQUET = "archive.no-parquet", _("it does not end as a Parquet file does")
+    OTHER_SIZE = "archive.other-size", _("it has {size:,} bytes, not {expected:,}")
+    OTHER_ROWS = "archive.other-rows", _("it has {rows:,} rows, not {expected:,}")
+    OTHER_CONTENT = "archive.other-content", _("it has another content than was written")

@@ -12,6 +12,7 @@ from dashboard.phrases import told
 from dashboard.units import length_text, span_text
 from monitoring.models import AuditEntry
 from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import from_json
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -160,9 +161,8 @@ def reason_text(entry: AuditEntry) -> str:
 
 
 def _schedule(details: Details) -> str:
-    if "schedule" in details:
-        return told(str(details["schedule"]).replace("none", str(_("off"))))
-    return str(_("off"))
+    schedule = details.get("schedule", "none")
+    return str(_("off")) if schedule == "none" else told(from_json(details.get("schedule_value")) or schedule)
 
 
 def _without(details: Details, name: str) -> Details:
@@ -199,5 +199,5 @@ def _value(name: str, value: object) -> str:
         case None | "" | "None":
             return str(_("none"))
     text = str(value)
-    is_length = name.endswith("_s") and text.replace(".", "", 1).isdigit()
-    return length_text(span_text(float(text))) if is_length else told(text)
+    is_seconds = name.endswith("_s") and text.replace(".", "", 1).isdigit()
+    return length_text(span_text(float(text)) if is_seconds else text)

@@ -13,12 +13,11 @@ from functools import cache, lru_cache
 from django.utils.translation import get_language
 
 from dashboard.phrasebook import PHRASES
-from dashboard.units import is_chinese
+from dashboard.units import LENGTH, is_chinese
 from monitoring.durations import in_chinese
 from monitoring.reasons.reason import SOURCE, Reason, render
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
 # What may stand at a place, where what is left of its phrase is too little to know it by.
 _STANDS_FOR = {"count": r"[\d,]+", "url": r"\S+"}
 # Between sentences, clauses and words that were put beside each other.
@@ -35,7 +34,7 @@ def told(text: object) -> str:
 
 @lru_cache(maxsize=4096)
 def _chinese(text: str) -> str:
-    if _LENGTH.fullmatch(text):
+    if LENGTH.fullmatch(text):
         return in_chinese(text)
     if several := _each(text):
         return several

@@ -5,6 +5,7 @@ Durations and sizes as Flink's web UI writes them, so that a figure looks the sa
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from django.utils.translation import get_language
@@ -12,6 +13,7 @@ from django.utils.translation import get_language
 from monitoring.durations import in_chinese
 
 NOTHING = "–"
+LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
 _SIZES = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -52,8 +54,8 @@ def is_chinese() -> bool:
 
 
 def length_text(text: str) -> str:
-    """A length of time as the page's language has it; forms take the English one."""
-    return in_chinese(text) if is_chinese() else text
+    """A length of time as the page's language has it, and another text as it is. Forms take the English one."""
+    return in_chinese(text) if is_chinese() and LENGTH.fullmatch(text) else text
 
 
 def age_text(age: timedelta) -> str:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
-from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
-from dashboard.phrasebook.work import RULES, WORK
+from dashboard.phrasebook.savepoints import IMPORTS
 
 PHRASES = {
     phrase: chinese
     for part in (
-        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS),
+        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(WORK, RULES),
     )
     for phrase, chinese in part.items()
 }

@@ -4,11 +4,6 @@
 
 from __future__ import annotations
 
-SAVEPOINTS = {
-    "every {time}": "每 {time}",
-}
-
-
 IMPORTS = {
     "{location} does not exist, or is empty.": "{location} 不存在，或是空的。",
     "{location} is a checkpoint or savepoint. Start the job from it as from a savepoint.": (

@@ -27,10 +27,12 @@ from dashboard.phrases import told
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
+from monitoring.alerts.defaults import DEFAULT_NAMES
 from monitoring.alerts.failure_reason import checkpoint_failure
 from monitoring.alerts.walk import Watch
 from monitoring.masking import shown_launch
 from monitoring.models import (
+    AlertRule,
     AttemptState,
     Channel,
     ChannelKind,
@@ -239,7 +241,9 @@ def fact(key: str) -> str:
 @register.filter
 def found(value: Any) -> str:
     """A value of evidence or of a fact as people write it."""
-    return (_("yes") if value else _("no")) if isinstance(value, bool) and units.is_chinese() else told(plain(value))
+    if isinstance(value, bool) and units.is_chinese():
+        return _("yes") if value else _("no")
+    return told(from_json(value) or plain(value))
 
 
 @register.filter
@@ -316,6 +320,13 @@ register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
 register.filter("without_name", without_name)
 register.filter("told", told)
+register.filter("length_text", units.length_text)
+
+
+@register.filter
+def without_values(details: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The items of an object, without the codes and arguments of its texts."""
+    return [(key, value) for key, value in details.items() if not key.endswith("_value")]
 
 
 @register.filter
@@ -324,6 +335,12 @@ def reason(row: Model | Mapping[str, Any], column: str) -> str:
     if isinstance(row, Model):
         return told(stored(row, column))
     return told(from_json(row.get(f"{column}_value")) or row[column])
+
+
+@register.filter
+def rule_name(rule: AlertRule) -> str:
+    """The name of a rule. One that people wrote is not translated."""
+    return _(rule.name) if rule.name in DEFAULT_NAMES else rule.name
 
 
 @register.filter

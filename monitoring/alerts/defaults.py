@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.models import AlertRule, Severity
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "failed_in_window": {"name": "Failed checkpoints", "check_every_s": 300},
-    "no_completed_checkpoint": {"name": "No completed checkpoint", "check_every_s": 60},
-    "job_failed": {"name": "Job failed", "check_every_s": 15, "severity": Severity.CRITICAL},
-    "run_missed": {"name": "Scheduled run missing or late", "check_every_s": 60},
-    "restart_loop": {"name": "Restart loop", "check_every_s": 60},
-    "cluster_unreachable": {"name": "Cluster unreachable", "check_every_s": 15, "severity": Severity.CRITICAL},
-    "another_cluster": {"name": "Another cluster answers", "check_every_s": 15, "severity": Severity.CRITICAL},
-    "waymark_blind": {"name": "Waymark itself blind", "check_every_s": 30},
+    "failed_in_window": {"name": _("Failed checkpoints"), "check_every_s": 300},
+    "no_completed_checkpoint": {"name": _("No completed checkpoint"), "check_every_s": 60},
+    "job_failed": {"name": _("Job failed"), "check_every_s": 15, "severity": Severity.CRITICAL},
+    "run_missed": {"name": _("Scheduled run missing or late"), "check_every_s": 60},
+    "restart_loop": {"name": _("Restart loop"), "check_every_s": 60},
+    "cluster_unreachable": {"name": _("Cluster unreachable"), "check_every_s": 15, "severity": Severity.CRITICAL},
+    "another_cluster": {"name": _("Another cluster answers"), "check_every_s": 15, "severity": Severity.CRITICAL},
+    "waymark_blind": {"name": _("Waymark itself blind"), "check_every_s": 30},
 }
+DEFAULT_NAMES = frozenset(values["name"] for values in DEFAULTS.values())
 
 
 def ensure_default_rules() -> None:

@@ -37,7 +37,8 @@ def set_run_schedule(job: Job, timetable: Cron | None, by: str, now: datetime) -
     job.save(
         update_fields=["run_cron", "run_time_zone", "run_cron_since", "next_run_at", "run_problem", "run_problem_value"]
     )
-    audit.record(by, "job.run_schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
+    value = timetable.reason.as_json() if timetable else None
+    audit.record(by, "job.run_schedule", f"job {job.name}", schedule=str(timetable or "none"), schedule_value=value)
 
 
 def start_due_runs(now: datetime) -> list[Reason]:

@@ -54,7 +54,8 @@ def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) 
     job.next_savepoint_at = _next_of(job, now)
     job.save(update_fields=["savepoint_interval_s", "savepoint_cron", "savepoint_time_zone", "next_savepoint_at"])
     Savepoint.objects.filter(job=job, state=SavepointState.DEFERRED).delete()
-    audit.record(by, "savepoint.schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
+    value = timetable.reason.as_json() if timetable else None
+    audit.record(by, "savepoint.schedule", f"job {job.name}", schedule=str(timetable or "none"), schedule_value=value)
 
 
 def request_due(now: datetime) -> Counter[Outcome]:

@@ -281,6 +281,8 @@ class LaunchVersionOut(ModelSchema):
 
 
 class AuditOut(ModelSchema):
+    reason_value: ReasonJson = Field(description="null: a person wrote the reason.")
+
     class Meta:
         model = AuditEntry
         fields = ("id", "at", "actor", "action", "target", "reason", "details")

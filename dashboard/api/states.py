@@ -15,12 +15,14 @@ from dashboard.access.roles import Role
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import StateReadOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.state import StateForm
 from dashboard.queries.state import contents_read, without_values
 from dashboard.views.job import find_job
 from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
+from monitoring.reasons.columns import columns
 from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
 
 routes = router("State")
@@ -32,6 +34,7 @@ _NOT_LISTED = "The contents of this snapshot are unknown. First send kind list, 
 class SnapshotOut(Schema):
     id: int
     label: str
+    label_value: ReasonJson
 
 
 class QuestionIn(Body):
@@ -57,7 +60,7 @@ class QuestionIn(Body):
     summary="List the snapshots whose state can be read",
 )
 def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
-    return [{"id": each.pk, "label": label_of(each)} for each in snapshots(find_job(job_id))]
+    return [{"id": each.pk, **columns("label", label_of(each))} for each in snapshots(find_job(job_id))]
 
 
 @routes.get(

@@ -7,14 +7,14 @@ tests/dashboard/test_phrases.py finds sentences of the code that are missing.
 from __future__ import annotations
 
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
-from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS, STATES
+from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS
 
 PHRASES = {
     phrase: chinese
     for part in (
-        *(STATES, ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, IMPORTS),
+        *(ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, IMPORTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
     )
     for phrase, chinese in part.items()

@@ -4,16 +4,6 @@
 
 from __future__ import annotations
 
-STATES = {
-    "the engine calls it invalid, without a reason": "引擎判定其无效，但未给出原因",
-    "checkpoint {number} of run {run}": "运行 {run} 的检查点 {number}",
-    "savepoint {number} of run {run}": "运行 {run} 的保存点 {number}",
-    "{path} has {size} bytes instead of {expected}": "{path} 有 {size} 字节，应为 {expected}",
-    "{path} is missing": "缺少 {path}",
-    "{place} could not be looked at within {seconds} s: its storage does not answer": "在 {seconds} 秒内无法查看 {place}：其存储没有响应",
-    "{place} could not be looked at within {seconds} s: its storage does not answer.": "在 {seconds} 秒内无法查看 {place}：其存储没有响应。",
-}
-
 ANSWERS_TO_RESTARTS = {
     "the cluster does not answer": "集群没有响应",
     "a restart is under way": "正在重启",

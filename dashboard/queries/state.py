@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.phrases import told
 from monitoring.models import Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.columns import stored
 
 SHOWN = 5
 _TEXT_LIMIT = 600
@@ -85,8 +86,8 @@ class Answer:
         of_operator = _("%(view)s of operator %(operator)s") % {"view": read.view, "operator": read.operator}
         about = {
             "where": of_operator if read.view else _("the state"),
-            "label": told(read.label),
-            "other": told(read.other_label),
+            "label": told(stored(read, "label")),
+            "other": told(stored(read, "other_label")),
             "only": self._only,
         }
         match read.kind:

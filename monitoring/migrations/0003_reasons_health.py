@@ -1,4 +1,4 @@
-"""Codes and arguments of what became of messages, and of archive files that cannot be read. Rows that stand there keep their text."""
+"""Codes and arguments of answers to messages, problems of archived files, and labels. Older rows keep their text."""
 
 from django.db import migrations
 
@@ -11,4 +11,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField("archivedfile", "problem_value", ReasonField(null=True)),
         migrations.AddField("deliveryattempt", "answer_value", ReasonField(null=True)),
+        migrations.AddField("stateread", "label_value", ReasonField(null=True)),
+        migrations.AddField("stateread", "other_label_value", ReasonField(null=True)),
     ]

@@ -36,9 +36,11 @@ class StateRead(models.Model):
     snapshot = models.BigIntegerField()  # the Checkpoint's key; it may be removed before the answer is
     location = models.TextField()
     label = models.CharField(max_length=120)  # "savepoint 42 of run 3"
+    label_value = ReasonField(null=True)
     other_snapshot = models.BigIntegerField(null=True)
     other_location = models.TextField(blank=True, default="")
     other_label = models.CharField(max_length=120, blank=True, default="")
+    other_label_value = ReasonField(null=True)
     query = models.TextField(blank=True, default="")
     operator = models.IntegerField(null=True)
     view = models.TextField(blank=True, default="")

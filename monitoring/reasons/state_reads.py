@@ -1,4 +1,4 @@
-"""Why a snapshot's state is not read."""
+"""Snapshots whose state is read, and why one is not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class StateReadReason(ReasonCode):
+    CHECKPOINT = "state-reads.checkpoint", _("checkpoint {number} of run {run}")
+    SAVEPOINT = "state-reads.savepoint", _("savepoint {number} of run {run}")
+
     SNAPSHOT_OF_ANOTHER_JOB = "state-reads.snapshot-of-another-job", _("Snapshot {number} is not one of this job.")
     TOO_MANY = "state-reads.too-many", _("{count} questions wait already. Ask again when some are answered.")
     WORKER_GONE = "state-reads.worker-gone", _("The worker that read it is gone. Ask again.")

@@ -20,7 +20,7 @@ from django.db import IntegrityError, transaction
 
 from monitoring import clock
 from monitoring.models import StateRead, StateReadKind, StateReadState
-from monitoring.reasons.columns import columns
+from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.state_reads import StateReadReason
@@ -42,7 +42,7 @@ def answer_next(now: datetime) -> CycleReport | None:
     state = StateReadState.FAILED if problem else StateReadState.DONE
     mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
     mine.update(state=state, answer=answer, **columns("problem", problem), ended_at=clock.now(), claimed_until=None)
-    of = {"snapshot": read.label, "job": read.job.name}
+    of = {"snapshot": stored(read, "label"), "job": read.job.name}
     return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 
 

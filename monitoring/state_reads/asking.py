@@ -10,6 +10,7 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.models import Checkpoint, CheckpointStatus, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.state_reads import StateReadReason
 
@@ -63,9 +64,9 @@ def snapshot_of(job: Job, pk: int) -> Checkpoint | None:
     return found.select_related("run").first()
 
 
-def label_of(checkpoint: Checkpoint) -> str:
-    kind = "savepoint" if checkpoint.is_savepoint else "checkpoint"
-    return f"{kind} {checkpoint.checkpoint_id} of run {checkpoint.run.number}"
+def label_of(checkpoint: Checkpoint) -> Reason:
+    code = StateReadReason.SAVEPOINT if checkpoint.is_savepoint else StateReadReason.CHECKPOINT
+    return code(number=checkpoint.checkpoint_id, run=checkpoint.run.number)
 
 
 def ask(
@@ -83,10 +84,10 @@ def ask(
         raise CannotAsk(StateReadReason.TOO_MANY(count=MOST_WAITING))
     with transaction.atomic():
         forget(job, now)
-        audit.record(
-            by, "state.read", f"job {job.name}", "", snapshot=label_of(snapshot), asked=str(question.kind.label)
-        )
-        return StateRead.objects.create(asked_by=by, asked_at=now, **asked)
+        label = label_of(snapshot)
+        audit.record(by, "state.read", f"job {job.name}", snapshot=str(label), asked=str(question.kind.label))
+        labels = columns("label", label) | columns("other_label", label_of(other) if other else "")
+        return StateRead.objects.create(asked_by=by, asked_at=now, **asked, **labels)
 
 
 def _fields(job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None) -> dict[str, object]:
@@ -94,10 +95,8 @@ def _fields(job: Job, snapshot: Checkpoint, question: Question, other: Checkpoin
         "job": job,
         "snapshot": snapshot.pk,
         "location": snapshot.external_path,
-        "label": label_of(snapshot),
         "other_snapshot": other.pk if other else None,
         "other_location": other.external_path if other else "",
-        "other_label": label_of(other) if other else "",
         **vars(question),
     }
 

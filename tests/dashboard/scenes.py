@@ -32,6 +32,8 @@ from monitoring.models import (
     Tick,
     Verdict,
 )
+from monitoring.reasons.columns import columns
+from monitoring.reasons.state_reads import StateReadReason
 from monitoring.selfwatch.own_facts import periods
 from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
@@ -305,14 +307,14 @@ def state_was_looked_into(job: Job, now: datetime) -> None:
         "job": job,
         "snapshot": snapshot.pk,
         "location": snapshot.external_path,
-        "label": "checkpoint 286 of run 2",
+        **columns("label", StateReadReason.CHECKPOINT(number=286, run=2)),
     }
     where = {
         "query": "flights",
         "operator": 0,
         "view": "seats",
         "asked_by": "olga",
-        "other_label": "savepoint 170 of run 1",
+        **columns("other_label", StateReadReason.SAVEPOINT(number=170, run=1)),
     }
     done = {"state": "done", "started_at": now, "ended_at": now + timedelta(seconds=9)}
     for ago, kind, fields in (

@@ -304,6 +304,8 @@ class StateReadOut(ModelSchema):
     answer: Any = Field(
         None, description="null until the read is done. Keys and values are null if you may not act on the job."
     )
+    label_value: ReasonJson
+    other_label_value: ReasonJson
     problem_value: ReasonJson
 
     class Meta:

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind
+from monitoring.reasons.state_reads import StateReadReason
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -104,6 +105,7 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
     assert post(operator, job, kind="diff", snapshot=snapshot.pk, place="0:total", other=other.pk).status_code == 302
     read = StateRead.objects.get(kind="diff")
     assert (read.other_location, read.other_label) == (other.external_path, "savepoint 2 of run 1")
+    assert read.other_label_value == StateReadReason.SAVEPOINT(number=2, run=1)
     sample = [{"change": "changed", "key": {"r": "a"}, "map_key": None, "before": 1, "after": 2}]
     counts = {"added": 0, "removed": 1, "changed": 1, "unchanged": 1200}
     StateRead.objects.filter(pk=read.pk).update(

@@ -112,7 +112,7 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     gone = {"state": StateReadState.RUNNING, "claimed_until": now - timedelta(seconds=1), "started_at": now}
     StateRead.objects.filter(pk=lost.pk).update(**gone)
     waits = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
-    assert answer_next(now) == done(WorkReason.STATE_READ(snapshot=waits.label, job=job.name))
+    assert answer_next(now) == done(WorkReason.STATE_READ(snapshot=waits.label_value, job=job.name))
     lost.refresh_from_db()
     waits.refresh_from_db()
     assert (lost.state, lost.problem_value) == ("failed", StateReadReason.WORKER_GONE())

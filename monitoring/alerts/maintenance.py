@@ -19,7 +19,7 @@ class WindowIsOver(Exception):
     """It ended by itself, or somebody was faster."""
 
     def __init__(self, window: MaintenanceWindow) -> None:
-        self.reason = AlertReason.WINDOW_IS_OVER(window=str(window))
+        self.reason = AlertReason.WINDOW_IS_OVER(window=window.name)
         super().__init__(str(self.reason))
 
 

@@ -8,6 +8,8 @@ from django.db import models
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.reason import Reason
 
 
 class MaintenanceWindow(models.Model):
@@ -27,15 +29,19 @@ class MaintenanceWindow(models.Model):
         ordering = ("-starts_at", "-id")
 
     def __str__(self) -> str:
-        return f"maintenance of {self.scope}"
+        return str(self.name)
 
     @property
-    def scope(self) -> str:
+    def name(self) -> Reason:
+        return AlertReason.MAINTENANCE(scope=self.scope)
+
+    @property
+    def scope(self) -> Reason:
         if self.job is not None:
-            return f"job {self.job.name}"
+            return AlertReason.OF_JOB(job=self.job.name)
         if self.cluster is not None:
-            return f"cluster {self.cluster.name}"
-        return f"jobs with {self.selector}"
+            return AlertReason.OF_CLUSTER(cluster=self.cluster.name)
+        return AlertReason.OF_JOBS_WITH(labels=self.selector)
 
     def is_active(self, now: datetime) -> bool:
         return self.starts_at <= now < self.ends_at

@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Go | Wait | Drop:
 def _ending(facts: Facts) -> Go | Wait | Drop:
     """Who heard of the beginning hears of the end at once; who did not, because of maintenance, when that is over."""
     if facts.window is not None and not facts.was_told:
-        return Wait(facts.window.ends_at, _silenced(facts.window), facts.window)
+        return Wait(facts.window.ends_at, NotifyReason.SILENCED(window=facts.window.name), facts.window)
     return Go()
 
 
@@ -81,12 +81,8 @@ def _news(facts: Facts) -> Go | Wait | Drop:
     if facts.hidden_by is not None:
         return Wait(None, NotifyReason.HIDDEN(incident=facts.hidden_by))
     if facts.window is not None:
-        return Wait(facts.window.ends_at, _silenced(facts.window), facts.window)
+        return Wait(facts.window.ends_at, NotifyReason.SILENCED(window=facts.window.name), facts.window)
     return Go()
-
-
-def _silenced(window: MaintenanceWindow) -> Reason:
-    return NotifyReason.SILENCED(window=str(window))
 
 
 def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:

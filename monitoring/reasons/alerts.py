@@ -33,6 +33,10 @@ class AlertReason(ReasonCode):
     ALREADY_ACKNOWLEDGED = "alerts.already-acknowledged", _("This incident is acknowledged already.")
     ALREADY_SNOOZED = "alerts.already-snoozed", _("This incident is snoozed already.")
     ALREADY_RESOLVED = "alerts.already-resolved", _("This incident is resolved already.")
+    MAINTENANCE = "alerts.maintenance", _("maintenance of {scope}")
+    OF_JOB = "alerts.of-job", _("job {job}")
+    OF_CLUSTER = "alerts.of-cluster", _("cluster {cluster}")
+    OF_JOBS_WITH = "alerts.of-jobs-with", _("jobs with {labels}")
     WINDOW_IS_OVER = "alerts.window-is-over", _("The {window} is over already.")
 
     TEST = "alerts.test", _("This is a test of the channel {channel}: nothing happened.")

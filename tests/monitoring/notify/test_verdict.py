@@ -8,6 +8,7 @@ import pytest
 
 from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
 from monitoring.notify.verdict import Drop, Facts, Go, Wait, judge
+from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.notify import NotifyReason
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -45,7 +46,8 @@ def test_what_is_hidden_waits_without_an_end(reason):
 
 @pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
 def test_during_maintenance_it_waits_for_the_windows_end(reason):
-    why = NotifyReason.SILENCED(window="maintenance of jobs with team=a")
+    scope = AlertReason.OF_JOBS_WITH(labels="team=a")
+    why = NotifyReason.SILENCED(window=AlertReason.MAINTENANCE(scope=scope))
     assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, why, WINDOW)
 
 

@@ -16,7 +16,7 @@ from dashboard.api.schemas.rows import AuditOut
 from dashboard.api.typed import Moment
 from dashboard.queries.audit import AuditFilter, find_entries
 from dashboard.views.health import look
-from monitoring.selfwatch.verdict import Finding
+from monitoring.reasons.columns import columns
 
 routes = router("System")
 
@@ -68,15 +68,10 @@ def health(request: HttpRequest) -> dict[str, Any]:
     _, verdict = look()
     seen = access_of(request).reach.sees_everything
     told = {
-        name: [_shown(each, seen=seen) for each in found]
+        name: [{"part": each.part, **columns("text", each.reason if seen else "")} for each in found]
         for name, found in (("problems", verdict.problems), ("warnings", verdict.warnings))
     }
     return {"healthy": verdict.healthy, **told}
-
-
-def _shown(finding: Finding, *, seen: bool) -> dict[str, Any]:
-    text = {"text": str(finding.reason), "text_value": finding.reason} if seen else {"text": "", "text_value": None}
-    return {"part": finding.part, **text}
 
 
 @routes.get("/audit", response=answers(Listed[AuditOut]), summary="List the audit log, newest first")

@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.utils.translation import override
 
 from dashboard.audit_texts import action_text, reason_text, target_text
 from monitoring.models import AuditEntry
+from monitoring.reasons.savepoints import SavepointReason
 
 
 def entry(action: str, **details: Any) -> AuditEntry:
@@ -30,6 +32,12 @@ def entry(action: str, **details: Any) -> AuditEntry:
 )
 def test_an_audit_entry_reads_as_a_sentence(action: str, details: dict[str, Any], words: str) -> None:
     assert action_text(entry(action, **details)) == words
+
+
+def test_a_schedule_is_said_in_the_language_of_the_page() -> None:
+    value = SavepointReason.EVERY(length=300).as_json()
+    with override("zh-hans"):
+        assert "每 5 分钟" in action_text(entry("savepoint.schedule", schedule="every 5 min", schedule_value=value))
 
 
 def test_a_job_is_named_without_the_word_job() -> None:

@@ -14,7 +14,8 @@ from django.urls import reverse
 from django.utils import translation
 
 from dashboard.templatetags import figures
-from monitoring.models import Checkpoint, Job
+from dashboard.units import length_text
+from monitoring.models import AlertRule, Checkpoint, Job
 from tests.dashboard import builders as make
 
 CATALOG = Path(settings.BASE_DIR) / "dashboard" / "locale" / "zh_Hans" / "LC_MESSAGES"
@@ -116,3 +117,17 @@ def test_times_are_told_in_the_language(now: datetime) -> None:
     with translation.override("zh-hans"):
         assert "5 分钟前" in str(figures.ago(now - timedelta(minutes=5, milliseconds=1)))
         assert "月" in str(figures.clock(now - timedelta(days=3)))
+
+
+def test_only_names_that_waymark_gave_to_rules_are_translated() -> None:
+    with translation.override("zh-hans"):
+        names = [figures.rule_name(AlertRule(name=name)) for name in ("Job failed", "critical", "")]
+    assert names == ["作业失败", "critical", ""]
+
+
+def test_lengths_are_told_in_the_language_and_other_texts_stay() -> None:
+    with translation.override("zh-hans"):
+        assert [length_text(text) for text in ("1 h 30 min", "4.5 s", "850 ms", "12 %", "s h d")] == [
+            *("1 小时 30 分钟", "4.5 秒", "850 ms", "12 %", "s h d")
+        ]
+    assert length_text("1 h 30 min") == "1 h 30 min"

@@ -7,6 +7,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 from monitoring import reasons
 from monitoring.alerts import kinds
+from monitoring.diagnosis import signs
 
 
 class MonitoringConfig(AppConfig):
@@ -20,8 +21,8 @@ class MonitoringConfig(AppConfig):
 
 
 def _import_reasons() -> None:
-    """Rows hold codes of every area and of every rule kind, whatever else the process has imported."""
-    for package in (reasons, kinds):
+    """Register the codes of every area, rule kind and sign, whatever else the process imports: rows hold codes."""
+    for package in (reasons, kinds, signs):
         for module in iter_modules(package.__path__):
             import_module(f"{package.__name__}.{module.name}")
 

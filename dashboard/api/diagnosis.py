@@ -13,31 +13,40 @@ from ninja import Schema
 from pydantic import Field
 
 from dashboard.api.operations import answers, router
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.views.job import find_job
 from monitoring.diagnosis import asking
 from monitoring.diagnosis.finding import Finding
 from monitoring.models import Checkpoint, Incident
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import render
 
 routes = router("Diagnosis")
 
 
 class EvidenceOut(Schema):
     label: str
+    label_value: ReasonJson
     value: str = Field(description="With its unit.")
+    value_value: ReasonJson = Field(description="The value as data. null: the text has no unit, such as a count.")
     usual: str = Field(description="The usual value for this job. Empty if unknown.")
+    usual_value: ReasonJson
 
 
 class AdviceOut(Schema):
     key: str = Field(description="The name of the setting in the engine or in Waymark.")
     value: str = Field(description="Empty if only a person can decide it.")
     why: str
+    why_value: ReasonJson
     link: str
 
 
 class FindingOut(Schema):
     name: str
     title: str
+    title_value: ReasonJson
     sentence: str
+    sentence_value: ReasonJson
     sentence_zh: str = Field(description="The sentence in Chinese.")
     confidence: str = Field(description="certain, likely or possible")
     evidence: list[EvidenceOut]
@@ -49,6 +58,7 @@ class ExpectationOut(Schema):
     expected: float = Field(description="The median of the hours that the expectation is based on.")
     spread: float = Field(description="The spread around the median, as a robust standard deviation.")
     basis: str = Field(description="The hours that the expectation is based on.")
+    basis_value: ReasonJson
     hours: int
 
 
@@ -92,7 +102,9 @@ def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
         "checkpoint_id": found.checkpoint.pk if found.checkpoint else None,
         "causes": _findings(found.causes),
         "advices": _findings(found.advices),
-        "usual": [{"figure": figure, **asdict(each)} for figure, each in found.usual.items()],
+        "usual": [
+            {"figure": figure, **vars(each), **columns("basis", each.basis)} for figure, each in found.usual.items()
+        ],
         "forecast": asdict(found.forecast) if found.forecast else None,
     }
 
@@ -110,12 +122,14 @@ def _findings(found: Iterable[Finding]) -> list[dict[str, Any]]:
     return [
         {
             "name": each.name,
-            "title": each.title.en,
-            "sentence": each.sentence.en,
-            "sentence_zh": each.sentence.zh,
-            "confidence": each.confidence.words.en,
-            "evidence": [{"label": e.label.en, "value": e.value, "usual": e.usual} for e in each.evidence],
-            "advice": [{"key": a.key, "value": a.value, "why": a.why.en, "link": a.link} for a in each.advice],
+            **columns("title", each.title),
+            **columns("sentence", each.sentence),
+            "sentence_zh": render(each.sentence, "zh-hans"),
+            "confidence": str(each.confidence.reason),
+            "evidence": [
+                columns("label", e.label) | columns("value", e.value) | columns("usual", e.usual) for e in each.evidence
+            ],
+            "advice": [{"key": a.key, "value": a.value, **columns("why", a.why), "link": a.link} for a in each.advice],
         }
         for each in found
     ]

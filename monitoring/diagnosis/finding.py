@@ -1,30 +1,21 @@
-"""What a sign found: a cause or an advice, in words, with the numbers behind it."""
+"""What a sign found: a cause or an advice, as reasons, with the numbers behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
 
-from django.utils.translation import get_language
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import Reason, ReasonCode
 
 
-@dataclass(frozen=True)
-class Words:
-    """A text in both languages. `%` fills both from the same values, of which Words are each in its own."""
-
-    en: str
-    zh: str
-
-    def __mod__(self, values: dict[str, object]) -> Self:
-        english = {name: value.en if isinstance(value, Words) else value for name, value in values.items()}
-        chinese = {name: value.zh if isinstance(value, Words) else value for name, value in values.items()}
-        return type(self)(self.en.format(**english), self.zh.format(**chinese))
-
-    def __str__(self) -> str:
-        """In the language that the page is in."""
-        return self.zh if (get_language() or "").lower().startswith("zh") else self.en
+class FindingReason(ReasonCode):
+    CERTAIN = "diagnosis.certain", _("certain")
+    LIKELY = "diagnosis.likely", _("likely")
+    POSSIBLE = "diagnosis.possible", _("possible")
+    USUALLY = "diagnosis.usually", _("usually")
 
 
 class Confidence(IntEnum):
@@ -35,25 +26,22 @@ class Confidence(IntEnum):
     POSSIBLE = 3
 
     @property
-    def words(self) -> Words:
-        match self:
-            case Confidence.CERTAIN:
-                return Words("certain", "确定")
-            case Confidence.LIKELY:
-                return Words("likely", "很可能")
-            case Confidence.POSSIBLE:
-                return Words("possible", "可能")
+    def reason(self) -> Reason:
+        return FindingReason[self.name]()
+
+
+USUALLY = FindingReason.USUALLY()
 
 
 @dataclass(frozen=True)
 class Evidence:
     """One number or text, with its unit; `usual`: what it is for this job otherwise, "" where that is not known, or for
-    whom `against` names."""
+    whom `against` names. A `str` is the same in every language."""
 
-    label: Words
-    value: str
-    usual: str = ""
-    against: Words = Words("usually", "通常")
+    label: Reason
+    value: Reason | str
+    usual: Reason | str = ""
+    against: Reason = USUALLY
 
 
 @dataclass(frozen=True)
@@ -62,7 +50,7 @@ class Advice:
 
     key: str
     value: str
-    why: Words
+    why: Reason
     link: str = ""
 
 
@@ -71,8 +59,8 @@ class Finding:
     """`weight` orders those of one confidence, the greatest first: mostly the share of the time it explains."""
 
     name: str
-    title: Words
-    sentence: Words
+    title: Reason
+    sentence: Reason
     evidence: Sequence[Evidence] = ()
     advice: Sequence[Advice] = ()
     confidence: Confidence = Confidence.LIKELY

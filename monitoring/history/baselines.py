@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from django.core.cache import cache
 from django.db import connection
 
-from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
+from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.history.pipeline.columns import DAY, HOUR
 from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told, told_by
 from monitoring.history.stretches import Stretch
@@ -22,7 +22,7 @@ from monitoring.models import Job
 
 T = TypeVar("T")
 
-WEEKS = 4
+WEEKS = 4  # the texts of Basis say so
 MADE = 20_000  # as many checkpoints that no roll-up tells of are read for somebody who waits
 LEAST = 3  # hours that an expectation rests on
 LEAST_DAYS = 7  # days that a forecast rests on
@@ -44,16 +44,16 @@ def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Ex
     return found
 
 
-def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple[str, Sequence[Mapping[str, Told]]]]:
+def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple[Basis, Sequence[Mapping[str, Told]]]]:
     """With what they have in common. Each hour is read from a place of its own and its sketches decoded: no more of
     them than it takes."""
     until, hour = _midnight(at), timedelta(hours=at.astimezone(UTC).hour)
     days = [until - timedelta(days=n) + hour for n in range(7 * WEEKS, 0, -1)]
-    for basis, chosen in ((OF_THE_WEEK, days[::7]), ("this hour of the day", days)):
+    for basis, chosen in ((Basis.HOUR_OF_THE_WEEK, days[::7]), (Basis.HOUR_OF_THE_DAY, days)):
         stretches = [Stretch(day, day + timedelta(hours=1)) for day in chosen]
         yield basis, told(job, stretches, ("duration", "state_size"), (0.5,), most=most)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
-    yield "all hours", told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
+    yield Basis.ALL_HOURS, told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
 
 
 def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
@@ -95,16 +95,16 @@ def _remembered(name: str, read: Callable[[], T]) -> T | None:
     return found
 
 
-def _expectations(basis: str, hours: Sequence[Mapping[str, Told]]) -> dict[str, Expectation]:
+def _expectations(basis: Basis, hours: Sequence[Mapping[str, Told]]) -> dict[str, Expectation]:
     """Of those figures of which enough hours tell."""
     values = {name: [value for each in hours if (value := of(each)) is not None] for name, of in _EXPECTED.items()}
     return {name: _expectation(basis, of) for name, of in values.items() if len(of) >= LEAST}
 
 
-def _expectation(basis: str, values: Sequence[float]) -> Expectation:
+def _expectation(basis: Basis, values: Sequence[float]) -> Expectation:
     middle = median(values)
     scatter = _SCATTER * median(abs(value - middle) for value in values)
-    return Expectation(middle, scatter, f"{basis}, the last {WEEKS} weeks", len(values))
+    return Expectation(middle, scatter, basis(), len(values))
 
 
 def _interval_of(hour: Told) -> float | None:

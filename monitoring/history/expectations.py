@@ -5,20 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-OF_THE_WEEK = "this hour of the week"
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import Reason, ReasonCode
+
+
+class Basis(ReasonCode):
+    """The hours that an expectation is based on."""
+
+    HOUR_OF_THE_WEEK = "history.hour-of-the-week", _("this hour of the week, the last 4 weeks")
+    HOUR_OF_THE_DAY = "history.hour-of-the-day", _("this hour of the day, the last 4 weeks")
+    ALL_HOURS = "history.all-hours", _("all hours, the last 4 weeks")
 
 
 @dataclass(frozen=True)
 class Expectation:
     """The median of what the hours had, and how they scatter about it (a robust standard deviation).
 
-    Durations in milliseconds, sizes in bytes, the interval in seconds. `basis`: which hours, in words; `hours`: how
-    many.
+    Durations in milliseconds, sizes in bytes, the interval in seconds. `basis`: which hours; `hours`: how many.
     """
 
     expected: float
     spread: float
-    basis: str
+    basis: Reason
     hours: int
 
     def deviations(self, value: float) -> float:

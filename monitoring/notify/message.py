@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from django.conf import settings
 
 from monitoring.diagnosis.asking import of_incident
-from monitoring.diagnosis.finding import Words
 from monitoring.models import (
     Channel,
     Delivery,
@@ -48,17 +47,18 @@ class Item:
     incident_url: str
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
-    cause: Words | None = None  # the likeliest, of an incident that is not over
+    cause: Reason | None = None  # the likeliest, of an incident that is not over
 
     def __post_init__(self) -> None:
         """Keep every text on its own line: a job's name, a note or an exception could forge lines of a message."""
         for name in ("job", "cluster", "evidence"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
-        if self.cause is not None:
-            object.__setattr__(self, "cause", Words(one_line(self.cause.en), one_line(self.cause.zh)))
 
     def text(self, language: str = SOURCE) -> str:
         return str(one_line(render(self.sentence, language)))
+
+    def cause_text(self, language: str = SOURCE) -> str:
+        return str(one_line(render(self.cause or "", language)))
 
     def named_text(self, language: str = SOURCE) -> str:
         """Return the sentence with the name of what it is about."""
@@ -221,7 +221,7 @@ def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
 
 
-def _cause(each: Notification, now: datetime) -> Words | None:
+def _cause(each: Notification, now: datetime) -> Reason | None:
     """No message stays behind because what explains it met a shape that it does not know."""
     if _is_over(each):
         return None

@@ -31,7 +31,7 @@ class ReasonField(models.JSONField):
 
 
 def columns(name: str, reason: Reason | str) -> dict[str, Any]:
-    """Return the values of the column `name` and of its `_value`, to create or update a row with."""
+    """Return the values of the column `name` and of its `_value`, to create or update a row with, or to serve."""
     return {name: str(reason), f"{name}_value": reason if isinstance(reason, Reason) else None}
 
 

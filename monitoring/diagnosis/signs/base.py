@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import timedelta
 from statistics import median
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
-from monitoring.alerts.kinds.base import Unit
-from monitoring.diagnosis.finding import Evidence, Finding, Words
+from monitoring.diagnosis.finding import Evidence, Finding
 from monitoring.diagnosis.scene import CheckpointFacts, Scene
-from monitoring.durations import in_chinese, in_words
-from monitoring.history.expectations import OF_THE_WEEK
+from monitoring.history.expectations import Basis
+from monitoring.reasons.reason import Reason, ReasonCode
 
 ENOUGH = 5  # completed checkpoints from which on there is a normal
 USUAL_WITHIN = 2  # spreads
@@ -29,11 +29,32 @@ _OLDER = {
 RENAMED_IN = (1, 20)
 
 
+class Label(ReasonCode):
+    """What a number is, for several signs."""
+
+    LASTED = "diagnosis.lasted", _("Lasted")
+    PENDING = "diagnosis.pending", _("Pending for")
+    ACKNOWLEDGED = "diagnosis.acknowledged", _("Acknowledged")
+    INTERVAL = "diagnosis.interval", _("Interval")
+    TIMEOUT = "diagnosis.timeout", _("Time-out")
+    WRITTEN = "diagnosis.written", _("Written")
+    FULL_SIZE = "diagnosis.full-size", _("Full size")
+
+
+class Figure(ReasonCode):
+    """A number with its unit."""
+
+    MILLISECONDS = "diagnosis.milliseconds", "{length:milliseconds}"
+    LENGTH = "diagnosis.length", "{length:length}"
+    SIZE = "diagnosis.size", "{size:bytes}"
+    TIME = "diagnosis.time", "{at:second}"
+
+
 class Sign(ABC):
     """One thing that may be wrong. A module of this package has them in `SIGNS`. No I/O, no clock, never an error."""
 
     name: ClassVar[str]
-    title: ClassVar[Words]
+    title: ClassVar[Reason]
     of_checkpoint: ClassVar[bool] = True  # else of the job as it is configured
 
     @abstractmethod
@@ -68,37 +89,24 @@ def is_usual_now(scene: Scene, lasted: float) -> bool:
     """Every week at this hour they take as long: a nightly load, say."""
     expected = scene.usual.get("duration")
     return (
-        expected is not None and expected.basis.startswith(OF_THE_WEEK) and expected.deviations(lasted) < USUAL_WITHIN
+        expected is not None
+        and expected.basis.code is Basis.HOUR_OF_THE_WEEK
+        and expected.deviations(lasted) < USUAL_WITHIN
     )
 
 
-def milliseconds(value: float | None) -> str:
-    return "" if value is None else Unit.MILLISECONDS.text(value)
+def milliseconds(value: float | None) -> Reason | str:
+    return "" if value is None else Figure.MILLISECONDS(length=value)
 
 
-def length(value: float | None) -> Words:
-    """Milliseconds, for sentences."""
-    text = milliseconds(value)
-    return Words(text, in_chinese(text))
-
-
-def length_of(time: timedelta) -> Words:
-    text = in_words(time)
-    return Words(text, in_chinese(text))
-
-
-def size(value: float | None) -> str:
-    return "" if value is None else Unit.BYTES.text(value)
-
-
-def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %"
+def size(value: float | None) -> Reason | str:
+    return "" if value is None else Figure.SIZE(size=value)
 
 
 def lasted(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
     if checkpoint.lasted is None:
         return ()
-    label = Words("Pending for", "已等待") if checkpoint.is_pending else Words("Lasted", "持续时间")
+    label = Label.PENDING() if checkpoint.is_pending else Label.LASTED()
     usual = milliseconds(scene.normal.duration) if has_normal(scene) else ""
     return (Evidence(label, milliseconds(checkpoint.lasted), usual),)
 

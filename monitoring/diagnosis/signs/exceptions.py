@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.failure_reason import PREFIXES, CheckpointFailureReason, reason_of
-from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import CheckpointFacts, Raised, Scene
-from monitoring.diagnosis.signs.base import FLINK, Sign
+from monitoring.diagnosis.signs.base import FLINK, Figure, Sign
+from monitoring.reasons.reason import Reason, ReasonCode
 
 # An exception comes a moment before what it aborts, and is told up to a restart later.
 BEFORE, AFTER = timedelta(seconds=5), timedelta(seconds=30)
@@ -33,21 +36,56 @@ _OF_A_TASK = frozenset(
 )
 
 
+class ExceptionReason(ReasonCode):
+    OUT_OF_MEMORY = "diagnosis.out-of-memory", _("Out of memory")
+    RAN_OUT_OF_MEMORY = "diagnosis.ran-out-of-memory", _("A process ran out of memory or was collecting garbage")
+    MORE_MEMORY = "diagnosis.more-memory", _("more of it, or less state on the heap (RocksDB)")
+
+    LOST_MACHINE = "diagnosis.lost-machine", _("Lost machine")
+    MACHINE_GONE = "diagnosis.machine-gone", _("A machine or its process was lost or killed")
+    COMES_BACK = "diagnosis.comes-back", _("lets the job come back when the machine does")
+    KILLED_FOR_MEMORY = "diagnosis.killed-for-memory", _("where the system killed it for its memory")
+
+    POD_NOT_STARTED = "diagnosis.pod-not-started", _("Pod not started")
+    NO_DRIVER_POD = "diagnosis.no-driver-pod", _("Kubernetes did not start the driver's pod")
+    FITTING_POD = "diagnosis.fitting-pod", _("an image that the nodes can pull, and a size that fits a node")
+
+    NO_SLOTS = "diagnosis.no-slots", _("Too few task slots")
+    LACKS_SLOTS = "diagnosis.lacks-slots", _("The cluster lacks the free task slots that the job needs")
+    MORE_SLOTS = "diagnosis.more-slots", _("start the TaskManagers that are missing, or give each more slots")
+    ADAPTIVE_SCHEDULER = "diagnosis.adaptive-scheduler", _("lets the job run with the slots that there are")
+
+    STORAGE_REFUSES = "diagnosis.storage-refuses", _("Checkpoint storage refuses")
+    STORAGE_REFUSED = "diagnosis.storage-refused", _("The checkpoint storage refused or is full")
+    ROOM_TO_WRITE = "diagnosis.room-to-write", _("room and permission to write there")
+
+    EXTERNAL_TIMEOUT = "diagnosis.external-timeout", _("External system")
+    NO_ANSWER = "diagnosis.no-answer", _("A system that the job talks to did not answer in time or refused")
+
+    USER_EXCEPTION = "diagnosis.user-exception", _("Exception in user code")
+    PROGRAM_THREW = "diagnosis.program-threw", _("The program threw an exception")
+
+    THROWN = "diagnosis.thrown", _("{what}: {text}.")
+    THROWN_IN_TASK = "diagnosis.thrown-in-task", _("{what}, in {task}: {text}.")
+    THROWN_AT = "diagnosis.thrown-at", _("Thrown")
+    HOST = "diagnosis.host", _("On")
+
+
 @dataclass(frozen=True)
 class Family:
     """`pattern` None: whatever none of the others knows."""
 
     name: str
-    title: Words
-    says: Words
+    title: Reason
+    says: Reason
     pattern: re.Pattern[str] | None
     advice: tuple[Advice, ...] = ()
 
 
 OUT_OF_MEMORY = Family(
     "out_of_memory",
-    Words("Out of memory", "内存不足"),
-    Words("A process ran out of memory or was collecting garbage", "进程内存不足或长时间垃圾回收"),
+    ExceptionReason.OUT_OF_MEMORY(),
+    ExceptionReason.RAN_OUT_OF_MEMORY(),
     re.compile(
         r"OutOfMemory|GC overhead limit|\bMetaspace\b|\bMemoryError\b"
         r"|running beyond (?:the )?(?:physical|virtual) memory|OOMKilled|used more memory than its limit",
@@ -57,15 +95,15 @@ OUT_OF_MEMORY = Family(
         Advice(
             "taskmanager.memory.process.size · spark.driver.memory",
             "",
-            Words("more of it, or less state on the heap (RocksDB)", "增加内存，或减少堆上状态（RocksDB）"),
+            ExceptionReason.MORE_MEMORY(),
             f"{FLINK}deployment/memory/mem_trouble/",
         ),
     ),
 )
 LOST_MACHINE = Family(
     "lost_machine",
-    Words("Lost machine", "机器丢失"),
-    Words("A machine or its process was lost or killed", "机器或其进程丢失或被终止"),
+    ExceptionReason.LOST_MACHINE(),
+    ExceptionReason.MACHINE_GONE(),
     re.compile(
         r"TaskManager .*(?:lost|no longer reachable|timed out)|remote task ?manager|TaskExecutor.*(?:lost|disconnected)"
         r"|ExecutorLostFailure|Lost executor|ResourceManager.*disconnected|DriverLost|HeartbeatTimeout"
@@ -78,38 +116,35 @@ LOST_MACHINE = Family(
         Advice(
             "restart-strategy.type",
             "exponential-delay",
-            Words("lets the job come back when the machine does", "机器恢复后作业可自动恢复"),
+            ExceptionReason.COMES_BACK(),
             f"{FLINK}ops/state/task_failure_recovery/",
         ),
         Advice(
             "taskmanager.memory.process.size · spark.driver.memory",
             "",
-            Words("where the system killed it for its memory", "如果因内存被系统终止"),
+            ExceptionReason.KILLED_FOR_MEMORY(),
             f"{FLINK}deployment/memory/mem_trouble/",
         ),
     ),
 )
 POD_NOT_STARTED = Family(
     "pod_not_started",
-    Words("Pod not started", "Pod 未启动"),
-    Words("Kubernetes did not start the driver's pod", "Kubernetes 未启动驱动的 Pod"),
+    ExceptionReason.POD_NOT_STARTED(),
+    ExceptionReason.NO_DRIVER_POD(),
     re.compile(r"The pod \S+ of the driver (?:did not|cannot) start"),
     (
         Advice(
             "spark.kubernetes.container.image · spark.driver.memory",
             "",
-            Words(
-                "an image that the nodes can pull, and a size that fits a node",
-                "节点可拉取的镜像，以及节点可容纳的大小",
-            ),
+            ExceptionReason.FITTING_POD(),
             "https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/",
         ),
     ),
 )
 NO_SLOTS = Family(
     "no_slots",
-    Words("Too few task slots", "任务槽不足"),
-    Words("The cluster lacks the free task slots that the job needs", "集群没有作业所需的空闲任务槽"),
+    ExceptionReason.NO_SLOTS(),
+    ExceptionReason.LACKS_SLOTS(),
     re.compile(
         r"NoResourceAvailable|Could not acquire the minimum required resources|job has not accepted any resources",
         re.IGNORECASE,
@@ -118,24 +153,21 @@ NO_SLOTS = Family(
         Advice(
             "taskmanager.numberOfTaskSlots",
             "",
-            Words(
-                "start the TaskManagers that are missing, or give each more slots",
-                "启动缺少的 TaskManager，或为每个增加槽位",
-            ),
+            ExceptionReason.MORE_SLOTS(),
             f"{FLINK}concepts/flink-architecture/#task-slots-and-resources",
         ),
         Advice(
             "jobmanager.scheduler",
             "adaptive",
-            Words("lets the job run with the slots that there are", "使作业能以现有槽位运行"),
+            ExceptionReason.ADAPTIVE_SCHEDULER(),
             f"{FLINK}deployment/elastic_scaling/",
         ),
     ),
 )
 STORAGE_REFUSES = Family(
     "storage_refuses",
-    Words("Checkpoint storage refuses", "检查点存储拒绝写入"),
-    Words("The checkpoint storage refused or is full", "检查点存储拒绝写入或已满"),
+    ExceptionReason.STORAGE_REFUSES(),
+    ExceptionReason.STORAGE_REFUSED(),
     re.compile(
         r"No space left|Disk quota exceeded|AccessDenied|NoSuchBucket|Permission denied|Read-only file system"
         r"|Could not (?:flush and close|open) the (?:file|output stream)|AmazonS3Exception|SafeModeException",
@@ -145,15 +177,15 @@ STORAGE_REFUSES = Family(
         Advice(
             "execution.checkpointing.dir",
             "",
-            Words("room and permission to write there", "该目录需有空间和写权限"),
+            ExceptionReason.ROOM_TO_WRITE(),
             f"{FLINK}ops/state/checkpoints/",
         ),
     ),
 )
 EXTERNAL_TIMEOUT = Family(
     "external_timeout",
-    Words("External system", "外部系统"),
-    Words("A system that the job talks to did not answer in time or refused", "作业访问的外部系统超时或拒绝连接"),
+    ExceptionReason.EXTERNAL_TIMEOUT(),
+    ExceptionReason.NO_ANSWER(),
     re.compile(
         r"\btimed[ -]?out\b|Timeout(?:Exception|Error)|(?:Read|Connect|Socket)Timeout|Connection(?:Refused|Reset|Error)"
         r"|time-?out (?:of|after|expired|exceeded|waiting|while)"
@@ -164,8 +196,8 @@ EXTERNAL_TIMEOUT = Family(
 )
 USER_CODE = Family(
     "user_exception",
-    Words("Exception in user code", "用户代码异常"),
-    Words("The program threw an exception", "程序抛出异常"),
+    ExceptionReason.USER_EXCEPTION(),
+    ExceptionReason.PROGRAM_THREW(),
     None,
 )
 FAMILIES = (OUT_OF_MEMORY, POD_NOT_STARTED, LOST_MACHINE, NO_SLOTS, STORAGE_REFUSES, EXTERNAL_TIMEOUT, USER_CODE)
@@ -180,7 +212,7 @@ class Thrown(Sign):
         return self.family.name
 
     @property
-    def title(self) -> Words:  # type: ignore[override]
+    def title(self) -> Reason:  # type: ignore[override]
         return self.family.title
 
     def find(self, scene: Scene) -> Finding | None:
@@ -224,16 +256,14 @@ def _said_by_the_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[R
 
 
 def _finding(family: Family, checkpoint: CheckpointFacts | None, raised: Raised) -> Finding:
-    where = f", in {raised.task}" if raised.task else ""
-    where_zh = f"（{raised.task}）" if raised.task else ""
-    text = " ".join(raised.text.split())[:300].rstrip(".")
+    said = {"what": family.says, "text": " ".join(raised.text.split())[:300].rstrip(".")}
     return Finding(
         family.name,
         family.title,
-        Words(f"{family.says.en}{where}: {text}.", f"{family.says.zh}{where_zh}：{text}。"),
+        ExceptionReason.THROWN_IN_TASK(**said, task=raised.task) if raised.task else ExceptionReason.THROWN(**said),
         (
-            Evidence(Words("Thrown", "抛出时间"), f"{raised.at:%Y-%m-%d %H:%M:%S} UTC"),
-            *([Evidence(Words("On", "主机"), raised.host)] if raised.host else []),
+            Evidence(ExceptionReason.THROWN_AT(), Figure.TIME(at=raised.at)),
+            *([Evidence(ExceptionReason.HOST(), raised.host)] if raised.host else []),
         ),
         family.advice,
         _confidence(checkpoint),

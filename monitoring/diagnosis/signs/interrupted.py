@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
-from monitoring.diagnosis.finding import Confidence, Finding, Words
+from monitoring.diagnosis.finding import Confidence, Finding
 from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import Sign
+from monitoring.reasons.reason import ReasonCode
+
+
+class InterruptedReason(ReasonCode):
+    INTERRUPTED = "diagnosis.interrupted", _("Interrupted")
+    WHILE_UNDER_WAY = (
+        "diagnosis.while-under-way",
+        _("Checkpoint {number} did not fail by itself: {what} while it was under way."),
+    )
+    JOB_RESTARTED = "diagnosis.job-restarted", _("the job restarted")
+    JOB_STOPPED = "diagnosis.job-stopped", _("the job stopped or restarted")
+    JOB_ENDED = "diagnosis.job-ended", _("the job ended")
+    TASKS_NOT_RUNNING = "diagnosis.tasks-not-running", _("not all tasks were running")
+    TASK_FAILED = "diagnosis.task-failed", _("a task failed")
+    OVERTAKEN = "diagnosis.overtaken", _("a newer checkpoint completed before it")
+
 
 _SAYS = {
-    CheckpointFailureReason.FAILOVER_REGION: Words("the job restarted", "作业重启"),
-    CheckpointFailureReason.COORDINATOR_SUSPEND: Words("the job stopped or restarted", "作业停止或重启"),
-    CheckpointFailureReason.COORDINATOR_SHUTDOWN: Words("the job ended", "作业结束"),
-    CheckpointFailureReason.TASKS_NOT_RUNNING: Words("not all tasks were running", "并非所有任务都在运行"),
-    CheckpointFailureReason.TASK_FAILURE: Words("a task failed", "有任务失败"),
-    CheckpointFailureReason.SUBSUMED: Words("a newer checkpoint completed before it", "更新的检查点先完成"),
+    CheckpointFailureReason.FAILOVER_REGION: InterruptedReason.JOB_RESTARTED,
+    CheckpointFailureReason.COORDINATOR_SUSPEND: InterruptedReason.JOB_STOPPED,
+    CheckpointFailureReason.COORDINATOR_SHUTDOWN: InterruptedReason.JOB_ENDED,
+    CheckpointFailureReason.TASKS_NOT_RUNNING: InterruptedReason.TASKS_NOT_RUNNING,
+    CheckpointFailureReason.TASK_FAILURE: InterruptedReason.TASK_FAILED,
+    CheckpointFailureReason.SUBSUMED: InterruptedReason.OVERTAKEN,
 }
 
 
 class Interrupted(Sign):
     name = "interrupted"
-    title = Words("Interrupted", "被中断")
+    title = InterruptedReason.INTERRUPTED()
 
     def find(self, scene: Scene) -> Finding | None:
         checkpoint = scene.checkpoint
         reason = reason_of(checkpoint.failure) if checkpoint and checkpoint.has_failed else None
         if checkpoint is None or reason not in _SAYS:
             return None
-        says = _SAYS[reason]
         return Finding(
             self.name,
             self.title,
-            Words(
-                f"Checkpoint {checkpoint.number} did not fail by itself: {says.en} while it was under way.",
-                f"检查点 {checkpoint.number} 并非自身失败：进行期间{says.zh}。",
-            ),
+            InterruptedReason.WHILE_UNDER_WAY(number=checkpoint.number, what=_SAYS[reason]()),
             confidence=Confidence.CERTAIN,
             weight=-1.0,  # what was thrown says more
         )

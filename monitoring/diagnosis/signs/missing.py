@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from django.utils.translation import gettext_noop as _
+
+from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import Scene
-from monitoring.diagnosis.signs.base import FLINK, Sign, length, length_of, milliseconds
-from monitoring.durations import in_words
+from monitoring.diagnosis.signs.base import FLINK, Figure, Label, Sign, milliseconds
+from monitoring.reasons.reason import ReasonCode
 
 INTERVALS = 3
 LEAST = timedelta(minutes=1)
 
 
+class MissingReason(ReasonCode):
+    NOT_SEEN = "diagnosis.not-seen", _("Nobody could look")
+    CLUSTER_SILENT = (
+        "diagnosis.cluster-silent",
+        _("Nothing is learned of the cluster since {since:second}: the job may well checkpoint, nobody can see it."),
+    )
+    SILENT_FOR = "diagnosis.silent-for", _("For")
+
+    HELD_UP = "diagnosis.held-up", _("A pending checkpoint holds up the next")
+    NEXT_WAITS = (
+        "diagnosis.next-waits",
+        _(
+            "Checkpoint {number} is pending for {lasted:milliseconds}, {acknowledged} of {subtasks} subtasks have "
+            "acknowledged; the next one waits for it."
+        ),
+    )
+
+    NOT_TRIGGERED = "diagnosis.not-triggered", _("No checkpoint is triggered")
+    OVERDUE = (
+        "diagnosis.overdue",
+        _(
+            "No checkpoint has been triggered for {ago:length}, though one is due every {interval:milliseconds}: not "
+            "all tasks run, or the job manager does not get to it."
+        ),
+    )
+    AFTER_TASKS_FINISH = "diagnosis.after-tasks-finish", _("where some tasks have finished")
+
+
 class NotSeen(Sign):
     name = "not_seen"
-    title = Words("Nobody could look", "无法观察")
+    title = MissingReason.NOT_SEEN()
 
     def find(self, scene: Scene) -> Finding | None:
         if scene.checkpoint is not None or scene.silent_since is None:
             return None
-        since = f"{scene.silent_since:%Y-%m-%d %H:%M:%S} UTC"
         return Finding(
             self.name,
             self.title,
-            Words(
-                f"Nothing is learned of the cluster since {since}: the job may well checkpoint, nobody can see it.",
-                f"自 {since} 起没有从集群获得任何信息：作业可能仍在做检查点，但无法看到。",
-            ),
-            (Evidence(Words("For", "时长"), in_words(scene.now - scene.silent_since)),),
+            MissingReason.CLUSTER_SILENT(since=scene.silent_since),
+            (Evidence(MissingReason.SILENT_FOR(), Figure.LENGTH(length=scene.now - scene.silent_since)),),
             confidence=Confidence.CERTAIN,
             weight=3.0,
         )
@@ -36,7 +62,7 @@ class NotSeen(Sign):
 
 class HeldUp(Sign):
     name = "held_up"
-    title = Words("A pending checkpoint holds up the next", "未完成的检查点阻塞后续")
+    title = MissingReason.HELD_UP()
 
     def find(self, scene: Scene) -> Finding | None:
         checkpoint, interval = scene.checkpoint, scene.settings.interval
@@ -49,21 +75,15 @@ class HeldUp(Sign):
         return Finding(
             self.name,
             self.title,
-            Words(
-                "Checkpoint {number} is pending for {lasted}, {acknowledged} of {subtasks} subtasks have acknowledged; "
-                "the next one waits for it.",
-                "检查点 {number} 已等待 {lasted}，{subtasks} 个子任务中有 {acknowledged} 个已确认；"
-                "下一个检查点须等它结束。",
-            )
-            % {
-                "number": checkpoint.number,
-                "lasted": length(checkpoint.lasted),
-                "acknowledged": checkpoint.acknowledged,
-                "subtasks": checkpoint.subtasks,
-            },
+            MissingReason.NEXT_WAITS(
+                number=checkpoint.number,
+                lasted=checkpoint.lasted,
+                acknowledged=checkpoint.acknowledged,
+                subtasks=checkpoint.subtasks,
+            ),
             (
-                Evidence(Words("Interval", "间隔"), milliseconds(interval)),
-                Evidence(Words("Time-out", "超时时间"), milliseconds(scene.settings.timeout) or "?"),
+                Evidence(Label.INTERVAL(), milliseconds(interval)),
+                Evidence(Label.TIMEOUT(), milliseconds(scene.settings.timeout) or "?"),
             ),
             confidence=Confidence.LIKELY,
             weight=0.1,
@@ -72,7 +92,7 @@ class HeldUp(Sign):
 
 class NotTriggered(Sign):
     name = "not_triggered"
-    title = Words("No checkpoint is triggered", "未触发检查点")
+    title = MissingReason.NOT_TRIGGERED()
 
     def find(self, scene: Scene) -> Finding | None:
         interval, last = scene.settings.interval, _last(scene)
@@ -81,22 +101,16 @@ class NotTriggered(Sign):
         limit = max(INTERVALS * timedelta(milliseconds=interval + (scene.settings.min_pause or 0)), LEAST)
         if scene.now - last < limit:
             return None
-        times: dict[str, object] = {"ago": length_of(scene.now - last), "interval": length(interval)}
         return Finding(
             self.name,
             self.title,
-            Words(
-                "No checkpoint has been triggered for {ago}, though one is due every {interval}: "
-                "not all tasks run, or the job manager does not get to it.",
-                "已 {ago}没有触发检查点，而间隔为 {interval}：可能并非所有任务都在运行，或作业管理器无法触发。",
-            )
-            % times,
-            (Evidence(Words("Interval", "间隔"), milliseconds(interval)),),
+            MissingReason.OVERDUE(ago=scene.now - last, interval=interval),
+            (Evidence(Label.INTERVAL(), milliseconds(interval)),),
             (
                 Advice(
                     "execution.checkpointing.checkpoints-after-tasks-finish",
                     "true",
-                    Words("where some tasks have finished", "当部分任务已结束时"),
+                    MissingReason.AFTER_TASKS_FINISH(),
                     f"{FLINK}dev/datastream/fault-tolerance/checkpointing/",
                 ),
             )

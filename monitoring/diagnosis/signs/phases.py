@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from django.utils.translation import gettext_noop as _
+
+from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.signs.base import (
     FLINK,
     SPARK,
+    Label,
     Sign,
     has_expired,
     has_normal,
@@ -17,17 +20,110 @@ from monitoring.diagnosis.signs.base import (
     key_of,
     known,
     lasted,
-    length,
     milliseconds,
-    percent,
     size,
 )
+from monitoring.reasons.reason import Reason, ReasonCode
 
 SHARE = 0.4  # of the whole that a phase must have to be its cause
 FULL = 0.8  # of its state that a checkpoint writes which is not incremental
 _NO_BOUNDARY = "has not come to the end of"  # checkpointing.spark.agent
 UNDER_PRESSURE = f"{FLINK}ops/state/checkpointing_under_backpressure/"
 LARGE_STATE = f"{FLINK}ops/state/large_state_tuning/"
+
+
+class PhaseReason(ReasonCode):
+    BACK_PRESSURE = "diagnosis.back-pressure", _("Back-pressure")
+    START_DELAY = "diagnosis.start-delay", _("Start delay of the slowest subtask")
+    BARRIER_LATE = (
+        "diagnosis.barrier-late",
+        _(
+            "The barrier of checkpoint {number} took {took:milliseconds} to reach the slowest subtask, {share:.0f} % "
+            "of the whole: the job is under back-pressure, an operator takes in less than it is sent."
+        ),
+    )
+    NEVER_ARRIVED = (
+        "diagnosis.barrier-never-arrived",
+        _(
+            "No subtask of “{name}” has acknowledged checkpoint {number}, while every subtask before it ({before}) "
+            "has: most likely the barrier is held up in front of it and the job is under back-pressure."
+        ),
+    )
+    SHORTER_BATCHES = (
+        "diagnosis.shorter-batches",
+        _("option of the source: shorter batches let the barrier come sooner"),
+    )
+    UNALIGN = "diagnosis.unalign", _("barriers overtake the data that waits")
+    UNALIGN_LATER = "diagnosis.unalign-later", _("only what does not align within it is unaligned")
+    BUFFER_LESS = "diagnosis.buffer-less", _("less data waits in front of the barrier")
+
+    LONG_BATCH = "diagnosis.long-batch", _("A batch longer than the time-out")
+    BATCH_GOES_ON = (
+        "diagnosis.batch-goes-on",
+        _(
+            "The batch did not end within {within:milliseconds}, the time-out, so the barrier of checkpoint {number} "
+            "never came."
+        ),
+    )
+    BATCH_GOES_ON_SAID = (
+        "diagnosis.batch-goes-on-said",
+        _(
+            "The batch did not end within {within:milliseconds}, the time-out, so the barrier of checkpoint {number} "
+            "never came. {said}."
+        ),
+    )
+
+    BUSY_SOURCE = "diagnosis.busy-source", _("A source is busy")
+    SOURCE_SILENT = (
+        "diagnosis.source-silent",
+        _(
+            "No subtask of the source “{name}” has acknowledged checkpoint {number}. A barrier starts at the sources, "
+            "so no operator holds it up before this one: the source is slow to take its own snapshot, or its thread "
+            "is busy."
+        ),
+    )
+    SOURCE_LATE = (
+        "diagnosis.source-late",
+        _(
+            "The source “{name}” started checkpoint {number} only after {after:milliseconds}. A barrier starts at the "
+            "sources, so no operator held it up before this one: its thread was busy, for example with its previous "
+            "snapshot."
+        ),
+    )
+
+    ALIGNMENT = "diagnosis.alignment", _("Waiting for alignment")
+    ALIGNMENT_TIME = "diagnosis.alignment-time", _("Alignment of the slowest subtask")
+    INPUTS_APART = (
+        "diagnosis.inputs-apart",
+        _(
+            "A subtask of checkpoint {number} waited {took:milliseconds} from its first to its last barrier, "
+            "{share:.0f} % of the whole: one of its inputs is behind the others."
+        ),
+    )
+
+    SLOW_COMMIT = "diagnosis.slow-commit", _("Long state commit")
+    SYNC_TIME = "diagnosis.sync-time", _("Synchronous part of the slowest subtask")
+    LONG_SYNC = (
+        "diagnosis.long-sync",
+        _(
+            "The slowest subtask of checkpoint {number} spent {took:milliseconds} in the synchronous part, "
+            "{share:.0f} % of the whole: it processes nothing meanwhile."
+        ),
+    )
+    OFF_HEAP = "diagnosis.off-heap", _("keeps state outside the heap and takes its snapshots without copying")
+
+    SLOW_STORAGE = "diagnosis.slow-storage", _("Slow checkpoint storage")
+    ASYNC_TIME = "diagnosis.async-time", _("Asynchronous part of the slowest subtask")
+    LONG_WRITE = (
+        "diagnosis.long-write",
+        _(
+            "The slowest subtask of checkpoint {number} took {took:milliseconds} to write its state to the checkpoint "
+            "storage, {share:.0f} % of the whole."
+        ),
+    )
+    WRITTEN_PER_SECOND = "diagnosis.written-per-second", _("Written per second")
+    WRITE_CHANGES = "diagnosis.write-changes", _("writes what changed, not everything")
+    NEEDED_FOR_CHANGES = "diagnosis.needed-for-changes", _("incremental checkpoints need it")
 
 
 @dataclass(frozen=True)
@@ -52,23 +148,19 @@ def dominant(scene: Scene, checkpoint: CheckpointFacts, phase: str) -> Found | N
 
 class Phase(Sign):
     phase: str
-    label: Words
-    sentence: Words  # {number}, {took}, {share}
+    label: Reason
+    sentence: ReasonCode  # with number, took, share
 
     def find(self, scene: Scene) -> Finding | None:
         checkpoint = scene.checkpoint
         found = dominant(scene, checkpoint, self.phase) if checkpoint else None
         if checkpoint is None or found is None:
             return None
-        values: dict[str, object] = {
-            "number": checkpoint.number,
-            "took": length(found.took),
-            "share": percent(min(found.took, found.whole), found.whole),
-        }
+        share = 100 * min(found.took, found.whole) / found.whole
         return Finding(
             self.name,
             self.title,
-            self.sentence % values,
+            self.sentence(number=checkpoint.number, took=found.took, share=share),
             (
                 Evidence(self.label, milliseconds(found.took), milliseconds(found.usual)),
                 *lasted(scene, checkpoint),
@@ -76,7 +168,7 @@ class Phase(Sign):
             ),
             self.advise(scene, checkpoint),
             Confidence.LIKELY,
-            min(found.took / found.whole, 1.0),
+            share / 100,
         )
 
     def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
@@ -88,15 +180,10 @@ class Phase(Sign):
 
 class BackPressure(Phase):
     name = "back_pressure"
-    title = Words("Back-pressure", "反压")
+    title = PhaseReason.BACK_PRESSURE()
     phase = "start_delay"
-    label = Words("Start delay of the slowest subtask", "最慢子任务的启动延迟")
-    sentence = Words(
-        "The barrier of checkpoint {number} took {took} to reach the slowest subtask, {share} of the whole: "
-        "the job is under back-pressure, an operator takes in less than it is sent.",
-        "检查点 {number} 的屏障经过 {took} 才到达最慢的子任务（占总时间 {share}）：作业处于反压状态，"
-        "某个算子的处理速度低于上游。",
-    )
+    label = PhaseReason.START_DELAY()
+    sentence = PhaseReason.BARRIER_LATE
 
     def find(self, scene: Scene) -> Finding | None:
         late = super().find(scene) if _late_source(scene) is None else None
@@ -108,15 +195,10 @@ class BackPressure(Phase):
 
 class Alignment(Phase):
     name = "alignment"
-    title = Words("Waiting for alignment", "等待屏障对齐")
+    title = PhaseReason.ALIGNMENT()
     phase = "alignment"
-    label = Words("Alignment of the slowest subtask", "最慢子任务的对齐时间")
-    sentence = Words(
-        "A subtask of checkpoint {number} waited {took} from its first to its last barrier, {share} of the whole: "
-        "one of its inputs is behind the others.",
-        "检查点 {number} 有子任务从第一个屏障等到最后一个屏障共 {took}（占总时间 {share}）："
-        "它的某个输入落后于其他输入。",
-    )
+    label = PhaseReason.ALIGNMENT_TIME()
+    sentence = PhaseReason.INPUTS_APART
 
     def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
         return against_pressure(scene)
@@ -124,14 +206,10 @@ class Alignment(Phase):
 
 class SlowCommit(Phase):
     name = "slow_commit"
-    title = Words("Long state commit", "状态提交耗时长")
+    title = PhaseReason.SLOW_COMMIT()
     phase = "sync"
-    label = Words("Synchronous part of the slowest subtask", "最慢子任务的同步阶段")
-    sentence = Words(
-        "The slowest subtask of checkpoint {number} spent {took} in the synchronous part, {share} of the whole: "
-        "it processes nothing meanwhile.",
-        "检查点 {number} 最慢的子任务在同步阶段花费 {took}（占总时间 {share}）：在此期间它不处理数据。",
-    )
+    label = PhaseReason.SYNC_TIME()
+    sentence = PhaseReason.LONG_SYNC
 
     def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
         return _sizes(scene, checkpoint)
@@ -139,9 +217,7 @@ class SlowCommit(Phase):
     def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
         if scene.engine == "spark":
             return incremental(scene)
-        why = Words(
-            "keeps state outside the heap and takes its snapshots without copying", "状态存于堆外，快照无需复制"
-        )
+        why = PhaseReason.OFF_HEAP()
         return (
             (Advice("state.backend.type", "rocksdb", why, LARGE_STATE),) if "HashMap" in scene.settings.backend else ()
         )
@@ -149,22 +225,14 @@ class SlowCommit(Phase):
 
 class SlowStorage(Phase):
     name = "slow_storage"
-    title = Words("Slow checkpoint storage", "检查点存储缓慢")
+    title = PhaseReason.SLOW_STORAGE()
     phase = "async_"
-    label = Words("Asynchronous part of the slowest subtask", "最慢子任务的异步阶段")
-    sentence = Words(
-        "The slowest subtask of checkpoint {number} took {took} to write its state to the checkpoint storage, "
-        "{share} of the whole.",
-        "检查点 {number} 最慢的子任务将状态写入检查点存储花费 {took}（占总时间 {share}）。",
-    )
+    label = PhaseReason.ASYNC_TIME()
+    sentence = PhaseReason.LONG_WRITE
 
     def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
         written, took = checkpoint.checkpointed_size, checkpoint.async_
-        rate = (
-            (Evidence(Words("Written per second", "每秒写入"), size(written / took * 1000)),)
-            if written and took
-            else ()
-        )
+        rate = (Evidence(PhaseReason.WRITTEN_PER_SECOND(), size(written / took * 1000)),) if written and took else ()
         return (*_sizes(scene, checkpoint), *rate)
 
     def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
@@ -176,12 +244,12 @@ def writes_everything(written: float | None, held: float | None) -> bool:
 
 
 def incremental(scene: Scene) -> tuple[Advice, ...]:
-    why = Words("writes what changed, not everything", "只写入变化的部分")
+    why = PhaseReason.WRITE_CHANGES()
     if scene.engine == "spark":
         key = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
         return () if scene.settings.says(key) == "true" else (Advice(key, "true", why, SPARK),)
     key = key_of(scene, "execution.checkpointing.incremental")
-    needs = Words("incremental checkpoints need it", "增量检查点需要它")
+    needs = PhaseReason.NEEDED_FOR_CHANGES()
     backend = (
         (Advice("state.backend.type", "rocksdb", needs, LARGE_STATE),) if "HashMap" in scene.settings.backend else ()
     )
@@ -190,20 +258,18 @@ def incremental(scene: Scene) -> tuple[Advice, ...]:
 
 def against_pressure(scene: Scene) -> tuple[Advice, ...]:
     if scene.engine == "spark":
-        why = Words(
-            "option of the source: shorter batches let the barrier come sooner", "数据源选项：批次更短，屏障到得更早"
-        )
+        why = PhaseReason.SHORTER_BATCHES()
         return (Advice("maxFilesPerTrigger / maxOffsetsPerTrigger", "", why, f"{SPARK}performance-tips.html"),)
     after = Advice(
         "execution.checkpointing.aligned-checkpoint-timeout",
         "30 s",
-        Words("only what does not align within it is unaligned", "超过此时间未对齐才转为非对齐"),
+        PhaseReason.UNALIGN_LATER(),
         UNDER_PRESSURE,
     )
-    why = Words("barriers overtake the data that waits", "屏障可越过排队的数据")
+    why = PhaseReason.UNALIGN()
     if scene.settings.unaligned is False:
         return (Advice("execution.checkpointing.unaligned.enabled", "true", why, UNDER_PRESSURE), after)
-    less = Words("less data waits in front of the barrier", "减少屏障前排队的数据")
+    less = PhaseReason.BUFFER_LESS()
     return (Advice("taskmanager.network.memory.buffer-debloat.enabled", "true", less, UNDER_PRESSURE),)
 
 
@@ -216,18 +282,15 @@ def _no_boundary(scene: Scene) -> Finding | None:
     is_said = _NO_BOUNDARY in checkpoint.failure
     if not is_said and not (scene.engine == "spark" and checkpoint.acknowledged == 0 < checkpoint.subtasks):
         return None
+    limit = scene.settings.timeout or checkpoint.lasted
+    if limit is None:
+        return None
     said = checkpoint.failure.partition(". ")[2].strip()[:300].rstrip(".")
-    limit = checkpoint.lasted if scene.settings.timeout is None else scene.settings.timeout
-    values: dict[str, object] = {"number": checkpoint.number, "within": length(limit), "said": said}
+    values = {"number": checkpoint.number, "within": limit}
     return Finding(
         BackPressure.name,
-        Words("A batch longer than the time-out", "批次耗时超过超时时间"),
-        Words(
-            "The batch did not end within {within}, the time-out, so the barrier of checkpoint {number} never came."
-            + (" {said}." if said else ""),
-            "批次没有在超时时间 {within}内结束，检查点 {number} 的屏障始终没有到来。" + ("{said}。" if said else ""),
-        )
-        % values,
+        PhaseReason.LONG_BATCH(),
+        PhaseReason.BATCH_GOES_ON_SAID(**values, said=said) if said else PhaseReason.BATCH_GOES_ON(**values),
         lasted(scene, checkpoint),
         against_pressure(scene),
         Confidence.CERTAIN if is_said else Confidence.LIKELY,
@@ -245,17 +308,10 @@ def _never_arrived(scene: Scene) -> Finding | None:
     if missing is None:
         return None
     before = ", ".join(complete[vertex] for vertex in missing.inputs or ())[:300]
-    values: dict[str, object] = {"name": missing.name, "number": checkpoint.number, "before": before}
     return Finding(
         BackPressure.name,
         BackPressure.title,
-        Words(
-            "No subtask of “{name}” has acknowledged checkpoint {number}, while every subtask before it "
-            "({before}) has: most likely the barrier is held up in front of it and the job is under back-pressure.",
-            "“{name}”的子任务都没有确认检查点 {number}，而其上游（{before}）的子任务已全部确认："
-            "屏障很可能在它之前受阻，作业处于反压状态。",
-        )
-        % values,
+        PhaseReason.NEVER_ARRIVED(name=missing.name, number=checkpoint.number, before=before),
         (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
         against_pressure(scene),
         Confidence.POSSIBLE,
@@ -270,7 +326,7 @@ def _silent(checkpoint: CheckpointFacts) -> list[OperatorFacts]:
 
 def _acknowledged(checkpoint: CheckpointFacts) -> Evidence:
     counts = (f"{each.name} {each.acknowledged}/{each.subtasks}" for each in checkpoint.operators if each.subtasks > 0)
-    return Evidence(Words("Acknowledged", "已确认"), ", ".join(counts)[:300])
+    return Evidence(Label.ACKNOWLEDGED(), ", ".join(counts)[:300])
 
 
 @dataclass(frozen=True)
@@ -302,47 +358,31 @@ def _late_source(scene: Scene) -> LateSource | None:
 
 class BusySource(Sign):
     name = "busy_source"
-    title = Words("A source is busy", "数据源繁忙")
+    title = PhaseReason.BUSY_SOURCE()
 
     def find(self, scene: Scene) -> Finding | None:
         source, checkpoint = _late_source(scene), scene.checkpoint
         if source is None or checkpoint is None:
             return None
-        values: dict[str, object] = {
-            "name": source.name,
-            "number": checkpoint.number,
-            "after": length(source.after),
-        }
+        named = {"name": source.name, "number": checkpoint.number}
         return Finding(
             self.name,
             self.title,
-            (_NEVER_ACKNOWLEDGED if source.after is None else _STARTED_LATE) % values,
+            PhaseReason.SOURCE_SILENT(**named)
+            if source.after is None
+            else PhaseReason.SOURCE_LATE(**named, after=source.after),
             (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
             confidence=Confidence.POSSIBLE,
             weight=0.5,
         )
 
 
-_NEVER_ACKNOWLEDGED = Words(
-    "No subtask of the source “{name}” has acknowledged checkpoint {number}. A barrier starts at the sources, so no "
-    "operator holds it up before this one: the source is slow to take its own snapshot, or its thread is busy.",
-    "数据源“{name}”的子任务都没有确认检查点 {number}。屏障从数据源开始，因此不是上游算子造成的："
-    "该数据源自身的快照耗时过长，或其线程繁忙。",
-)
-_STARTED_LATE = Words(
-    "The source “{name}” started checkpoint {number} only after {after}. A barrier starts at the sources, so no "
-    "operator held it up before this one: its thread was busy, for example with its previous snapshot.",
-    "数据源“{name}”在 {after} 之后才开始检查点 {number}。屏障从数据源开始，因此不是上游算子造成的："
-    "该数据源的线程繁忙，例如仍在进行上一次快照。",
-)
-
-
 def _sizes(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
     if checkpoint.checkpointed_size is None:
         return ()
     usual = size(scene.normal.checkpointed_size) if has_normal(scene) else ""
-    written = Evidence(Words("Written", "写入"), size(checkpoint.checkpointed_size), usual)
-    held = (Evidence(Words("Full size", "状态总大小"), size(checkpoint.state_size)),) if checkpoint.state_size else ()
+    written = Evidence(Label.WRITTEN(), size(checkpoint.checkpointed_size), usual)
+    held = (Evidence(Label.FULL_SIZE(), size(checkpoint.state_size)),) if checkpoint.state_size else ()
     return (written, *held)
 
 

@@ -5,31 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from django.utils.translation import gettext_noop as _
+
+from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.signs.base import (
     FLINK,
     SPARK,
+    Label,
     Sign,
     has_expired,
     is_slow,
     known,
     lasted,
-    length,
     middle,
     milliseconds,
     size,
 )
+from monitoring.reasons.reason import ReasonCode
 
 TIMES = 3  # as much as its siblings' median
 TIMES_OF_TWO = 5  # of two there is only one to compare with
 LEAST_MS = 1000
 SHARE = 0.4
-_SIBLINGS = Words("its siblings", "其他子任务")
+
+
+class SkewReason(ReasonCode):
+    SKEW = "diagnosis.skew", _("One subtask (skew)")
+    SLOWER_THAN_SIBLINGS = (
+        "diagnosis.slower-than-siblings",
+        _(
+            "Subtask {subtask} of “{operator}” made checkpoint {number} wait: its {measure} was {took:milliseconds}, "
+            "its siblings' {others:milliseconds}."
+        ),
+    )
+    SUBTASK_MISSING = (
+        "diagnosis.subtask-missing",
+        _("Subtask {subtask} of “{operator}” has not acknowledged checkpoint {number}, its siblings all have."),
+    )
+    ONE_MISSING = (
+        "diagnosis.one-subtask-missing",
+        _("One subtask of “{operator}” has not acknowledged checkpoint {number}, its siblings all have."),
+    )
+    SIBLINGS = "diagnosis.siblings", _("its siblings")
+    ITS_MEASURE = "diagnosis.its-measure", _("Its {measure}")
+    ITS_STATE = "diagnosis.its-state", _("Its state")
+    ASYNC_PART = "diagnosis.async-part", _("asynchronous part")
+    SYNC_PART = "diagnosis.sync-part", _("synchronous part")
+    END_TO_END = "diagnosis.end-to-end", _("end to end duration")
+    MORE_PARTITIONS = "diagnosis.more-partitions", _("more partitions spread the keys")
+    EVEN_KEYS = (
+        "diagnosis.even-keys",
+        _("a key of more even spread, or more subtasks; what else this subtask does"),
+    )
+
+
+_SIBLINGS = SkewReason.SIBLINGS()
 _MEASURES = {
-    "async_": Words("asynchronous part", "异步阶段"),
-    "sync": Words("synchronous part", "同步阶段"),
-    "end_to_end": Words("end to end duration", "端到端耗时"),
+    "async_": SkewReason.ASYNC_PART,
+    "sync": SkewReason.SYNC_PART,
+    "end_to_end": SkewReason.END_TO_END,
 }
 
 
@@ -44,7 +79,7 @@ class Outlier:
 
 class Skew(Sign):
     name = "skew"
-    title = Words("One subtask (skew)", "单个子任务过慢（数据倾斜）")
+    title = SkewReason.SKEW()
 
     def find(self, scene: Scene) -> Finding | None:
         checkpoint = scene.checkpoint
@@ -68,27 +103,21 @@ def _outliers(checkpoint: CheckpointFacts) -> Iterator[Outlier]:
 
 
 def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Finding:
-    words = _MEASURES[found.measure]
-    values: dict[str, object] = {
-        "subtask": found.subtask,
-        "operator": found.operator.name,
-        "number": checkpoint.number,
-        "measure": words,
-        "took": length(found.value),
-        "others": length(found.others),
-    }
+    measure = _MEASURES[found.measure]()
     return Finding(
         Skew.name,
         Skew.title,
-        Words(
-            "Subtask {subtask} of “{operator}” made checkpoint {number} wait: "
-            "its {measure} was {took}, its siblings' {others}.",
-            "“{operator}”的子任务 {subtask} 拖慢了检查点 {number}：其{measure}为 {took}，其他子任务为 {others}。",
-        )
-        % values,
+        SkewReason.SLOWER_THAN_SIBLINGS(
+            subtask=found.subtask,
+            operator=found.operator.name,
+            number=checkpoint.number,
+            measure=measure,
+            took=found.value,
+            others=found.others,
+        ),
         (
             Evidence(
-                Words(f"Its {words.en}", f"其{words.zh}"),
+                SkewReason.ITS_MEASURE(measure=measure),
                 milliseconds(found.value),
                 milliseconds(found.others),
                 _SIBLINGS,
@@ -107,7 +136,7 @@ def _its_state(found: Outlier) -> tuple[Evidence, ...]:
     own = sizes.pop(found.subtask, None)
     if own is None or not sizes:
         return ()
-    return (Evidence(Words("Its state", "其状态大小"), size(own), size(middle(list(sizes.values()))), _SIBLINGS),)
+    return (Evidence(SkewReason.ITS_STATE(), size(own), size(middle(list(sizes.values()))), _SIBLINGS),)
 
 
 def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
@@ -118,17 +147,15 @@ def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
     if late is None:
         return None
     missing = [index for index, value in enumerate(late.end_to_end[: late.subtasks]) if value is None]
-    which = f"Subtask {missing[0]}" if len(missing) == 1 else "One subtask"
-    which_zh = f"子任务 {missing[0]}" if len(missing) == 1 else "一个子任务"
+    named = {"operator": late.name, "number": checkpoint.number}
     return Finding(
         Skew.name,
         Skew.title,
-        Words(
-            f"{which} of “{late.name}” has not acknowledged checkpoint {checkpoint.number}, its siblings all have.",
-            f"“{late.name}”的{which_zh}没有确认检查点 {checkpoint.number}，其他子任务均已确认。",
-        ),
+        SkewReason.SUBTASK_MISSING(**named, subtask=missing[0])
+        if len(missing) == 1
+        else SkewReason.ONE_MISSING(**named),
         (
-            Evidence(Words("Acknowledged", "已确认"), f"{late.acknowledged}/{late.subtasks}"),
+            Evidence(Label.ACKNOWLEDGED(), f"{late.acknowledged}/{late.subtasks}"),
             *lasted(scene, checkpoint),
         ),
         _advice(scene),
@@ -139,11 +166,9 @@ def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
 
 def _advice(scene: Scene) -> tuple[Advice, ...]:
     if scene.engine == "spark":
-        why = Words("more partitions spread the keys", "更多分区以分散键")
+        why = SkewReason.MORE_PARTITIONS()
         return (Advice("spark.sql.shuffle.partitions", "", why, f"{SPARK}performance-tips.html"),)
-    why = Words(
-        "a key of more even spread, or more subtasks; what else this subtask does", "选择更均匀的键或提高并行度"
-    )
+    why = SkewReason.EVEN_KEYS()
     return (Advice("keyBy / parallelism.default", "", why, f"{FLINK}ops/state/large_state_tuning/"),)
 
 

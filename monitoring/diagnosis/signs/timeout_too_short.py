@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
+from django.utils.translation import gettext_noop as _
+
+from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import Scene
-from monitoring.diagnosis.signs.base import FLINK, Sign, has_expired, has_normal, length, milliseconds, nice
+from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_expired, has_normal, milliseconds, nice
+from monitoring.reasons.reason import ReasonCode
 
 NEAR = 0.6  # of the time-out that the slowest twentieth may take
 ROOM = 3
 
 
+class TimeoutReason(ReasonCode):
+    TOO_SHORT = "diagnosis.timeout-too-short", _("Time-out too short")
+    NO_ROOM = (
+        "diagnosis.timeout-without-room",
+        _(
+            "Checkpoint {number} expired after {timeout:milliseconds}, and those that complete take up to "
+            "{p95:milliseconds}: the time-out leaves no room."
+        ),
+    )
+    COMPLETED_P95 = "diagnosis.completed-p95", _("Completed ones, p95")
+    RAISE = "diagnosis.three-times-the-p95", _("three times what they take")
+
+
 class TimeoutTooShort(Sign):
     name = "timeout_too_short"
-    title = Words("Time-out too short", "超时时间过短")
+    title = TimeoutReason.TOO_SHORT()
 
     def find(self, scene: Scene) -> Finding | None:
         checkpoint, timeout = scene.checkpoint, scene.settings.timeout
@@ -22,16 +38,11 @@ class TimeoutTooShort(Sign):
         return Finding(
             self.name,
             self.title,
-            Words(
-                "Checkpoint {number} expired after {timeout}, and those that complete take up to {p95}: "
-                "the time-out leaves no room.",
-                "检查点 {number} 在 {timeout}后超时，而能完成的检查点也需要 {p95}：超时时间没有余量。",
-            )
-            % {"number": checkpoint.number, "timeout": length(timeout), "p95": length(p95)},
+            TimeoutReason.NO_ROOM(number=checkpoint.number, timeout=timeout, p95=p95),
             (
-                Evidence(Words("Time-out", "超时时间"), milliseconds(timeout)),
-                Evidence(Words("Completed ones, p95", "已完成检查点 p95"), milliseconds(p95)),
-                Evidence(Words("Acknowledged", "已确认"), f"{checkpoint.acknowledged}/{checkpoint.subtasks}"),
+                Evidence(Label.TIMEOUT(), milliseconds(timeout)),
+                Evidence(TimeoutReason.COMPLETED_P95(), milliseconds(p95)),
+                Evidence(Label.ACKNOWLEDGED(), f"{checkpoint.acknowledged}/{checkpoint.subtasks}"),
             ),
             advice(p95),
             Confidence.LIKELY,
@@ -46,7 +57,7 @@ def near_timeout(scene: Scene) -> float | None:
 
 
 def advice(p95: float) -> tuple[Advice, ...]:
-    why = Words("three times what they take", "约为实际耗时的三倍")
+    why = TimeoutReason.RAISE()
     link = f"{FLINK}dev/datastream/fault-tolerance/checkpointing/"
     return (Advice("execution.checkpointing.timeout", nice(ROOM * p95), why, link),)
 

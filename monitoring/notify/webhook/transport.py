@@ -76,13 +76,18 @@ def _item(item: Item) -> dict[str, object]:
         "job": item.job,
         "cluster": item.cluster,
         "sentence": item.text(),
-        "sentence_value": one_line(item.sentence.as_json()) if isinstance(item.sentence, Reason) else None,
-        "likely_cause": item.cause.en if item.cause else "",
+        "sentence_value": _as_json(item.sentence),
+        "likely_cause": item.cause_text(),
+        "likely_cause_value": _as_json(item.cause),
         "at": item.at.isoformat(),
         "incident": {"id": item.incident_id, "url": item.incident_url},
         "job_url": item.job_url,
         "evidence": item.evidence,
     }
+
+
+def _as_json(reason: Reason | str | None) -> object:
+    return one_line(reason.as_json()) if isinstance(reason, Reason) else None
 
 
 def _headers(secret: str, key: str, body: bytes, now: datetime) -> dict[str, str]:

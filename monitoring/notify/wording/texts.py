@@ -73,14 +73,8 @@ def _values(item: Item, language: Language) -> dict[str, object]:
         "cluster": item.cluster,
         "sentence": item.text(language.value),
         "named_sentence": item.named_text(language.value),
-        "cause": _cause(item, language),
+        "cause": item.cause_text(language.value),
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,
     }
-
-
-def _cause(item: Item, language: Language) -> str:
-    if item.cause is None:
-        return ""
-    return item.cause.zh if language == Language.CHINESE else item.cause.en

@@ -94,5 +94,22 @@ def test_the_api_says_the_same(operator: Client, job: Job, failed: Checkpoint, n
     (cause,) = told["causes"]
     assert (cause["name"], cause["confidence"]) == ("external_timeout", "certain")
     assert cause["sentence"].startswith(SAYS)
+    assert cause["title_value"] == {"code": "diagnosis.external-timeout", "args": {}}
+    assert cause["sentence_value"] == {
+        "code": "diagnosis.thrown-in-task",
+        "args": {
+            "what": {"code": "diagnosis.no-answer", "args": {}},
+            "text": "TimeoutError: <b>register</b> timed out",
+            "task": "aggregate (2/4)",
+        },
+    }
+    (at,) = cause["evidence"]
+    assert (at["label"], at["value_value"]["code"], at["usual"], at["usual_value"]) == (
+        "Thrown",
+        "diagnosis.time",
+        "",
+        None,
+    )
+    assert told["advices"][0]["advice"][0]["why_value"]["code"] == "diagnosis.retain-more"
     for path in (f"checkpoints/{failed.pk}", f"incidents/{incident.pk}"):
         assert operator.get(f"/api/v1/{path}/diagnosis").json() == [cause]

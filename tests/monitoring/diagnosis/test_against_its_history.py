@@ -8,10 +8,13 @@ from datetime import timedelta
 import pytest
 
 from monitoring.diagnosis.signs import advices, causes
-from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
+from monitoring.diagnosis.signs.base import milliseconds
+from monitoring.diagnosis.signs.history import HistoryReason
+from monitoring.history.expectations import Basis, Expectation, Forecast
+from monitoring.reasons.reason import render
 from tests.monitoring.diagnosis.scenes import NOW, USUAL, checkpoint, scene
 
-AT_THIS_HOUR = Expectation(1000.0, 100.0, f"{OF_THE_WEEK}, the last 4 weeks", 4)
+AT_THIS_HOUR = Expectation(1000.0, 100.0, Basis.HOUR_OF_THE_WEEK(), 4)
 MB = 1024**2
 
 
@@ -42,7 +45,7 @@ def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
     """The nightly load: against the hundred before it the storage would be slow."""
     load = replace(AT_THIS_HOUR, expected=9000.0)
     assert causes_of(9000, load, async_=8500) == []
-    assert causes_of(9000, replace(load, basis="all hours, the last 4 weeks"), async_=8500) == ["slow_storage"]
+    assert causes_of(9000, replace(load, basis=Basis.ALL_HOURS()), async_=8500) == ["slow_storage"]
 
 
 def test_the_sentence_says_it_in_both_languages() -> None:
@@ -51,10 +54,13 @@ def test_the_sentence_says_it_in_both_languages() -> None:
         for each in causes(scene(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
         if each.name == "slow_for_this_hour"
     )
+    hours = Basis.HOUR_OF_THE_WEEK()
+    assert found.sentence == HistoryReason.TOOK_LONGER(number=7, took=3000, expected=1000, basis=hours)
     usually = "this job's usually take 1 s (this hour of the week, the last 4 weeks)"
-    assert found.sentence.en == f"Checkpoint 7 took 3 s; {usually}."
-    assert "每周此时" in found.sentence.zh
-    assert found.evidence[0].usual == "1 s"
+    assert str(found.sentence) == f"Checkpoint 7 took 3 s; {usually}."
+    assert "每周此时" in render(found.sentence, "zh-hans")
+    assert found.evidence[0].usual == milliseconds(1000)
+    assert found.evidence[0].against == HistoryReason.AT_THIS_HOUR_OF_THE_WEEK()
 
 
 def advice_of(told: Forecast | None, **values) -> list[str]:
@@ -69,7 +75,8 @@ def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
     assert advice_of(growing, runs=False) == []
     assert advice_of(growing, normal=replace(USUAL, duration_p95=36_000)) == ["timeout_near"]
     (found,) = advices(scene(forecast=growing))
-    assert f"{NOW + timedelta(days=89):%Y-%m-%d}" in found.sentence.en
+    day = NOW + timedelta(days=89)
+    assert found.sentence == HistoryReason.TAKES_LONGER_DAILY(growth=1000, timeout=60_000, day=day)
 
 
 def test_a_state_that_doubles_within_two_months_is_said_to() -> None:

@@ -1,16 +1,18 @@
-"""Whatever an engine said and a poll stored: a diagnosis is made, in words in both languages, and never an error."""
+"""Whatever an engine said and a poll stored: a diagnosis is made, with text in every language, and never an error."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from django.conf import settings as django_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.alerts.failure_reason import PREFIXES
 from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.signs import advices, causes, signs
-from monitoring.history.expectations import Expectation, Forecast
+from monitoring.history.expectations import Basis, Expectation, Forecast
+from monitoring.reasons.reason import render
 from tests.monitoring.diagnosis.scenes import NOW
 from tests.profile import examples
 
@@ -20,6 +22,7 @@ signed = st.one_of(st.none(), st.floats(-1e15, 1e15))
 arrays = st.lists(figures, max_size=4)
 moments = st.integers(-(10**6), 10**6).map(lambda seconds: NOW + timedelta(seconds=seconds))
 texts = st.one_of(st.text(max_size=40), st.sampled_from(list(PREFIXES.values())))
+bases = st.sampled_from(list(Basis)).map(lambda code: code())
 operators = st.builds(
     OperatorFacts,
     name=texts,
@@ -63,7 +66,7 @@ scenes = st.builds(
     ),
     usual=st.dictionaries(
         st.sampled_from(["duration", "state_size"]),
-        st.builds(Expectation, st.floats(0, 1e15), st.floats(0, 1e15), texts, st.integers(3, 700)),
+        st.builds(Expectation, st.floats(0, 1e15), st.floats(0, 1e15), bases, st.integers(3, 700)),
     ),
     forecast=st.one_of(
         st.none(),
@@ -88,13 +91,14 @@ scenes = st.builds(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(scenes)
-def test_a_diagnosis_never_fails_and_speaks_both_languages(scene: Scene) -> None:
+def test_a_diagnosis_never_fails_and_has_a_text_in_every_language(scene: Scene) -> None:
     for found in [*causes(scene), *advices(scene)]:
-        for words in (found.title, found.sentence, *(each.label for each in found.evidence)):
-            assert words.en.strip()
-            assert words.zh.strip()
-        assert all(each.value for each in found.evidence)
-        assert all(each.key and each.why.en and each.why.zh for each in found.advice)
+        reasons = [found.title, found.sentence, found.confidence.reason, *(each.why for each in found.advice)]
+        reasons += [reason for each in found.evidence for reason in (each.label, each.value, each.against)]
+        for language, _ in django_settings.LANGUAGES:
+            assert all(render(reason, language).strip() for reason in reasons)
+            assert all(render(each.usual, language) for each in found.evidence if each.usual)
+        assert all(each.key for each in found.advice)
 
 
 def test_every_sign_has_a_name_of_its_own() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from monitoring.alerts.incidents import Opening, open_incidents, resolve_incident
 from monitoring.diagnosis.asking import of_checkpoint, of_incident, of_job
+from monitoring.diagnosis.signs.base import milliseconds
+from monitoring.diagnosis.signs.skew import SkewReason
 from monitoring.models import (
     Channel,
     Checkpoint,
@@ -93,8 +95,13 @@ def test_a_slow_checkpoint_is_compared_with_those_before_it(rows, run) -> None:
     found = skewed(rows, run)
     causes = of_checkpoint(found, found.operators.all(), rows.now)
     assert names(causes) == ["skew"]
-    assert "Subtask 1 of “enrich”" in causes[0].sentence.en
-    assert [(each.value, each.usual) for each in causes[0].evidence] == [("8.5 s", "400 ms"), ("9 s", "600 ms")]
+    assert causes[0].sentence == SkewReason.SLOWER_THAN_SIBLINGS(
+        subtask=1, operator="enrich", number=found.checkpoint_id, measure=SkewReason.ASYNC_PART(), took=8500, others=400
+    )
+    assert [(each.value, each.usual) for each in causes[0].evidence] == [
+        (milliseconds(8500), milliseconds(400)),
+        (milliseconds(9000), milliseconds(600)),
+    ]
 
 
 def test_a_usual_one_needs_no_explanation_and_neither_does_its_job(rows, run) -> None:

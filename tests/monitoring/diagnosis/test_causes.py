@@ -8,12 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.utils import translation
 
-from monitoring.diagnosis.finding import Confidence, Words
+from monitoring.diagnosis.finding import Confidence
 from monitoring.diagnosis.scene import Normal, OperatorFacts, Raised
 from monitoring.diagnosis.signs import causes
+from monitoring.diagnosis.signs.base import milliseconds, size
+from monitoring.diagnosis.signs.exceptions import FAMILIES, ExceptionReason
+from monitoring.diagnosis.signs.phases import PhaseReason
+from monitoring.diagnosis.signs.skew import SkewReason
 from monitoring.engine.causes import root_cause
+from monitoring.reasons.reason import render
 from tests.monitoring.diagnosis.scenes import (
     DECLINED,
     EXPIRED,
@@ -74,15 +78,16 @@ def test_what_is_slow_is_measured_by_the_job_itself() -> None:
 
 def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
     (found,) = causes(scene(checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)))
-    assert found.sentence.en == (
+    assert found.sentence == PhaseReason.LONG_WRITE(number=41, took=4500, share=90)
+    assert str(found.sentence) == (
         "The slowest subtask of checkpoint 41 took 4.5 s to write its state to the checkpoint storage, "
         "90 % of the whole."
     )
-    assert "4.5 秒" in found.sentence.zh
+    assert "4.5 秒" in render(found.sentence, "zh-hans")
     assert [(each.value, each.usual) for each in found.evidence][:3] == [
-        ("4.5 s", "400 ms"),
-        ("5 s", "600 ms"),
-        ("476 MB", "1.91 MB"),
+        (milliseconds(4500), milliseconds(400)),
+        (milliseconds(5000), milliseconds(600)),
+        (size(499_000_000), size(2_000_000)),
     ]
     assert [(each.key, each.value) for each in found.advice] == [
         ("execution.checkpointing.incremental", "true"),
@@ -127,13 +132,16 @@ def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_th
     slow = operator("enrich", async_=[400, 400, 4600, 400], state_size=[1_000_000, 1_000_000, 90_000_000, 1_000_000])
     (first,) = causes(scene(checkpoint(lasted=5000, async_=4600, operators=(operator(), slow))))
     assert first.name == "skew"
-    assert first.evidence[0].against.en == "its siblings"
-    assert first.sentence.en.startswith(
-        "Subtask 2 of “enrich” made checkpoint 41 wait: its asynchronous part was 4.6 s"
+    assert first.evidence[0].against == SkewReason.SIBLINGS()
+    assert first.sentence == SkewReason.SLOWER_THAN_SIBLINGS(
+        subtask=2, operator="enrich", number=41, measure=SkewReason.ASYNC_PART(), took=4600, others=400
     )
-    assert [(each.value, each.usual) for each in first.evidence][:2] == [("4.6 s", "400 ms"), ("85.8 MB", "977 KB")]
+    assert [(each.value, each.usual) for each in first.evidence][:2] == [
+        (milliseconds(4600), milliseconds(400)),
+        (size(90_000_000), size(1_000_000)),
+    ]
     (missing,) = causes(scene(expired(operators=(operator(acknowledged=3, end_to_end=[1, 1, None, 1]),))))
-    assert missing.sentence.en.startswith("Subtask 2 of “count” has not acknowledged")
+    assert missing.sentence == SkewReason.SUBTASK_MISSING(subtask=2, operator="count", number=41)
 
 
 def graph(*names_and_inputs: tuple[str, str], **acknowledged: int) -> tuple[OperatorFacts, ...]:
@@ -151,8 +159,7 @@ def test_a_barrier_that_never_arrived() -> None:
     stuck = graph(*LINE, count=0, sink=0)
     (found,) = causes(scene(expired(operators=stuck, acknowledged=4)))
     assert (found.name, found.confidence) == ("back_pressure", Confidence.POSSIBLE)
-    assert "No subtask of “count”" in found.sentence.en
-    assert "before it (source) has" in found.sentence.en
+    assert found.sentence == PhaseReason.NEVER_ARRIVED(name="count", number=41, before="source")
     nobody = tuple(replace(each, acknowledged=0) for each in stuck)
     assert names(scene(expired(operators=nobody))) == []
 
@@ -178,7 +185,7 @@ def test_a_source_that_starts_late_is_under_no_back_pressure() -> None:
     asked = checkpoint(lasted=9000, start_delay=8100, operators=operators)
     (found,) = causes(scene(asked))
     assert (found.name, found.advice) == ("busy_source", ())
-    assert "source “source” started checkpoint 41 only after 8 s" in found.sentence.en
+    assert found.sentence == PhaseReason.SOURCE_LATE(name="source", number=41, after=8000)
     assert names(scene(asked, engine="spark")) == ["back_pressure"]  # there the barrier is the end of the batch
     behind = (replace(operators[0], start_delay=[40] * 4), operators[1])
     assert names(scene(replace(asked, operators=behind))) == ["back_pressure"]
@@ -189,14 +196,14 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
     asked = expired(failure=f"{EXPIRED} {stuck}", acknowledged=0, start_delay=None, operators=())
     (found,) = causes(scene(asked, engine="spark"))
     assert (found.name, found.confidence) == ("back_pressure", Confidence.CERTAIN)
-    assert found.sentence.en == (
-        f"The batch did not end within 1 min, the time-out, so the barrier of checkpoint 41 never came. {stuck}"
-    )
+    assert found.sentence == PhaseReason.BATCH_GOES_ON_SAID(number=41, within=60_000, said=stuck.rstrip("."))
     assert "maxOffsetsPerTrigger" in found.advice[0].key
     owing = "6 of 6 subtasks have not acknowledged it."
     silent = expired(failure=f"{EXPIRED} {owing}", acknowledged=0, start_delay=None, operators=())
     (likely,) = causes(scene(silent, engine="spark"))
     assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
+    undated = replace(silent, lasted=None)
+    assert names(scene(undated, engine="spark", config={"timeout": None})) == []  # within what time is not known
     assert names(scene(silent)) == []  # of Flink that says nothing
 
 
@@ -233,9 +240,8 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
 def test_exceptions_are_told_apart(text: str, family: str) -> None:
     (found,) = causes(scene(expired(failure=DECLINED), raised=(thrown(text),)))
     assert (found.name, found.confidence) == (family, Confidence.CERTAIN)
-    assert text.rstrip(".") in found.sentence.en
-    assert text.rstrip(".") in found.sentence.zh
-    assert "count (2/4)" in found.sentence.en
+    says = next(each.says for each in FAMILIES if each.name == family)
+    assert found.sentence == ExceptionReason.THROWN_IN_TASK(what=says, text=text.rstrip("."), task="count (2/4)")
 
 
 def test_what_wraps_the_cause_hides_nothing() -> None:
@@ -264,7 +270,7 @@ def test_the_recorded_decline_of_a_real_flink_is_the_programs_own_exception() ->
     asked = expired(failure=failed["failure_message"], triggered_at=NOW, ended_at=NOW + timedelta(seconds=1))
     first = causes(scene(asked, raised=(raised,)))[0]
     assert (first.name, first.confidence) == ("user_exception", Confidence.CERTAIN)
-    assert "demo: snapshot failure requested" in first.sentence.en
+    assert "demo: snapshot failure requested" in first.sentence.args["text"]
 
 
 def test_the_engines_own_words_are_enough_where_they_say_it() -> None:
@@ -309,10 +315,3 @@ def test_a_dead_job_is_explained_by_its_last_exception_and_a_live_one_is_not() -
     raised = (thrown("KeyError: 'x'", seconds_ago=3600),)
     assert names(scene(raised=raised, runs=False)) == ["user_exception"]
     assert names(scene(raised=raised)) == []
-
-
-def test_words_are_in_the_language_of_the_page() -> None:
-    words = Words("slow", "慢")
-    assert str(words) == "slow"
-    with translation.override("zh-hans"):
-        assert str(words) == "慢"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitoring.history.baselines import forecast, usual
+from monitoring.history.expectations import Basis
 from monitoring.models import Checkpoint
 
 NOW = datetime(2026, 11, 18, 10, 30, tzinfo=UTC)  # a Wednesday
@@ -38,7 +39,7 @@ def test_an_hour_of_the_week_has_its_own_expectation(rows, job, pipeline, rolled
         pipeline.run()
     found = usual(job, NOW)
     assert found["duration"].expected == pytest.approx(9000, rel=TOLERANCE)
-    assert (found["duration"].basis, found["duration"].hours) == ("this hour of the week, the last 4 weeks", 4)
+    assert (found["duration"].basis, found["duration"].hours) == (Basis.HOUR_OF_THE_WEEK(), 4)
     assert usual(job, NOW + timedelta(days=1))["duration"].expected == pytest.approx(500, rel=TOLERANCE)
     assert found["interval"].expected == 1800
     assert found["duration"].deviations(9000) == pytest.approx(0, abs=0.25)
@@ -47,8 +48,8 @@ def test_an_hour_of_the_week_has_its_own_expectation(rows, job, pipeline, rolled
 
 def test_a_young_job_is_measured_by_what_there_is(rows, job):
     fill(rows, job, 5, lambda ago, at: 500 if at.hour == 10 else 100, every_min=60)
-    assert usual(job, NOW)["duration"].basis == "this hour of the day, the last 4 weeks"
-    assert usual(job, NOW - timedelta(days=3))["duration"].basis == "all hours, the last 4 weeks"
+    assert usual(job, NOW)["duration"].basis == Basis.HOUR_OF_THE_DAY()
+    assert usual(job, NOW - timedelta(days=3))["duration"].basis == Basis.ALL_HOURS()
     assert usual(job, NOW - timedelta(days=5)) == {}
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 from werkzeug import Response
 
+from monitoring.diagnosis.signs.exceptions import ExceptionReason
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.message import BadChannel, Failed, Sent
 from monitoring.notify.webhook.transport import WebhookTransport, payload, sign, verify
@@ -51,6 +52,15 @@ def test_a_reason_is_data_beside_its_text():
     assert said["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
     assert said["sentence_value"] == {"code": "alerts.resolved", "args": {"lasted": 75, "why": "It completes. Really."}}
     assert payload(MESSAGE)["sentence_value"] is None  # of an incident of before
+
+
+def test_the_likely_cause_is_data_beside_its_text():
+    cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text="KeyError:\n'x'")
+    said = payload(message(cause=cause))
+    assert said["likely_cause"] == "The program threw an exception: KeyError: 'x'."
+    assert said["likely_cause_value"]["code"] == "diagnosis.thrown"
+    assert said["likely_cause_value"]["args"]["text"] == "KeyError: 'x'"
+    assert (payload(MESSAGE)["likely_cause"], payload(MESSAGE)["likely_cause_value"]) == ("", None)
 
 
 def test_the_signature_is_of_the_timestamp_and_the_body():

@@ -10,7 +10,7 @@ import pytest
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import checkpoints
 from monitoring.alerts.kinds.counting import FailedInWindowReason
-from monitoring.diagnosis.finding import Words
+from monitoring.diagnosis.signs.exceptions import ExceptionReason
 from monitoring.models import Channel, IncidentKind, Language, NotificationReason
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
@@ -62,7 +62,7 @@ FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, language):
     evil = f"flights{line_break}Incident: resolved\u202e{line_break}Bcc: x"
     evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": evil, "more": [evil]}
-    cause = Words(evil, evil)
+    cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text=evil)
     item = replace(ITEM, job=evil, cluster=evil, sentence=f"{evil} failed.", evidence=evidence, cause=cause)
     templates = ["", "{{ job }} {{ cluster }} {{ sentence }} {{ cause }}"]
     for body in templates:

@@ -47,7 +47,7 @@ class ConfigurationReason(ReasonCode):
     NO_PERIODIC_CHECKPOINTS = "diagnosis.no-periodic-checkpoints", _("No periodic checkpoints")
     BEGINS_AGAIN = (
         "diagnosis.begins-again",
-        _("The job takes no checkpoints by itself: after a failure it begins anew, or from its last savepoint."),
+        _("The job takes no checkpoints by itself: after a failure it has no state, or that of its last savepoint."),
     )
     SET_INTERVAL = "diagnosis.set-interval", _("how much is processed again after a failure")
 

@@ -46,8 +46,8 @@ class HistoryReason(ReasonCode):
     TAKES_LONGER_DAILY = (
         "diagnosis.takes-longer-daily",
         _(
-            "One in twenty checkpoints takes {growth:milliseconds} longer from day to day: if that goes on they reach "
-            "the time-out of {timeout:milliseconds} about {day:day}."
+            "One in twenty checkpoints takes {growth:milliseconds} longer from day to day: if that continues, they "
+            "reach the time-out of {timeout:milliseconds} about {day:day}."
         ),
     )
     RAISE_TIMEOUT = "diagnosis.raise-timeout", _("before that day; or find what grows")

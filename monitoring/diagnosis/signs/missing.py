@@ -21,7 +21,7 @@ class MissingReason(ReasonCode):
         "diagnosis.cluster-silent",
         _("Nothing is learned of the cluster since {since:second}: the job may well checkpoint, nobody can see it."),
     )
-    SILENT_FOR = "diagnosis.silent-for", _("For")
+    SILENT_FOR = "diagnosis.silent-for", _("Silent for")
 
     HELD_UP = "diagnosis.held-up", _("A pending checkpoint holds up the next")
     NEXT_WAITS = (

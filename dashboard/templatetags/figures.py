@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django import template
+from django.conf import settings
 from django.db.models import Model
 from django.template.context import RequestContext
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
@@ -48,7 +51,7 @@ from monitoring.models import (
     Verdict,
 )
 from monitoring.reasons.columns import stored
-from monitoring.reasons.reason import from_json
+from monitoring.reasons.reason import Reason, from_json
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
@@ -332,9 +335,42 @@ def without_values(details: Mapping[str, Any]) -> list[tuple[str, Any]]:
 @register.filter
 def reason(row: Model | Mapping[str, Any], column: str) -> str:
     """What the column of a row, or the key of a stored object, says in the page's language."""
+    return told(_reason_in(row, column))
+
+
+def _reason_in(row: Model | Mapping[str, Any], column: str) -> Reason | str:
     if isinstance(row, Model):
-        return told(stored(row, column))
-    return told(from_json(row.get(f"{column}_value")) or row[column])
+        return stored(row, column)
+    return from_json(row.get(f"{column}_value")) or str(row[column])
+
+
+@register.filter
+def what_to_do(row: Model | Mapping[str, Any], column: str) -> str:
+    """Return where docs/errors.md explains the reason in the column of a row; "" if it does not."""
+    codes = [code for code in dict.fromkeys(_codes_of(_reason_in(row, column))) if code in _explained()]
+    if not codes:
+        return ""
+    named = format_html_join(", ", "<code>{}</code>", ((code,) for code in codes))
+    hint = format_html(_("What to do: see {codes} in docs/errors.md."), codes=named)
+    return format_html('<span class="small soft breaks">{}</span>', hint)
+
+
+def _codes_of(reason: object) -> Iterator[str]:
+    """Yield the code of the reason, then those of the reasons among its arguments."""
+    match reason:
+        case Reason(code=code, args=args):
+            yield code.value
+            yield from _codes_of(tuple(args.values()))
+        case tuple():
+            for each in reason:
+                yield from _codes_of(each)
+
+
+@cache
+def _explained() -> frozenset[str]:
+    """Return the codes with an anchor in docs/errors.md; none if this installation has no documentation."""
+    path = Path(settings.BASE_DIR) / "docs" / "errors.md"
+    return frozenset(re.findall(r'<a id="([^"]+)">', path.read_text())) if path.exists() else frozenset()
 
 
 @register.filter

@@ -1,0 +1,99 @@
+"""docs/errors.md explains every code that reports a problem to a person, and names no code that does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pkgutil import iter_modules
+
+from monitoring import reasons
+from monitoring.alerts.kinds import kinds
+from monitoring.reasons.reason import codes
+from tests.test_documentation import ROOT
+
+PAGE = (ROOT / "docs" / "errors.md").read_text()
+ANCHORS = re.findall(r'<a id="([^"]+)"></a>', PAGE)
+# Areas whose every code is explained, except for those below.
+AREAS = ("alerts", "automation", "notify", "recovery", "savepoints", "state-reads")
+# What needs no section: parts of a sentence, steps that went well, wishes of a person, and what only wraps a reason.
+WITHOUT_SECTION = (
+    # what a rule says when it finds nothing, and how its sentences are put together
+    *("alerts.*-rule", "alerts.*-rule-*", "alerts.*-figure", "alerts.*-measured", "alerts.one-*"),
+    *("alerts.cluster-unreachable-over", "alerts.another-cluster-over", "alerts.waymark-blind-over"),
+    *("alerts.checkpoints", "alerts.savepoints", "alerts.times", "alerts.days", "alerts.days-before"),
+    *("alerts.same-hour", "alerts.same-hour-before", "alerts.in-total", "alerts.since-day"),
+    *("alerts.failed-in-window-below", "alerts.none-failed-in-total", "alerts.no-consecutive-failures"),
+    *("alerts.no-checkpoint-owed", "alerts.no-checkpoint-yet", "alerts.no-checkpoints-a-day-apart"),
+    *("alerts.no-p95", "alerts.no-state", "alerts.job-not-dead", "alerts.run-as-scheduled"),
+    *("alerts.restart-as-run", "alerts.restart-by-engine"),
+    # what people did with an incident, and its end
+    *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
+    *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
+    *("alerts.hid-incidents", "alerts.hid-incidents-one-open", "alerts.test"),
+    # why a job is started, and from what
+    *("recovery.*-asked", "recovery.*-asked-noted", "recovery.submitted", "recovery.run-scheduled"),
+    *("recovery.failed", "recovery.failed-with", "recovery.unknown-to-engine", "recovery.unknown-to-engine-with"),
+    *("recovery.rescale", "recovery.default-parallelism", "recovery.start-with", "recovery.another-launch"),
+    *("recovery.start-anew", "recovery.new-history-program", "recovery.history-stopped"),
+    *("recovery.checkpoint", "recovery.savepoint", "recovery.unnumbered-*", "recovery.savepoint-of-the-stop"),
+    *("recovery.empty-state", "recovery.no-batch-yet", "recovery.no-state-yet", "recovery.not-dead"),
+    # what a cycle did, and what wraps a reason
+    *("recovery.pause-over", "recovery.breaker-opened", "recovery.needs-person", "recovery.left"),
+    *("recovery.not-restarted", "recovery.not-restarted-after", "recovery.restart-decided"),
+    *("recovery.restarted-already", "recovery.restart-failed", "recovery.restarts-moved", "recovery.back-again"),
+    *("recovery.job-is", "recovery.job-is-back", "recovery.run-of-job", "recovery.with-last-answer"),
+    *("recovery.waiting", "recovery.succeeded", "recovery.ended-failed", "recovery.canceled", "recovery.overtaken"),
+    *("recovery.canceled-by", "recovery.once", "recovery.times"),
+    # steps that are under way, or went well
+    *("recovery.run-ended", "recovery.started-by-command", "recovery.program-on-cluster"),
+    *("recovery.program-to-upload", "recovery.program-uploaded", "recovery.imported", "recovery.importing"),
+    *("recovery.state-of-the-stop", "recovery.without-state", "recovery.state-complete", "recovery.not-running"),
+    *("recovery.stopped", "recovery.stopped-*", "recovery.stopping-with-savepoint", "recovery.cancelling"),
+    *("recovery.saved-cancelling", "recovery.saving-before-cancel", "recovery.savepoint-not-known-yet"),
+    *("recovery.started", "recovery.from-state", "recovery.from-nothing"),
+    *("recovery.new-run-is", "recovery.new-run-not-read"),
+    # what the retention of savepoints decides, and how a schedule reads
+    *("savepoints.keeps-*", "savepoints.job-keeps-all", "savepoints.among-newest", "savepoints.younger"),
+    *("savepoints.outlasted", "savepoints.not-ours", "savepoints.by-hand", "savepoints.sentence"),
+    *("savepoints.no-schedule", "savepoints.every", "savepoints.cron"),
+)
+
+
+def known() -> set[str]:
+    for module in iter_modules(reasons.__path__, f"{reasons.__name__}."):
+        import_module(module.name)
+    assert kinds()  # each has codes of its own
+    return {code.value for code in codes()}
+
+
+def test_every_anchor_is_a_code_and_stands_once_before_it() -> None:
+    assert [anchor for anchor in ANCHORS if anchor not in known()] == []
+    assert [anchor for anchor, count in Counter(ANCHORS).items() if count > 1] == []
+    assert re.findall(r"<a id=\"([^\"]+)\"></a>`\1`", PAGE) == ANCHORS
+
+
+def test_every_code_that_reports_a_problem_is_explained() -> None:
+    problems = {code for code in known() if code.partition(".")[0] in AREAS and not needs_no_section(code)}
+    assert len(problems) > 150
+    assert sorted(problems.difference(ANCHORS)) == [], "explain them in docs/errors.md, or see WITHOUT_SECTION"
+
+
+def needs_no_section(code: str) -> bool:
+    return any(fnmatchcase(code, pattern) for pattern in WITHOUT_SECTION)
+
+
+def test_every_exception_is_a_code_without_a_section() -> None:
+    unused = [pattern for pattern in WITHOUT_SECTION if not any(fnmatchcase(code, pattern) for code in known())]
+    assert unused == []
+    assert [anchor for anchor in ANCHORS if needs_no_section(anchor)] == []
+
+
+def test_every_section_with_codes_says_why_and_what_to_do() -> None:
+    sections = [each for each in re.split(r"^#+ ", PAGE, flags=re.MULTILINE) if "<a id=" in each]
+    assert sections
+    incomplete = [
+        each.partition("\n")[0] for each in sections if not ("**Why:** " in each and "**What to do:** " in each)
+    ]
+    assert incomplete == []

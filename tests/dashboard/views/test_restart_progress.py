@@ -8,7 +8,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import Job, RefusedStart
+from monitoring.models import AttemptState, Job, RefusedStart
+from monitoring.reasons.columns import columns
+from monitoring.reasons.recovery import RecoveryReason
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -64,3 +66,12 @@ def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: J
 
 def test_where_all_storage_answered_nothing_is_said(viewer: Client, job: Job, now: datetime) -> None:
     assert "Not searched" not in told(viewer, job, now, [])
+
+
+def test_a_failure_names_its_section_of_the_documentation(viewer: Client, job: Job, now: datetime) -> None:
+    error = columns("error", RecoveryReason.NO_STATE_KNOWN())
+    attempt = make.make_attempt(job, now, AttemptState.FAILED, **error)
+
+    page = viewer.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
+
+    assert "What to do: see <code>recovery.no-state-known</code> in docs/errors.md." in page

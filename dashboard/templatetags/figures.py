@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django import template
-from django.conf import settings
 from django.db.models import Model
 from django.template.context import RequestContext
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from dashboard import launch_wait, units
 from dashboard.audit_texts import action_text, reason_text, target_text
+from dashboard.documentation import explained_codes
 from dashboard.health import Freshness, Level
 from dashboard.language import schedule_text
 from dashboard.phrases import told
@@ -346,13 +344,12 @@ def _reason_in(row: Model | Mapping[str, Any], column: str) -> Reason | str:
 
 @register.filter
 def what_to_do(row: Model | Mapping[str, Any], column: str) -> str:
-    """Return where docs/errors.md explains the reason in the column of a row; "" if it does not."""
-    codes = [code for code in dict.fromkeys(_codes_of(_reason_in(row, column))) if code in _explained()]
-    if not codes:
+    """Return a link to the section of docs/errors.md on the reason in the column of a row; "" if there is none."""
+    code = next((code for code in _codes_of(_reason_in(row, column)) if code in explained_codes()), None)
+    if code is None:
         return ""
-    named = format_html_join(", ", "<code>{}</code>", ((code,) for code in codes))
-    hint = format_html(_("What to do: see {codes} in docs/errors.md."), codes=named)
-    return format_html('<span class="small soft breaks">{}</span>', hint)
+    address = reverse("documentation", args=["errors"])
+    return format_html('<a href="{}#{}">{}</a>', address, code, _("What to do"))
 
 
 def _codes_of(reason: object) -> Iterator[str]:
@@ -364,13 +361,6 @@ def _codes_of(reason: object) -> Iterator[str]:
         case tuple():
             for each in reason:
                 yield from _codes_of(each)
-
-
-@cache
-def _explained() -> frozenset[str]:
-    """Return the codes with an anchor in docs/errors.md; none if this installation has no documentation."""
-    path = Path(settings.BASE_DIR) / "docs" / "errors.md"
-    return frozenset(re.findall(r'<a id="([^"]+)">', path.read_text())) if path.exists() else frozenset()
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""Next to a stored problem stands which of its codes docs/errors.md explains."""
+"""Next to a stored problem is a link to the section of docs/errors.md that explains it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ def shown(reason: Reason | str) -> str:
     return what_to_do({"error": str(reason), "error_value": value}, "error")
 
 
-def test_a_code_with_a_section_is_named() -> None:
-    assert "<code>recovery.start-unknown</code>" in shown(Why.START_UNKNOWN())
+def test_it_leads_to_the_section_of_the_code() -> None:
+    assert shown(Why.START_UNKNOWN()) == '<a href="/documentation/errors/#recovery.start-unknown">What to do</a>'
 
 
-def test_a_code_that_only_wraps_a_reason_is_not_named_but_the_reason_is() -> None:
-    wrapped = shown(Why.NOT_RESTARTED(job="orders", why=Why.START_UNKNOWN()))
-
-    assert "recovery.not-restarted" not in wrapped
-    assert "<code>recovery.start-unknown</code>" in wrapped
+def test_a_code_that_only_wraps_a_reason_leads_to_the_section_of_that_reason() -> None:
+    assert "errors/#recovery.start-unknown" in shown(Why.NOT_RESTARTED(job="orders", why=Why.START_UNKNOWN()))
 
 
-def test_of_several_codes_each_is_named_once_the_outer_one_first() -> None:
+def test_of_several_codes_the_outer_one_is_explained() -> None:
     last = Why.OPERATOR_NOT_RUNNING(name="<b>map</b>")
 
-    named = shown(Why.OUT_OF_TIME(last=Why.WITH_LAST_ANSWER(what=last, answer=last)))
+    link = shown(Why.OUT_OF_TIME(last=Why.WITH_LAST_ANSWER(what=last, answer=last)))
 
-    assert "<code>recovery.out-of-time</code>, <code>recovery.operator-not-running</code>" in named
-    assert "map" not in named
+    assert "errors/#recovery.out-of-time" in link
+    assert "map" not in link
 
 
 def test_nothing_is_shown_for_a_step_that_went_well_or_a_text_of_before() -> None:

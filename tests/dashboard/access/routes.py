@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-SLUGS = {"form": "csv", "what": "exceptions", "name": "durations", "mail_id": "none", "kind": "failed_in_window"}
+SLUGS = {
+    "document": "errors",
+    "form": "csv",
+    "kind": "failed_in_window",
+    "mail_id": "none",
+    "name": "durations",
+    "what": "exceptions",
+}
 
 
 def all_routes() -> list[str]:

@@ -104,6 +104,7 @@ PERMISSIONS: dict[str, str] = {
     "clusters/<int:pk>/watch/": "POST admin",
     "clusters/add/": "GET admin, POST admin",
     "clusters/test/": "POST admin",
+    "documentation/<slug:document>/": "GET viewer",
     "health": "GET open",
     "health/page/": "GET viewer",
     "healthz": "GET open",

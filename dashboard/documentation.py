@@ -1,0 +1,51 @@
+"""The pages under docs/ as HTML, so that a problem can link to the section that explains it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
+from markdown import Markdown
+
+_LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
+
+
+@cache
+def documents() -> dict[str, Path]:
+    """Return the files by the names of their pages; none if this installation has no documentation."""
+    return {path.stem: path for path in sorted((Path(settings.BASE_DIR) / "docs").glob("*.md"))}
+
+
+@cache
+def explained_codes() -> frozenset[str]:
+    """Return the codes of reasons that docs/errors.md has an anchor for."""
+    path = documents().get("errors")
+    return frozenset(re.findall(r'<a id="([^"]+)">', path.read_text()) if path else ())
+
+
+@cache
+def as_html(name: str) -> tuple[str, SafeString]:
+    """Return the title and the HTML of a page.
+
+    Raises:
+        KeyError: there is no such page.
+    """
+    source = documents()[name].read_text()
+    converter = Markdown(
+        extensions=["fenced_code", "tables", "toc"], extension_configs={"tables": {"use_align_attribute": True}}
+    )
+    html = _LINK.sub(_link, converter.convert(source))
+    return source.partition("\n")[0].removeprefix("# "), mark_safe(html)  # noqa: S308 - the files are part of the release
+
+
+def _link(link: re.Match[str]) -> str:
+    """Return the link with the address that its page has here; for a file that has none, only the text."""
+    address, text = link[1], link[2]
+    if re.match("https?://|#", address):
+        return link[0]
+    name, _, anchor = address.partition(".md")
+    return f'<a href="{reverse("documentation", args=[name])}{anchor}">{text}</a>' if name in documents() else text

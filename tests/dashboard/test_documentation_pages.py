@@ -1,0 +1,40 @@
+"""The files under docs/ are pages, whole, and their links lead to pages and sections that exist."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from dashboard.documentation import as_html, documents, explained_codes
+
+PAGES = sorted(documents())
+
+
+def anchors(page: str) -> set[str]:
+    return set(re.findall(r'id="([^"]+)"', as_html(page)[1]))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_html_without_left_over_markdown(page: str) -> None:
+    title, html = as_html(page)
+    prose = re.sub(r"<(pre|code)>.*?</\1>", "", html, flags=re.DOTALL)
+
+    assert title
+    assert "```" not in html
+    assert not re.search(r"\| -|^[-*] |^\d+\. |^#|\]\(", prose, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_its_links_lead_to_sections_that_exist(page: str) -> None:
+    for address in re.findall(r'<a href="([^"]+)"', as_html(page)[1]):
+        parts = urlsplit(address)
+        if not parts.scheme:
+            name = parts.path.removeprefix("/documentation/").strip("/") or page
+            assert name in PAGES
+            assert not parts.fragment or parts.fragment in anchors(name), address
+
+
+def test_a_code_of_a_reason_is_an_anchor() -> None:
+    assert "recovery.backoff" in explained_codes() <= anchors("errors")

@@ -18,6 +18,9 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
+from monitoring.reasons.addresses import AddressReason
+from monitoring.reasons.reason import Reason
+
 Address = IPv4Address | IPv6Address
 # Texts of addresses, for a host and a port. Raises OSError when there are none.
 Resolve = Callable[[str, int], Sequence[str]]
@@ -45,10 +48,14 @@ class Why(Enum):
 
 @dataclass(frozen=True)
 class Denied:
-    """`sentence` says what is wrong and what is allowed; it repeats no more of the URL than the host."""
+    """`reason` says what is wrong and what is allowed; it repeats no more of the URL than the host."""
 
     why: Why
-    sentence: str
+    reason: Reason
+
+    @property
+    def sentence(self) -> str:
+        return str(self.reason)
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,9 @@ class Exemption:
 
 @dataclass(frozen=True)
 class Policy:
-    """`what` begins the sentence of a refusal: "A webhook"."""
+    """`what` begins the sentence of a refusal."""
 
-    what: str
+    what: Reason | str
     private: bool
     exemptions: tuple[Exemption, ...] = ()
 
@@ -121,47 +128,43 @@ def target_of(url: str, policy: Policy) -> Target | Denied:
 def parse(url: str) -> Target | Denied:
     """The target of an http or https URL without user and password."""
     if len(url) > LONGEST_URL:
-        return _no_url(f"An address has at most {LONGEST_URL} characters; this one has {len(url)}.")
+        return _no_url(AddressReason.TOO_LONG(most=LONGEST_URL, count=len(url)))
     if any(character.isspace() or not character.isprintable() for character in url) or "\\" in url:
-        return _no_url("An address has no spaces, control characters or backslashes.")
+        return _no_url(AddressReason.BAD_CHARACTERS())
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
     except ValueError as error:
-        return _no_url(f"This is no address: {error}.")
+        return _no_url(AddressReason.UNREADABLE(error=str(error)))
     if scheme not in _PORTS:
-        return _no_url("An address begins with http:// or https://.")
+        return _no_url(AddressReason.BAD_SCHEME())
     if not host:
-        return _no_url(f"The host is missing: {scheme}://host:port is needed.")
+        return _no_url(AddressReason.NO_HOST(scheme=scheme))
     if parts.username is not None or parts.password is not None:
-        return _no_url("Name and password do not belong into an address: it is shown and stored.")
+        return _no_url(AddressReason.HAS_CREDENTIALS())
     ascii_host = _ascii(host)
     if ascii_host is None:
-        return _no_url(f"{host!r} is no name of a host.")
+        return _no_url(AddressReason.BAD_HOST(host=host))
     return Target(scheme, ascii_host, _PORTS[scheme] if port is None else port)
 
 
 def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Denied:
     """Every address has to be allowed: which of them is connected to is not for the name's owner to choose."""
     if not found:
-        return Denied(Why.UNRESOLVED, f"{target.host} has no address.")
+        return Denied(Why.UNRESOLVED, AddressReason.WITHOUT_ADDRESS(host=target.host))
     for text in found:
         address = ip_address(text.partition("%")[0])
         if any(each.covers(target, address) for each in policy.exemptions):
             continue
         kind = _forbidden(_embedded(address), private_allowed=policy.private)
-        if kind:
-            named = target.host if target.host == text else f"{target.host} is {text},"
-            verb = "is " if target.host == text else ""
+        if kind is not None:
             # The box of a channel's form is enough for what a cluster may have anyway.
-            is_private = not _forbidden(_embedded(address), private_allowed=True)
-            where = (
-                "“May lead to a private address”, or WAYMARK_OUTBOUND_ALLOW" if is_private else "WAYMARK_OUTBOUND_ALLOW"
-            )
-            return Denied(
-                Why.FORBIDDEN,
-                f"{named} {verb}{kind}. {policy.what} may not lead there unless an administrator allows it ({where}).",
-            )
+            is_private = _forbidden(_embedded(address), private_allowed=True) is None
+            how = AddressReason.BOX_OR_SETTING() if is_private else "WAYMARK_OUTBOUND_ALLOW"
+            said = {"host": target.host, "kind": kind(), "what": policy.what, "how": how}
+            if target.host == text:
+                return Denied(Why.FORBIDDEN, AddressReason.FORBIDDEN(**said))
+            return Denied(Why.FORBIDDEN, AddressReason.NAME_FORBIDDEN(**said, address=text))
     return Allowed(target, tuple(dict.fromkeys(found)))
 
 
@@ -193,12 +196,12 @@ def _texts(found: Sequence[tuple[object, object, object, object, tuple[object, .
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-def _no_url(sentence: str) -> Denied:
-    return Denied(Why.NOT_A_URL, sentence)
+def _no_url(reason: Reason) -> Denied:
+    return Denied(Why.NOT_A_URL, reason)
 
 
 def unresolved(target: Target, error: OSError) -> Denied:
-    return Denied(Why.UNRESOLVED, f"The name {target.host} does not resolve: {error.strerror or error}.")
+    return Denied(Why.UNRESOLVED, AddressReason.UNRESOLVED(host=target.host, error=error.strerror or str(error)))
 
 
 def _ascii(host: str) -> str | None:
@@ -225,23 +228,23 @@ def _embedded(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
 
 
-def _forbidden(address: Address, *, private_allowed: bool) -> str:
-    """What kind of forbidden address it is; "" when it is allowed."""
+def _forbidden(address: Address, *, private_allowed: bool) -> AddressReason | None:
+    """What kind of forbidden address it is; None when it is allowed."""
     if address in _METADATA:
-        return "where clouds hand out credentials"
+        return AddressReason.METADATA
     if address.is_link_local:
-        return "a link-local address"
+        return AddressReason.LINK_LOCAL
     if address.is_multicast:
-        return "a multicast address"
+        return AddressReason.MULTICAST
     if address.is_unspecified or address in _THIS_NETWORK:
-        return "no address of a server"
+        return AddressReason.UNSPECIFIED
     if address.is_loopback:
-        return "" if private_allowed else "this machine itself"
+        return None if private_allowed else AddressReason.LOOPBACK
     if address.is_reserved or any(address in each for each in _NOT_GLOBAL):
-        return "a reserved address"
+        return AddressReason.RESERVED
     if address.is_private or address in _SHARED or address in _SITE_LOCAL:
-        return "" if private_allowed else "a private address"
-    return "" if address.is_global else "a reserved address"
+        return None if private_allowed else AddressReason.PRIVATE
+    return None if address.is_global else AddressReason.RESERVED
 
 
 def _exemption(entry: str) -> Exemption:

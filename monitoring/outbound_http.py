@@ -21,6 +21,7 @@ from yarl import URL
 
 from monitoring import outbound
 from monitoring.outbound import Denied, Policy, ResolveAsync, Target
+from monitoring.reasons.addresses import AddressReason
 
 TIMEOUT = aiohttp.ClientTimeout(total=30.0, sock_connect=5.0, sock_read=10.0)
 ANSWER_BYTES = 300  # as much of the answer as the delivery's log shows; the rest is not read
@@ -32,7 +33,7 @@ class AddressDenied(OSError):
     """Nothing was connected to; `denied` says why."""
 
     def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.sentence)
+        super().__init__(str(denied.reason))
         self.denied = denied
 
 
@@ -51,11 +52,11 @@ class Answer:
 
 
 def webhook_policy() -> Policy:
-    return Policy("A channel", private=False, exemptions=settings.OUTBOUND_ALLOW)
+    return Policy(AddressReason.CHANNEL(), private=False, exemptions=settings.OUTBOUND_ALLOW)
 
 
 def cluster_policy() -> Policy:
-    return Policy("A cluster's address", private=True, exemptions=settings.OUTBOUND_ALLOW)
+    return Policy(AddressReason.CLUSTER(), private=True, exemptions=settings.OUTBOUND_ALLOW)
 
 
 @cache

@@ -18,12 +18,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from monitoring.reasons.credentials import CredentialReason
+from monitoring.reasons.reason import Reason
+
 PREFIX = "fernet:"
 _PURPOSE = b"waymark: secrets at rest"
 
 
 class SecretUnreadable(Exception):
-    """A stored secret cannot be opened; `str()` says in a sentence what to do, and nothing of the secret."""
+    """A stored secret cannot be opened; `reason` says what to do, and nothing of the secret."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Secret:
@@ -51,13 +58,13 @@ class Secret:
             self._plain = unseal(self._stored or "")
         return self._plain
 
-    def problem(self) -> str:
-        """Why it cannot be read, in a sentence; "" when it can."""
+    def problem(self) -> Reason | None:
+        """Why it cannot be read; None when it can."""
         try:
             self.reveal()
         except SecretUnreadable as error:
-            return str(error)
-        return ""
+            return error.reason
+        return None
 
     def stored(self) -> str:
         if self._stored is None:
@@ -92,16 +99,13 @@ def unseal(stored: str) -> str:
     if not stored:
         return ""
     if not stored.startswith(PREFIX):
-        raise SecretUnreadable("The stored secret is not sealed: somebody wrote it past Waymark. Enter it again.")
+        raise SecretUnreadable(CredentialReason.NOT_SEALED())
     try:
         return _keys().decrypt(stored.removeprefix(PREFIX)).decode()
-    except ImproperlyConfigured as error:
-        raise SecretUnreadable(str(error)) from None
+    except ImproperlyConfigured:
+        raise SecretUnreadable(CredentialReason.NO_KEY()) from None
     except InvalidToken:
-        raise SecretUnreadable(
-            "The stored secret cannot be opened with the keys that are set: set the old key in WAYMARK_SECRET_KEYS "
-            "(or WAYMARK_SECRET_KEY) again, or enter the secret anew."
-        ) from None
+        raise SecretUnreadable(CredentialReason.NO_MATCHING_KEY()) from None
 
 
 def resealed(stored: str) -> str:
@@ -117,7 +121,7 @@ def _keys() -> MultiFernet:
     """Raises ImproperlyConfigured when there is none: a key that everybody knows would seal nothing."""
     roots = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS) if settings.SECRET_KEY_IS_SECRET else ()
     if not settings.WAYMARK_SECRET_KEYS and not roots:
-        raise ImproperlyConfigured("A secret is to be stored or read: set WAYMARK_SECRET_KEYS or WAYMARK_SECRET_KEY.")
+        raise ImproperlyConfigured(str(CredentialReason.NO_KEY()))
     return _keyring(tuple(settings.WAYMARK_SECRET_KEYS), roots)
 
 

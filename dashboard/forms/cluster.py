@@ -10,6 +10,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
+from dashboard.phrases import told
 from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
@@ -171,7 +172,8 @@ class ClusterForm(ClusterModelForm):
         for name, secret in self._kept.items():
             if secret:
                 stored = _("A value is stored. Leave the field empty to keep it.")
-                self.fields[name].help_text = secret.problem() or stored
+                problem = secret.problem()
+                self.fields[name].help_text = told(problem) if problem else stored
             elif self.is_bound and self.data.get(self.add_prefix(name)):
                 self.fields[name].help_text = _("Enter the secret again: Waymark does not send secrets to the page.")
         self.fields["zookeeper_authentication"].required = False  # what is not said is nothing
@@ -217,7 +219,7 @@ class ClusterForm(ClusterModelForm):
         if "rest_url" in self.errors:
             return
         if isinstance(target, Denied):
-            self.add_error("rest_url", target.sentence)
+            self.add_error("rest_url", told(target.reason))
         elif "?" in url or "#" in url:
             self.add_error("rest_url", _("The URL of a REST API cannot contain ? or #."))
         cleaned["rest_url"] = url.rstrip("/")
@@ -280,15 +282,14 @@ class ClusterForm(ClusterModelForm):
         else:
             self._keep(cleaned, "client_key", needed=False, missing="")
         key = cleaned.get("client_key")
-        problem = key.problem() if isinstance(key, Secret) else ""
-        if problem:
-            self.add_error("client_key", problem)
+        if isinstance(key, Secret) and (problem := key.problem()):
+            self.add_error("client_key", told(problem))
             return
         plain = key.reveal() if isinstance(key, Secret) else str(key or "")
         try:
             trust(Tls(cleaned.get("ca_bundle") or "", cleaned.get("client_certificate") or "", plain))
         except BadTls as error:
-            self.add_error(error.field, str(error))
+            self.add_error(error.field, told(error.reason))
 
     def _leads_elsewhere(self, cleaned: dict[str, Any]) -> bool:
         """Whether another server than before would be asked."""

@@ -86,7 +86,7 @@ class ClusterCard:
             _("ZooKeeper password"): self.cluster.zookeeper_password,
         }
         problems = ((name, secret.problem()) for name, secret in secrets.items())
-        return next((f"{gettext(name)}: {told(said)}" for name, said in problems if said), "")
+        return next((f"{gettext(name)}: {told(why)}" for name, why in problems if why), "")
 
     @property
     def version(self) -> EngineVersion:

@@ -33,6 +33,8 @@ from monitoring.engine.errors import NotAsked
 from monitoring.models import Authentication, Cluster, Discovery
 from monitoring.outbound import Denied, Target
 from monitoring.outbound_http import cluster_policy
+from monitoring.reasons.credentials import CredentialReason
+from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
 REQUEST_LIMIT_S = 10.0
@@ -41,9 +43,9 @@ REQUEST_LIMIT_S = 10.0
 class BadTls(ValueError):
     """A certificate or key that cannot be used; `field` is the cluster's field."""
 
-    def __init__(self, at: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.field = at
+    def __init__(self, at: str, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.field, self.reason = at, reason
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,15 @@ class Connection:
 
 class AddressNotAllowed(NotAsked):
     def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.sentence)
+        super().__init__(denied.reason)
         self.denied = denied
 
 
 class SecretMissing(NotAsked):
     """`field`: the cluster's whose secret cannot be read."""
 
-    def __init__(self, message: str, at: str) -> None:
-        super().__init__(message)
+    def __init__(self, reason: Reason, at: str) -> None:
+        super().__init__(reason)
         self.field = at
 
 
@@ -107,7 +109,8 @@ def connection_of(cluster: Cluster) -> Connection:
             cluster.request_limit_s,
         )
     except SecretUnreadable as error:
-        raise SecretMissing(f"What {cluster} is asked with cannot be read. {error}", _unreadable(cluster)) from error
+        reason = CredentialReason.UNREADABLE(server=str(cluster), why=error.reason)
+        raise SecretMissing(reason, _unreadable(cluster)) from error
 
 
 def zookeeper_access_of(cluster: Cluster) -> ZooKeeperAccess:
@@ -120,9 +123,9 @@ def zookeeper_access_of(cluster: Cluster) -> ZooKeeperAccess:
         return ZooKeeperAccess(scheme, cluster.zookeeper_username, cluster.zookeeper_password.reveal(), tls)
     except SecretUnreadable as error:
         at = "zookeeper_password" if cluster.zookeeper_password.problem() else "client_key"
-        raise SecretMissing(f"What ZooKeeper is asked with cannot be read. {error}", at) from error
+        raise SecretMissing(CredentialReason.UNREADABLE(server="ZooKeeper", why=error.reason), at) from error
     except BadTls as error:
-        raise SecretMissing(str(error), error.field) from error
+        raise SecretMissing(error.reason, error.field) from error
 
 
 def _unreadable(cluster: Cluster) -> str:
@@ -150,7 +153,8 @@ def trust(tls: Tls) -> ssl.SSLContext:
             # What is between the certificates may be in any script.
             context.load_verify_locations(cadata=tls.ca_bundle.encode("ascii", "ignore").decode())
         except ssl.SSLError as error:
-            raise BadTls("ca_bundle", f"These are no certificates in PEM form: {error.reason or error}.") from error
+            reason = CredentialReason.BAD_CA_BUNDLE(error=error.reason or str(error))
+            raise BadTls("ca_bundle", reason) from error
     if tls.certificate or tls.key:
         _present(context, tls)
     return context
@@ -160,16 +164,16 @@ def _present(context: ssl.SSLContext, tls: Tls) -> None:
     """The client's certificate. Python reads keys from files only: it goes there encrypted, and away again at once."""
     if not tls.certificate or not tls.key:
         missing = "client_key" if tls.certificate else "client_certificate"
-        raise BadTls(missing, "A client's certificate and its key belong together: one of them is missing.")
+        raise BadTls(missing, CredentialReason.PAIR_INCOMPLETE())
     try:
         x509.load_pem_x509_certificates(tls.certificate.encode())
     except ValueError as error:
-        raise BadTls("client_certificate", "This is no certificate in PEM form (BEGIN CERTIFICATE).") from error
+        raise BadTls("client_certificate", CredentialReason.BAD_CERTIFICATE()) from error
     try:
         key: Any = load_pem_private_key(tls.key.encode(), None)
     except (ValueError, TypeError) as error:
-        asked = "It is encrypted: give it without a password." if isinstance(error, TypeError) else ""
-        raise BadTls("client_key", f"This is no private key in PEM form. {asked}".strip()) from error
+        code = CredentialReason.KEY_ENCRYPTED if isinstance(error, TypeError) else CredentialReason.BAD_KEY
+        raise BadTls("client_key", code()) from error
     password = secrets.token_hex()
     form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
     handle, name = tempfile.mkstemp()  # for our user's eyes only
@@ -178,6 +182,7 @@ def _present(context: ssl.SSLContext, tls: Tls) -> None:
             file.write(tls.certificate.encode() + b"\n" + key.private_bytes(*form))
         context.load_cert_chain(name, password=password)
     except ssl.SSLError as error:
-        raise BadTls("client_key", f"Certificate and key do not belong together: {error.reason or error}.") from error
+        reason = CredentialReason.PAIR_MISMATCH(error=error.reason or str(error))
+        raise BadTls("client_key", reason) from error
     finally:
         Path(name).unlink()

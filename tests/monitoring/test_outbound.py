@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitoring.outbound import Allowed, Denied, Policy, Why, check, parse_exemptions, resolve
+from monitoring.reasons.addresses import AddressReason as Kind
 
 WEBHOOKS = Policy("A channel", private=False)
 CLUSTERS = Policy("A cluster", private=True)
@@ -22,53 +23,52 @@ def denied(url: str, policy: Policy, *addresses: str) -> Denied | None:
 @pytest.mark.parametrize(
     ("address", "for_webhooks", "for_clusters"),
     [
-        ("93.184.216.34", "", ""),
-        ("2606:2800:220:1:248:1893:25c8:1946", "", ""),
-        ("10.1.2.3", "a private address", ""),
-        ("172.16.0.1", "a private address", ""),
-        ("192.168.1.1", "a private address", ""),
-        ("100.64.0.1", "a private address", ""),
-        ("fd12::1", "a private address", ""),
-        ("127.0.0.1", "this machine itself", ""),
-        ("127.9.9.9", "this machine itself", ""),
-        ("::1", "this machine itself", ""),
-        ("::ffff:127.0.0.1", "this machine itself", ""),
-        ("64:ff9b::7f00:1", "this machine itself", ""),
-        ("2002:7f00:1::", "this machine itself", ""),
-        ("169.254.169.254", "hand out credentials", "hand out credentials"),
-        ("::ffff:169.254.169.254", "hand out credentials", "hand out credentials"),
-        ("fd00:ec2::254", "hand out credentials", "hand out credentials"),
-        ("100.100.100.200", "hand out credentials", "hand out credentials"),
-        ("169.254.170.2", "a link-local address", "a link-local address"),
-        ("fe80::1%2", "a link-local address", "a link-local address"),
-        ("0.0.0.0", "no address of a server", "no address of a server"),
-        ("0.1.2.3", "no address of a server", "no address of a server"),
-        ("::", "no address of a server", "no address of a server"),
-        ("224.0.0.1", "a multicast address", "a multicast address"),
-        ("ff02::1", "a multicast address", "a multicast address"),
-        ("255.255.255.255", "a reserved address", "a reserved address"),
-        ("240.0.0.1", "a reserved address", "a reserved address"),
-        ("fec0::1", "a private address", ""),
-        ("feff:ffff::1", "a private address", ""),
-        ("3fff::1", "a reserved address", "a reserved address"),
-        ("192.88.99.1", "a reserved address", "a reserved address"),
-        ("5f00::1", "a reserved address", "a reserved address"),
-        ("64:ff9b:1::7f00:1", "a reserved address", "a reserved address"),
-        ("::7f00:1", "a reserved address", "a reserved address"),
-        ("2001:db8::1", "a private address", ""),
-        ("198.18.0.1", "a private address", ""),
+        ("93.184.216.34", None, None),
+        ("2606:2800:220:1:248:1893:25c8:1946", None, None),
+        ("10.1.2.3", Kind.PRIVATE, None),
+        ("172.16.0.1", Kind.PRIVATE, None),
+        ("192.168.1.1", Kind.PRIVATE, None),
+        ("100.64.0.1", Kind.PRIVATE, None),
+        ("fd12::1", Kind.PRIVATE, None),
+        ("127.0.0.1", Kind.LOOPBACK, None),
+        ("127.9.9.9", Kind.LOOPBACK, None),
+        ("::1", Kind.LOOPBACK, None),
+        ("::ffff:127.0.0.1", Kind.LOOPBACK, None),
+        ("64:ff9b::7f00:1", Kind.LOOPBACK, None),
+        ("2002:7f00:1::", Kind.LOOPBACK, None),
+        ("169.254.169.254", Kind.METADATA, Kind.METADATA),
+        ("::ffff:169.254.169.254", Kind.METADATA, Kind.METADATA),
+        ("fd00:ec2::254", Kind.METADATA, Kind.METADATA),
+        ("100.100.100.200", Kind.METADATA, Kind.METADATA),
+        ("169.254.170.2", Kind.LINK_LOCAL, Kind.LINK_LOCAL),
+        ("fe80::1%2", Kind.LINK_LOCAL, Kind.LINK_LOCAL),
+        ("0.0.0.0", Kind.UNSPECIFIED, Kind.UNSPECIFIED),
+        ("0.1.2.3", Kind.UNSPECIFIED, Kind.UNSPECIFIED),
+        ("::", Kind.UNSPECIFIED, Kind.UNSPECIFIED),
+        ("224.0.0.1", Kind.MULTICAST, Kind.MULTICAST),
+        ("ff02::1", Kind.MULTICAST, Kind.MULTICAST),
+        ("255.255.255.255", Kind.RESERVED, Kind.RESERVED),
+        ("240.0.0.1", Kind.RESERVED, Kind.RESERVED),
+        ("fec0::1", Kind.PRIVATE, None),
+        ("feff:ffff::1", Kind.PRIVATE, None),
+        ("3fff::1", Kind.RESERVED, Kind.RESERVED),
+        ("192.88.99.1", Kind.RESERVED, Kind.RESERVED),
+        ("5f00::1", Kind.RESERVED, Kind.RESERVED),
+        ("64:ff9b:1::7f00:1", Kind.RESERVED, Kind.RESERVED),
+        ("::7f00:1", Kind.RESERVED, Kind.RESERVED),
+        ("2001:db8::1", Kind.PRIVATE, None),
+        ("198.18.0.1", Kind.PRIVATE, None),
     ],
 )
-def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: str, for_clusters: str) -> None:
-    for policy, said in ((WEBHOOKS, for_webhooks), (CLUSTERS, for_clusters)):
+def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | None, for_clusters: Kind | None) -> None:
+    # The box helps only where it would be enough.
+    how = Kind.BOX_OR_SETTING() if for_clusters is None else "WAYMARK_OUTBOUND_ALLOW"
+    for policy, kind in ((WEBHOOKS, for_webhooks), (CLUSTERS, for_clusters)):
         refusal = denied("https://hooks.example/x", policy, address)
-        assert (refusal is None) is (said == "")
-        if refusal:
-            assert refusal.why is Why.FORBIDDEN
-            assert said in refusal.sentence
-            assert "WAYMARK_OUTBOUND_ALLOW" in refusal.sentence
-            # The box helps only where it would be enough.
-            assert ("“May lead to a private address”, or" in refusal.sentence) is (for_clusters == "")
+        assert (refusal is None) is (kind is None)
+        if refusal and kind:
+            said = {"host": "hooks.example", "address": address, "what": policy.what}
+            assert refusal == Denied(Why.FORBIDDEN, Kind.NAME_FORBIDDEN(kind=kind(), how=how, **said))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_no_address_is_said_and_not_looked_up(url: str, said: str) -> No
 
     found = check(url, WEBHOOKS, resolve)
     assert isinstance(found, Denied)
-    assert (found.why, said in found.sentence) == (Why.NOT_A_URL, True), found.sentence
+    assert (found.why, said in str(found.reason)) == (Why.NOT_A_URL, True), str(found.reason)
 
 
 def test_a_name_that_does_not_resolve_is_told_apart() -> None:
@@ -107,13 +107,21 @@ def test_a_name_that_does_not_resolve_is_told_apart() -> None:
         raise OSError(-2, "Name or service not known")
 
     found = check("https://gone.example", WEBHOOKS, resolve)
-    assert found == Denied(Why.UNRESOLVED, "The name gone.example does not resolve: Name or service not known.")
+    reason = Kind.UNRESOLVED(host="gone.example", error="Name or service not known")
+    assert found == Denied(Why.UNRESOLVED, reason)
+    assert str(reason) == "The name gone.example does not resolve: Name or service not known."
 
 
 def test_one_forbidden_address_among_good_ones_is_enough() -> None:
     refusal = denied("https://x.example", WEBHOOKS, "93.184.216.34", "10.0.0.1")
     assert refusal is not None
-    assert refusal.sentence.startswith("x.example is 10.0.0.1, a private address.")
+    assert str(refusal.reason).startswith("x.example is 10.0.0.1, a private address. A channel may not lead there")
+
+
+def test_an_address_that_is_written_out_is_named_once() -> None:
+    refusal = denied("https://10.0.0.1", WEBHOOKS, "10.0.0.1")
+    assert refusal is not None
+    assert str(refusal.reason).startswith("10.0.0.1 is a private address. A channel may not lead there unless")
 
 
 def test_what_is_allowed_names_the_addresses_to_connect_to() -> None:

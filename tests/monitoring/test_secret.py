@@ -17,6 +17,7 @@ from pytest_django import Settings
 
 from dashboard.settings import _sealing_keys
 from monitoring.models import AuditEntry, Cluster
+from monitoring.reasons.credentials import CredentialReason
 from monitoring.secret import PREFIX, Secret, SecretUnreadable, seal, unseal
 from tests.monitoring.conftest import Rows
 
@@ -69,7 +70,7 @@ def test_saving_a_row_leaves_a_secret_that_no_key_opens_as_it_was(rows: Rows, se
     before = in_the_table()
     settings.SECRET_KEY = "another one"
     cluster = Cluster.objects.get()
-    assert "cannot be opened" in cluster.token.problem()
+    assert cluster.token.problem() == CredentialReason.NO_MATCHING_KEY()
     cluster.save()
     assert in_the_table() == before
 
@@ -108,7 +109,7 @@ def test_a_text_that_was_written_past_us_is_said_to_be_so(rows: Rows) -> None:
     rows.cluster()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE monitoring_cluster SET token = 'in plain'")
-    assert "not sealed" in Cluster.objects.get().token.problem()
+    assert Cluster.objects.get().token.problem() == CredentialReason.NOT_SEALED()
 
 
 def test_without_a_key_nothing_is_sealed(settings: Settings) -> None:

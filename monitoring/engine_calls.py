@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from monitoring.engine.client import FlinkClient, client_for
 from monitoring.engine.errors import EngineError, Unreachable
 from monitoring.models import Cluster
+from monitoring.reasons.engines import EngineReason
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -52,4 +53,4 @@ async def _one(call: Call[T], gate: asyncio.Semaphore, limit_s: float) -> T | En
     except EngineError as error:
         return error
     except TimeoutError:
-        return Unreachable(f"{call.cluster.rest_url} did not answer within {limit_s:g} s.")
+        return Unreachable(EngineReason.CALL_TOO_SLOW(url=call.cluster.rest_url, limit_s=limit_s))

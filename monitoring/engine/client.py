@@ -69,6 +69,7 @@ from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
 from monitoring.models import Cluster
+from monitoring.reasons.engines import EngineReason
 
 T = TypeVar("T")
 
@@ -412,8 +413,8 @@ class FlinkClient:
         except aiohttp.ConnectionTimeoutError as error:
             raise unreachable(self._base_url, error) from error
         except TimeoutError as error:
-            sentence = f"{self._base_url} did not answer {path} within {limit_s:g} s."
-            raise Unreachable(sentence, Trouble.TIMED_OUT) from error
+            reason = EngineReason.TOO_SLOW(url=self._base_url, path=path, limit_s=limit_s)
+            raise Unreachable(reason, Trouble.TIMED_OUT) from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise unreachable(self._base_url, error) from error
 
@@ -425,7 +426,7 @@ def client_for(cluster: Cluster) -> FlinkClient:
 
 def _decoded(content: bytes, path: str) -> object:
     if content[:100].lstrip()[:1] == b"<":
-        raise Malformed(f"The answer to {path} is a web page, not JSON.")
+        raise Malformed(EngineReason.WEB_PAGE(path=path))
     return decode(content)
 
 
@@ -438,7 +439,7 @@ def _log_part(answer: Answer, path: str) -> LogPart:
     text = answer.headers.get("Content-Range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     if match is None:
-        raise Malformed(f"The answer to {path} has the Content-Range {text!r}.")
+        raise Malformed(EngineReason.BAD_RANGE(path=path, text=text))
     size = int(match["size"])
     if answer.status == 416:
         return LogPart(size, b"", size)
@@ -458,12 +459,12 @@ def _part(text: str) -> str:
 
 def _error(answer: Answer, path: str) -> EngineError:
     status, text = answer.status, answer.content.decode(errors="replace")
-    message = _message(answer.content) or f"It answers {path} with HTTP {status}."
+    reason = _message(answer.content) or EngineReason.HTTP_STATUS(path=path, status=status)
     if status == 404:
-        return NotFound(message)
+        return NotFound(reason)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):
-        return NotReady(message)
-    return Refused(status, message)
+        return NotReady(reason)
+    return Refused(status, reason)
 
 
 def _message(content: bytes) -> str:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from enum import Enum
 
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
+
 
 class EngineError(Exception):
-    """`str()` of every one is a sentence for people."""
+    """`reason`: ours, or what the engine said. `str()` of every one is its English text."""
+
+    def __init__(self, reason: Reason | str) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Trouble(Enum):
@@ -25,8 +32,8 @@ class Trouble(Enum):
 
 
 class Unreachable(EngineError):
-    def __init__(self, message: str, trouble: Trouble = Trouble.BROKEN) -> None:
-        super().__init__(message)
+    def __init__(self, reason: Reason | str, trouble: Trouble = Trouble.BROKEN) -> None:
+        super().__init__(reason)
         self.trouble = trouble
 
 
@@ -47,10 +54,9 @@ _OF_THE_WAY = (401, 407, 408, 409, 425, 429)
 
 
 class Refused(EngineError):
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, reason: Reason | str) -> None:
+        super().__init__(reason)
         self.status = status
-        self.message = message
 
     @property
     def of_the_request(self) -> bool:
@@ -63,8 +69,11 @@ class Redirected(Refused):
     """`location` as the server gave it, "" when it gave none. Redirects are not followed."""
 
     def __init__(self, status: int, location: str) -> None:
-        where = f"to {location[:300]}" if location else "elsewhere"
-        super().__init__(status, f"HTTP {status}: the address redirects {where}; enter the one it leads to.")
+        if location:
+            reason = EngineReason.REDIRECTS(status=status, location=location[:300])
+        else:
+            reason = EngineReason.REDIRECTS_ELSEWHERE(status=status)
+        super().__init__(status, reason)
         self.location = location
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import orjson
 
 from monitoring.engine.errors import Malformed
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 LONG_MAX = 2**63 - 1
 _YEAR_9999 = 253_402_300_799_000
@@ -33,7 +35,7 @@ class Fields:
     def __init__(self, value: object, where: str | tuple[Fields, str] | tuple[Fields, str, int]) -> None:
         self._where = where
         if not isinstance(value, dict):
-            raise Malformed(f"{self.where} is {_kind(value)}, not an object.")
+            raise Malformed(_wrong_type(self.where, value, EngineReason.OBJECT))
         self.raw: dict[str, Any] = value
 
     @property
@@ -44,10 +46,13 @@ class Fields:
         parent, name, *index = self._where
         return f"{parent.where}.{name}" + "".join(f"[{each}]" for each in index)
 
-    def _fail(self, name: str, expected: str) -> Malformed:
+    def _fail(self, name: str, expected: EngineReason) -> Malformed:
         if name not in self.raw:
-            return Malformed(f"{self.where} has no field {name!r}.")
-        return Malformed(f"{self.where}.{name} is {_kind(self.raw[name])}, not {expected}.")
+            return Malformed(EngineReason.FIELD_MISSING(where=self.where, name=name))
+        return Malformed(_wrong_type(f"{self.where}.{name}", self.raw[name], expected))
+
+    def _out_of_range(self, name: str) -> Malformed:
+        return Malformed(EngineReason.OUT_OF_RANGE(where=f"{self.where}.{name}"))
 
     def kept(self) -> dict[str, Any]:
         """The object as it is, to be stored as JSON. Malformed when it is nested deeper than any database takes."""
@@ -68,8 +73,8 @@ class Fields:
             return value
         # What does not fit into 64 bits was read as a float.
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > LONG_MAX:
-            raise Malformed(f"{self.where}.{name} is out of range.")
-        raise self._fail(name, "a whole number")
+            raise self._out_of_range(name)
+        raise self._fail(name, EngineReason.WHOLE_NUMBER)
 
     def amount(self, name: str) -> int | None:
         """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
@@ -84,13 +89,13 @@ class Fields:
         """A count of subtasks: what a database integer holds."""
         value = self.whole(name)
         if not 0 <= value < 2**31:
-            raise Malformed(f"{self.where}.{name} is out of range.")
+            raise self._out_of_range(name)
         return value
 
     def text(self, name: str) -> str:
         value = self.raw.get(name)
         if not isinstance(value, str):
-            raise self._fail(name, "a text")
+            raise self._fail(name, EngineReason.TEXT)
         return value
 
     def optional_text(self, name: str) -> str:
@@ -100,19 +105,19 @@ class Fields:
         """An identifier that becomes part of a path."""
         value = self.text(name)
         if not value or len(value) > limit or not value.isascii() or not value.isalnum():
-            raise Malformed(f"{self.where}.{name} is not an identifier.")
+            raise Malformed(EngineReason.NOT_AN_IDENTIFIER(where=f"{self.where}.{name}"))
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         value = self.raw.get(name, default)
         if not isinstance(value, bool):
-            raise self._fail(name, "true or false")
+            raise self._fail(name, EngineReason.FLAG)
         return value
 
     def moment(self, name: str) -> datetime:
         value = self.optional_moment(name)
         if value is None:
-            raise self._fail(name, "a time")
+            raise self._fail(name, EngineReason.TIME)
         return value
 
     def optional_moment(self, name: str) -> datetime | None:
@@ -121,12 +126,12 @@ class Fields:
         if not value:
             return None
         if value > _YEAR_9999:
-            raise Malformed(f"{self.where}.{name} is out of range.")
+            raise self._out_of_range(name)
         return _EPOCH + timedelta(milliseconds=value)
 
     def child(self, name: str) -> Fields:
         if name not in self.raw:
-            raise self._fail(name, "an object")
+            raise self._fail(name, EngineReason.OBJECT)
         return Fields(self.raw[name], (self, name))
 
     def optional_child(self, name: str) -> Fields | None:
@@ -142,13 +147,13 @@ class Fields:
     def _list(self, name: str) -> list[object]:
         value = self.raw.get(name)
         if not isinstance(value, list):
-            raise self._fail(name, "a list")
+            raise self._fail(name, EngineReason.LIST)
         return value
 
     def texts(self, name: str) -> list[str]:
         value = self.raw.get(name)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self._fail(name, "a list of texts")
+            raise self._fail(name, EngineReason.TEXTS)
         return value
 
     def named(self, name: str) -> dict[str, Fields]:
@@ -165,16 +170,16 @@ def decode(body: bytes) -> object:
             return orjson.loads(body)
         return _storable(json.loads(body, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer))
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"The answer is not JSON: {error}") from error
+        raise Malformed(EngineReason.NOT_JSON(error=str(error))) from error
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a JSON number")
+    raise Malformed(EngineReason.NOT_JSON(error=EngineReason.NOT_A_NUMBER(text=name)))
 
 
 def _check_depth(value: object, where: str, left: int) -> None:
     if left == 0:
-        raise Malformed(f"{where} is nested more than {_DEEPEST} deep.")
+        raise Malformed(EngineReason.TOO_DEEP(where=where, most=_DEEPEST))
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_depth(child, where, left - 1)
 
@@ -182,7 +187,7 @@ def _check_depth(value: object, where: str, left: int) -> None:
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is too large a number")
+        raise Malformed(EngineReason.NOT_JSON(error=EngineReason.NUMBER_TOO_LARGE(text=digits[:40])))
     return value
 
 
@@ -204,17 +209,21 @@ def _storable(value: Any) -> Any:
             return value
 
 
-def _kind(value: object) -> str:
+def _wrong_type(where: str, value: object, expected: EngineReason) -> Reason:
+    if value is None:
+        return EngineReason.FIELD_NULL(where=where, expected=expected())
+    return EngineReason.FIELD_TYPE(where=where, found=_type_of(value)(), expected=expected())
+
+
+def _type_of(value: object) -> EngineReason:
     match value:
-        case None:
-            return "null"
         case bool():
-            return "true or false"
+            return EngineReason.FLAG
         case int() | float():
-            return "a number"
+            return EngineReason.NUMBER
         case str():
-            return "a text"
+            return EngineReason.TEXT
         case list():
-            return "a list"
+            return EngineReason.LIST
         case _:
-            return "an object"
+            return EngineReason.OBJECT

@@ -17,6 +17,7 @@ from monitoring.engine import causes
 from monitoring.engine.answers import CheckpointStats
 from monitoring.engine.errors import Malformed, NotReady, Unreachable
 from monitoring.engine.fields import Fields
+from monitoring.reasons.engines import EngineReason
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -64,7 +65,7 @@ def parse(answer: Fields, result: Callable[[Fields], T]) -> Operation[T]:
         return InProgress()
     operation = answer.optional_child("operation")
     if operation is None:
-        raise Malformed("The operation is COMPLETED without a result.")
+        raise Malformed(EngineReason.WITHOUT_RESULT())
     # COMPLETED only says that it ended. Checkpoints spell their failure differently.
     failure = operation.optional_child("failure-cause") or operation.optional_child("failureCause")
     return Done(result(operation)) if failure is None else _failed(failure)

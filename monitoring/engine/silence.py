@@ -1,4 +1,4 @@
-"""Why nothing came back: the connection's failures, each as one sentence that says what to look at."""
+"""Why nothing came back: the connection's failures, each with a reason that says what to look at."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import aiohttp
 from monitoring.engine.connection import Connection, trust
 from monitoring.engine.errors import Trouble, Unreachable
 from monitoring.outbound_http import AddressDenied, CheckedResolver, cluster_policy
+from monitoring.reasons.addresses import AddressReason
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 # OpenSSL's X509_V_ERR_…: what a person can do something about.
 _CERTIFICATE = {
-    9: "is not valid yet; are the clocks right?",
-    10: "has expired",
-    18: "is self-signed; give it as the CA bundle to trust it",
-    19: "comes from an authority that is not trusted; give its certificate as the CA bundle",
-    20: "comes from an authority that is not trusted; give its certificate as the CA bundle",
-    21: "comes from an authority that is not trusted; give its certificate as the CA bundle",
-    23: "has been revoked",
-    62: "is for another host",
-    64: "is for another host",
+    9: EngineReason.NOT_VALID_YET(),
+    10: EngineReason.EXPIRED(),
+    18: EngineReason.SELF_SIGNED(),
+    19: EngineReason.UNKNOWN_AUTHORITY(),
+    20: EngineReason.UNKNOWN_AUTHORITY(),
+    21: EngineReason.UNKNOWN_AUTHORITY(),
+    23: EngineReason.REVOKED(),
 }
+_OTHER_HOST = (62, 64)
 _WANTS_A_CERTIFICATE = (
     *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
 )
@@ -32,8 +34,8 @@ _SPEAKS_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"
 
 
 def unreachable(base_url: str, error: Exception) -> Unreachable:
-    trouble, sentence = _explained(base_url, error)
-    return Unreachable(sentence, trouble)
+    trouble, reason = _explained(base_url, error)
+    return Unreachable(reason, trouble)
 
 
 async def heard_in_silence(connection: Connection) -> Unreachable | None:
@@ -61,31 +63,31 @@ async def heard_in_silence(connection: Connection) -> Unreachable | None:
     return None
 
 
-def _explained(url: str, error: Exception) -> tuple[Trouble, str]:
+def _explained(url: str, error: Exception) -> tuple[Trouble, Reason]:
     tls = _tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
-        return Trouble.CERTIFICATE, f"The certificate of {url} {_about(tls)}."
+        return Trouble.CERTIFICATE, EngineReason.BAD_CERTIFICATE(url=url, problem=_problem(tls))
     if tls is not None and any(mark in (tls.reason or "") for mark in _WANTS_A_CERTIFICATE):
-        return Trouble.CLIENT_CERTIFICATE, f"{url} asks for a client's certificate that it trusts ({_words(tls)})."
+        return Trouble.CLIENT_CERTIFICATE, EngineReason.CERTIFICATE_REQUIRED(url=url, words=_words(tls))
     if tls is not None and any(mark in (tls.reason or "") for mark in _SPEAKS_NO_TLS):
-        return Trouble.NO_TLS, f"{url} does not speak TLS; is it meant to be http://?"
+        return Trouble.NO_TLS, EngineReason.NOT_TLS(url=url)
     match error:
         case aiohttp.ClientConnectorDNSError(os_error=AddressDenied() as denied):
-            return Trouble.NOT_ALLOWED, denied.denied.sentence
+            return Trouble.NOT_ALLOWED, denied.denied.reason
         case aiohttp.ClientConnectorDNSError(os_error=cause, host=host):
-            return Trouble.UNRESOLVED, f"The name {host} does not resolve: {cause.strerror or cause}."
+            return Trouble.UNRESOLVED, AddressReason.UNRESOLVED(host=host, error=cause.strerror or str(cause))
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return Trouble.REFUSED, f"{url} cannot be reached: nothing listens there."
+            return Trouble.REFUSED, EngineReason.NOT_LISTENING(url=url)
         case aiohttp.ClientResponseError():
-            hint = "; is it meant to be https://?" if url.startswith("http://") else "."
-            return Trouble.NO_HTTP, f"{url} answers with something that is not HTTP{hint}"
+            code = EngineReason.NOT_HTTP_BUT_HTTPS if url.startswith("http://") else EngineReason.NOT_HTTP
+            return Trouble.NO_HTTP, code(url=url)
         case aiohttp.ConnectionTimeoutError():
-            return Trouble.TIMED_OUT, f"{url} cannot be reached: no connection came about in time."
+            return Trouble.TIMED_OUT, EngineReason.NOT_CONNECTED(url=url)
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | OSError(errno=errno.ECONNRESET):
-            return Trouble.HUNG_UP, f"{url} took the connection and hung up without an answer."
+            return Trouble.HUNG_UP, EngineReason.HUNG_UP(url=url)
         case aiohttp.ClientPayloadError():
-            return Trouble.BROKEN, f"{url} broke off in the middle of its answer."
-    return Trouble.BROKEN, f"{url} cannot be reached: {error or type(error).__name__}"
+            return Trouble.BROKEN, EngineReason.BROKE_OFF(url=url)
+    return Trouble.BROKEN, EngineReason.NOT_REACHED(url=url, error=str(error))
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
@@ -98,12 +100,10 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     return None
 
 
-def _about(error: ssl.SSLCertVerificationError) -> str:
-    known = _CERTIFICATE.get(error.verify_code)
-    if known is None:
-        return f"is not trusted: {error.verify_message}"
-    detail = error.verify_message.rstrip(".")
-    return f"{known} ({detail})" if error.verify_code in (62, 64) else known
+def _problem(error: ssl.SSLCertVerificationError) -> Reason:
+    if error.verify_code in _OTHER_HOST:
+        return EngineReason.OTHER_HOST(detail=error.verify_message.rstrip("."))
+    return _CERTIFICATE.get(error.verify_code) or EngineReason.UNTRUSTED(detail=error.verify_message)
 
 
 def _words(error: ssl.SSLError) -> str:

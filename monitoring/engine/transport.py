@@ -14,6 +14,7 @@ from yarl import URL
 from monitoring.engine.connection import BadTls, Connection, trust
 from monitoring.engine.errors import Malformed, NotAsked, Redirected
 from monitoring.outbound_http import CheckedResolver, cluster_policy
+from monitoring.reasons.engines import EngineReason
 
 CONNECT_LIMIT_S = 3.0
 BODY_LIMIT = 16 * 1024 * 1024
@@ -84,7 +85,7 @@ class Transport:
         try:
             tls = trust(self._connection.tls)
         except BadTls as error:
-            raise NotAsked(str(error)) from error
+            raise NotAsked(error.reason) from error
         # As many connections as requests at once: how many those are is the caller's choice.
         resolver = CheckedResolver(cluster_policy())
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=resolver)
@@ -105,7 +106,7 @@ class Transport:
         async for chunk in response.content.iter_any():
             content += chunk
             if len(content) > self._body_limit:
-                raise Malformed(f"The answer to {path} is larger than {self._body_limit} bytes.")
+                raise Malformed(EngineReason.TOO_LARGE(path=path, limit=self._body_limit))
         return bytes(content)
 
 

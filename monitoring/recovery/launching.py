@@ -41,7 +41,7 @@ class StartRefused(Refused):
     """`engine_job_ids`: of jobs in the engine's list that failed before they ran, started by the refused launch."""
 
     def __init__(self, refused: Refused, engine_job_ids: tuple[str, ...]) -> None:
-        super().__init__(refused.status, refused.message)
+        super().__init__(refused.status, refused.reason)
         self.engine_job_ids = engine_job_ids
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from monitoring.engine.causes import human
 from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import Fields
+from monitoring.reasons.engines import EngineReason
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 _CHECKPOINT = ("id", "status", "trigger_timestamp", "discarded")
@@ -187,14 +188,14 @@ class Checkpoints:
 def _one_of(fields: Fields, name: str, allowed: tuple[str, ...]) -> str:
     value = fields.text(name)
     if value not in allowed:
-        raise Malformed(f"{name} {value[:40]!r} is none of {', '.join(allowed)}.")
+        raise Malformed(EngineReason.NOT_ONE_OF(name=name, value=value[:40], allowed=allowed))
     return value
 
 
 def _checkpoint_id(fields: Fields) -> int:
     value = fields.whole("id")
     if value < 0:
-        raise Malformed(f"{value} is not a checkpoint id.")
+        raise Malformed(EngineReason.NOT_A_CHECKPOINT_ID(value=value))
     return value
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from checkpointing.model.configuration import InvalidConfiguration, duration_ms
 from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import Fields
+from monitoring.reasons.engines import EngineReason
 
 # Flink's defaults of `web.checkpoints.history` and `web.refresh-interval`, which it shows only where they are set.
 DEFAULT_HISTORY = 10
@@ -61,7 +62,7 @@ class ManagerConfig:
     @classmethod
     def parse(cls, entries: object, where: str) -> ManagerConfig:
         if not isinstance(entries, list):
-            raise Malformed(f"{where} is not a list.")
+            raise Malformed(EngineReason.NOT_A_LIST(where=where))
         pairs = (Fields(entry, f"{where}[{index}]") for index, entry in enumerate(entries))
         return cls({pair.text("key"): pair.optional_text("value") for pair in pairs})
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import Fields
+from monitoring.reasons.engines import EngineReason
 
 JOB_STATES = frozenset(
     {
@@ -271,5 +272,5 @@ class SourceRows:
 
 def _state(value: str) -> str:
     if value not in JOB_STATES:
-        raise Malformed(f"{value[:40]!r} is not a job state.")
+        raise Malformed(EngineReason.NOT_A_JOB_STATE(value=value[:40]))
     return value

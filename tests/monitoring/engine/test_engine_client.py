@@ -263,7 +263,7 @@ async def test_a_refusal_says_why(httpserver, client):
     with pytest.raises(Refused) as refused:
         await client.run_jar("a.jar", job_id=JOB)
     assert refused.value.status == 400
-    assert refused.value.message == (
+    assert refused.value.reason == (
         "Could not execute application: Cannot find checkpoint or savepoint file/directory 'file:/data/flink/sp/none' "
         "on file system 'file'."
     )

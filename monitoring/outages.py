@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from monitoring.models import Cluster, Outage, OutageKind
+from monitoring.reasons.reason import Reason
 
 # A worker that dies with a claim holds up the next poll for the claim's lease; that is no outage yet.
 LATE = timedelta(seconds=90)
@@ -15,7 +16,7 @@ LATE = timedelta(seconds=90)
 _SILENT = (OutageKind.NO_ANSWER, OutageKind.STRANGER)
 
 
-def note_silence(cluster: Cluster, why: str, now: datetime) -> None:
+def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
     """The cluster did not answer, or another one did in its place: the first time in a row begins its outage.
 
     Once a stranger was seen, its address leads to the stranger until the cluster itself answers.
@@ -23,7 +24,7 @@ def note_silence(cluster: Cluster, why: str, now: datetime) -> None:
     kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.STRANGER
     _open(cluster).exclude(kind=kind).update(ended_at=now)
     Outage.objects.get_or_create(
-        cluster=cluster, kind=kind, ended_at=None, defaults={"began_at": now, "why": why[:1000]}
+        cluster=cluster, kind=kind, ended_at=None, defaults={"began_at": now, "why": str(why)[:1000]}
     )
 
 

@@ -14,6 +14,7 @@ from dashboard.access.roles import Role
 from dashboard.api.errors import Refused, errors_of
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of_list
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ClusterOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.cluster import ClusterForm
@@ -22,6 +23,7 @@ from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from monitoring.engine import registration
 from monitoring.engine.examination import Problem, examine
 from monitoring.models import Cluster
+from monitoring.reasons.columns import columns
 
 routes = router("Clusters")
 
@@ -67,8 +69,10 @@ class WatchIn(Body):
 class ExaminedOut(Schema):
     answers: bool
     sentence: str
+    sentence_value: ReasonJson
     field: str = Field("", description="The field to change, if the cluster does not answer.")
     remarks: list[str] = Field([], description="Warnings, such as a token that is sent without TLS.")
+    remarks_value: list[ReasonJson] = []
 
 
 @routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="List clusters")
@@ -107,8 +111,9 @@ def test(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     require(request, Role.ADMIN)
     outcome = examine(_find(cluster_id), timezone.now)
     if isinstance(outcome, Problem):
-        return {"answers": False, "sentence": outcome.sentence, "field": outcome.field}
-    return {"answers": True, "sentence": outcome.sentence(), "remarks": list(outcome.remarks)}
+        return {"answers": False, "field": outcome.field, **columns("sentence", outcome.reason)}
+    remarks = {"remarks": list(map(str, outcome.remarks)), "remarks_value": list(outcome.remarks)}
+    return {"answers": True, **columns("sentence", outcome.reason), **remarks}
 
 
 @routes.post(
@@ -163,4 +168,4 @@ def _read(cluster_id: int) -> dict[str, Any]:
 def _cluster(card: ClusterCard) -> dict[str, Any]:
     own = {name: getattr(card.cluster, name) for name in ClusterOut.Meta.fields}
     told = {"state": card.state[0], "jobs": card.jobs, "running": card.running}
-    return own | told | {"reachable": card.cluster.reachable}
+    return own | told | {"reachable": card.cluster.reachable, "last_error_value": card.cluster.last_error_value}

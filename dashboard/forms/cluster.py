@@ -205,7 +205,7 @@ class ClusterForm(ClusterModelForm):
         if isinstance(outcome, Problem):
             self.may_be_down = outcome.passing
             if not (outcome.passing and self.cleaned_data.get("unanswered")):
-                self.add_error(outcome.field if outcome.field in self.fields else None, outcome.sentence)
+                self.add_error(outcome.field if outcome.field in self.fields else None, told(outcome.reason))
                 return False
             return True
         self.found = outcome

@@ -79,7 +79,7 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
     try:
         problem = look_at(job, path, timezone.now())
     except EngineError as error:
-        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": error})
+        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told(error.reason)})
     except StorageSilent as silent:
         told_why = told(SavepointReason.SENTENCE(clause=silent.reason))
         messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})

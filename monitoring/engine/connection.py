@@ -33,7 +33,9 @@ from monitoring.engine.errors import NotAsked
 from monitoring.models import Authentication, Cluster, Discovery
 from monitoring.outbound import Denied, Target
 from monitoring.outbound_http import cluster_policy
+from monitoring.reasons.columns import stored
 from monitoring.reasons.credentials import CredentialReason
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.secret import SecretUnreadable
 
@@ -99,8 +101,8 @@ def basic(username: str, password: str) -> str:
 def connection_of(cluster: Cluster) -> Connection:
     """Raises NotAsked when a secret cannot be read, or when nobody knows yet where the cluster's leader is."""
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
-        why = cluster.leader_problem or "ZooKeeper has not been asked yet."
-        raise NotAsked(f"It is not known who leads {cluster}. {why}")
+        why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
+        raise NotAsked(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))
     try:
         return Connection(
             cluster.rest_url.rstrip("/"),

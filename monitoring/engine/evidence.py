@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 HOLD_DOWN = timedelta(seconds=30)
 HOLD_DOWN_POLLS = 2
@@ -29,14 +31,14 @@ class Answered:
     """The jobs that the engine names, by id, at one moment. `undenied`: why others may still be there, by id."""
 
     jobs: Mapping[str, JobOverview]
-    undenied: Mapping[str, str] = field(default_factory=dict)
+    undenied: Mapping[str, Reason | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """Refused, timed out, starting, or not understandable: `why` is the sentence."""
+    """Refused, timed out, starting, or not understandable."""
 
-    why: str
+    why: Reason | str
 
 
 ClusterAnswer = Answered | NoAnswer
@@ -62,16 +64,16 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Unknown:
-    """`lost`: the hold-down is over, the job is gone. `why` says so in a sentence."""
+    """`lost`: the hold-down is over, the job is gone."""
 
     missing: Missing
     lost: bool
-    why: str
+    why: Reason
 
 
 @dataclass(frozen=True)
 class Unreachable:
-    why: str
+    why: Reason | str
 
 
 Evidence = Alive | Terminal | Unknown | Unreachable
@@ -93,6 +95,6 @@ def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now
 def _unknown(held: Missing, now: datetime, *, empty: bool) -> Unknown:
     enough = EMPTY_HOLD_DOWN if empty else HOLD_DOWN
     lost = held.polls >= HOLD_DOWN_POLLS and now - held.since >= enough
-    known = "knows no job at all" if empty else "does not know the job"
+    code = EngineReason.NO_JOB_KNOWN if empty else EngineReason.JOB_UNKNOWN
     seconds = round((now - held.since).total_seconds())
-    return Unknown(held, lost, f"The engine answers and {known}: {held.polls} polls in {seconds} s.")
+    return Unknown(held, lost, code(polls=held.polls, seconds=seconds))

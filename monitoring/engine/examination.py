@@ -30,12 +30,15 @@ from monitoring.engine.probe import Found, probe
 from monitoring.engine.silence import heard_in_silence
 from monitoring.engine.zookeeper import Nobody, find_leader
 from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 Now = Callable[[], datetime]
 
 # A person waits for the answer.
 LIMIT_S = 8.0
-_NOT_FLINK = "A server answers there, but not with Flink's REST API"
+# Mended with a CA bundle.
+_UNTRUSTED = (EngineReason.SELF_SIGNED(), EngineReason.UNKNOWN_AUTHORITY())
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Problem:
     """`field`: the cluster's, that a person can mend it with. `passing`: it may be right, and only be down now."""
 
     field: str
-    sentence: str
+    reason: Reason | str
     passing: bool = False
 
 
@@ -62,7 +65,7 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         connection.require_allowed()
         trust(connection.tls)
     except BadTls as error:
-        return Problem(error.field, str(error))
+        return Problem(error.field, error.reason)
     except NotAsked as error:
         return problem_of(cluster, error)
     try:
@@ -73,17 +76,17 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
     return replace(found, remarks=(*found.remarks, remark)) if remark else found
 
 
-def unencrypted_secret(cluster: Cluster) -> str:
-    """Return a sentence when a token or password is sent to another machine without TLS, else an empty text."""
+def unencrypted_secret(cluster: Cluster) -> Reason | None:
+    """Return a reason when a token or password is sent to another machine without TLS, else None."""
     target = outbound.parse(cluster.rest_url)
     if isinstance(target, outbound.Denied) or target.scheme == "https" or outbound.is_this_machine(target.host):
-        return ""
+        return None
     match cluster.authentication:
         case Authentication.BEARER:
-            return f"The token is sent to {target.host} without encryption. Use an https:// address."
+            return EngineReason.TOKEN_UNENCRYPTED(host=target.host)
         case Authentication.BASIC:
-            return f"The password is sent to {target.host} without encryption. Use an https:// address."
-    return ""
+            return EngineReason.PASSWORD_UNENCRYPTED(host=target.host)
+    return None
 
 
 async def _ask(connection: Connection, now: Now) -> Found:
@@ -102,24 +105,24 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
     at = "zookeeper_cluster_id" if cluster.discovery == Discovery.ZOOKEEPER else "rest_url"
     match error:
         case AddressNotAllowed():
-            return Problem(at, str(error))
+            return Problem(at, error.reason)
         case SecretMissing(field=field):
-            return Problem(field, str(error))
+            return Problem(field, error.reason)
         case NotAsked():
-            return Problem(at, str(error))
+            return Problem(at, error.reason)
         case NotReady():
-            return Problem(at, f"It is there, but not ready: {error}", passing=True)
+            return Problem(at, EngineReason.NOT_READY(why=error.reason), passing=True)
         case Unreachable(trouble=Trouble.HUNG_UP) if cluster.rest_url.startswith("http://"):
-            return Problem(at, f"{error} Is it meant to be https://?", passing=True)
+            return Problem(at, EngineReason.HUNG_UP_BUT_HTTPS(why=error.reason), passing=True)
         case Unreachable(trouble=trouble):
-            return Problem(_field_of(trouble, error, at), str(error), passing=trouble in _PASSING)
+            return Problem(_field_of(trouble, error, at), error.reason, passing=trouble in _PASSING)
         case Refused():
             return _refused(cluster, at, error)
         case NotFound():
-            return Problem(at, f"{_NOT_FLINK}: it knows no /overview. Is a part of the path missing?")
+            return Problem(at, EngineReason.NO_OVERVIEW())
         case Malformed():
-            return Problem(at, f"{_NOT_FLINK}. {error}")
-    return Problem(at, str(error))
+            return Problem(at, EngineReason.NOT_FLINK(why=error.reason))
+    return Problem(at, error.reason)
 
 
 _PASSING = (Trouble.REFUSED, Trouble.TIMED_OUT, Trouble.UNRESOLVED, Trouble.HUNG_UP, Trouble.BROKEN)
@@ -129,26 +132,21 @@ _LOG_IN = re.compile(r"log-?in|sign-?in|oauth|saml|\bsso\b", re.IGNORECASE)
 def _refused(cluster: Cluster, at: str, error: Refused) -> Problem:
     match error:
         case Redirected(location=location) if _LOG_IN.search(location):
-            where = location[:300]
-            return Problem(
-                at, f"The address redirects to a log-in page ({where}): enter one that takes a token or a password."
-            )
+            return Problem(at, EngineReason.LOG_IN_PAGE(location=location[:300]))
         case Redirected():
-            return Problem(at, str(error))
+            return Problem(at, error.reason)
         case Refused(status=401 | 403 as status):
             return _not_let_in(cluster, status)
         case Refused(status=502 | 504 as status):
-            return Problem(
-                at, f"A proxy answers there, but the cluster behind it does not (HTTP {status}).", passing=True
-            )
+            return Problem(at, EngineReason.BEHIND_PROXY(status=status), passing=True)
         case Refused(status=status) if status >= 500:
-            return Problem(at, f"A server answers there, but with an error of its own: {error}", passing=True)
-    return Problem(at, f"{_NOT_FLINK}. {error}")
+            return Problem(at, EngineReason.SERVER_ERROR(why=error.reason), passing=True)
+    return Problem(at, EngineReason.NOT_FLINK(why=error.reason))
 
 
 def _field_of(trouble: Trouble, error: EngineError, at: str) -> str:
     match trouble:
-        case Trouble.CERTIFICATE if "CA bundle" in str(error):
+        case Trouble.CERTIFICATE if isinstance(error.reason, Reason) and error.reason.args["problem"] in _UNTRUSTED:
             return "ca_bundle"
         case Trouble.CLIENT_CERTIFICATE:
             return "client_certificate"
@@ -158,7 +156,7 @@ def _field_of(trouble: Trouble, error: EngineError, at: str) -> str:
 def _not_let_in(cluster: Cluster, status: int) -> Problem:
     match cluster.authentication:
         case Authentication.BEARER:
-            return Problem("token", f"The server does not accept this token (HTTP {status}).")
+            return Problem("token", EngineReason.TOKEN_REFUSED(status=status))
         case Authentication.BASIC:
-            return Problem("password", f"The server does not accept this name and password (HTTP {status}).")
-    return Problem("authentication", f"The server needs a log-in (HTTP {status}): a token, or a name and a password.")
+            return Problem("password", EngineReason.PASSWORD_REFUSED(status=status))
+    return Problem("authentication", EngineReason.LOG_IN_NEEDED(status=status))

@@ -17,6 +17,7 @@ from monitoring import outbound
 from monitoring.engine.zookeeper import Nobody, Quorum, look_for_job
 from monitoring.outbound import Allowed, Resolve
 from monitoring.outbound_http import cluster_policy
+from monitoring.reasons.reason import Reason
 
 _TYPE = ("high-availability.type", "high-availability")
 _CLUSTER_ID = "high-availability.cluster-id"
@@ -56,7 +57,7 @@ def told_by(settings: Mapping[str, str]) -> HighAvailability | None:
             return HighAvailability(kind, _lease(settings, *of))
 
 
-def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = outbound.resolve) -> str | None:
+def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = outbound.resolve) -> Reason | str | None:
     """Why a leader may still start the job; "" when none will; None when that cannot be known from here.
 
     Blocking. ZooKeeper is asked where the engine says that it is, within the policy for addresses of clusters, and

@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
+
 _PROCESS = re.compile(r"flink-web-([0-9a-f-]{36})")
 _LONGEST = 500
 _HA_TYPE = ("high-availability.type", "high-availability")
@@ -37,10 +40,15 @@ class Identity:
     def lasting(self) -> bool:
         return self.kind != "addresses"
 
+    @property
+    def reason(self) -> Reason:
+        known = [(key, value) for key, value in self.names.items() if value]
+        named = [EngineReason.PATH(path=value) if key == "path" else f"{key} {value}" for key, value in known]
+        names = EngineReason.NAMES(names=named) if named else EngineReason.NAMELESS()
+        return EngineReason.NAMES_AT(names=names, servers=",".join(self.servers)) if self.servers else names
+
     def __str__(self) -> str:
-        named = ", ".join(f"{key} {value}" for key, value in self.names.items() if value)
-        at = f" at {','.join(self.servers)}" if self.servers else ""
-        return f"{named or 'no name of its own'}{at}"
+        return str(self.reason)
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,11 +89,8 @@ def same(known: Identity, found: Identity) -> bool:
     return not known.servers or not found.servers or bool(set(known.servers) & set(found.servers))
 
 
-def stranger_sentence(url: str, known: Identity, found: Identity) -> str:
-    return (
-        f"Another cluster answers at {url}: it was {known}, and now is {found}. Nothing is concluded of its jobs until "
-        "somebody confirms that this is the same cluster, rebuilt."
-    )
+def stranger_reason(url: str, known: Identity, found: Identity) -> Reason:
+    return EngineReason.STRANGER(url=url, known=known.reason, found=found.reason)
 
 
 def _waymark(config: Mapping[str, str]) -> Identity | None:

@@ -14,6 +14,9 @@ from monitoring.engine.connection import zookeeper_access_of
 from monitoring.engine.errors import NotAsked
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum
 from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.reasons.columns import store, stored
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 # How often it is written down that the leader is still the same.
 _NOTED_EVERY = timedelta(minutes=1)
@@ -40,30 +43,31 @@ def follow(cluster: Cluster, now: datetime) -> None:
     try:
         sighting = _watch(quorum_of(cluster)).sighting()
     except NotAsked as error:
-        sighting = Nobody(str(error))
+        sighting = Nobody(error.reason)
     if sighting is not None:
         note(cluster, sighting, now)
 
 
 def note(cluster: Cluster, sighting: Leader | Nobody, now: datetime) -> None:
     """Write a sighting down, where it says something new."""
-    before = (cluster.rest_url, cluster.leader_problem, cluster.leader_named_at)
+    before = (cluster.rest_url, stored(cluster, "leader_problem"), cluster.leader_named_at)
     match sighting:
         case Leader(address):
             fresh = cluster.leader_named_at is not None and now - cluster.leader_named_at < _NOTED_EVERY
             if cluster.rest_url != address or cluster.leader_problem or not fresh:
-                cluster.rest_url, cluster.leader_problem, cluster.leader_named_at = address, "", now
+                cluster.rest_url, cluster.leader_named_at = address, now
+                store(cluster, "leader_problem", "")
         case Nobody(why):
-            cluster.leader_problem = why
-    if cluster.pk and before != (cluster.rest_url, cluster.leader_problem, cluster.leader_named_at):
-        cluster.save(update_fields=["rest_url", "leader_problem", "leader_named_at"])
+            store(cluster, "leader_problem", why)
+    if cluster.pk and before != (cluster.rest_url, stored(cluster, "leader_problem"), cluster.leader_named_at):
+        cluster.save(update_fields=["rest_url", "leader_problem", "leader_problem_value", "leader_named_at"])
 
 
-def silence(cluster: Cluster, why: str) -> str:
-    """The sentence for no answer: that nobody knows who leads comes first."""
+def silence(cluster: Cluster, why: Reason | str) -> Reason | str:
+    """Return why there is no answer: that nobody knows who leads comes first."""
     if cluster.discovery != Discovery.ZOOKEEPER or not cluster.leader_problem:
         return why
-    return f"It is not known who leads. {cluster.leader_problem} The last known address: {why}"
+    return EngineReason.LEADER_UNKNOWN_NO_ANSWER(why=stored(cluster, "leader_problem"), answer=why)
 
 
 def forget_all() -> None:

@@ -16,6 +16,8 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
 from monitoring.engine.versions import EngineVersion
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 from monitoring.state_roots import names_a_root
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ CLOCKS_APART_S = 5.0
 
 @dataclass(frozen=True)
 class Found:
-    """None: the engine does not say. `clock_s`: how far its clock is before ours, in seconds. `remarks`: sentences."""
+    """None: the engine does not say. `clock_s`: how far its clock is before ours, in seconds."""
 
     version: EngineVersion
     commit: str
@@ -42,19 +44,22 @@ class Found:
     can_cancel: bool | None
     clock_s: float | None
     identity: Identity | None
-    remarks: tuple[str, ...] = field(default=())
+    remarks: tuple[Reason, ...] = field(default=())
 
     @property
-    def engine(self) -> str:
-        return "PySpark, by Waymark's job manager" if self.version.waymark else "Apache Flink"
+    def engine(self) -> Reason | str:
+        return EngineReason.PYSPARK() if self.version.waymark else "Apache Flink"
 
     @property
     def job_count(self) -> int:
         return sum(self.jobs.values())
 
-    def sentence(self) -> str:
+    @property
+    def reason(self) -> Reason:
         jobs = ", ".join(f"{count} {state}" for state, count in self.jobs.items())
-        return f"Flink REST API {self.version.text}, {f'jobs: {jobs}' if jobs else 'no jobs'}"
+        if not jobs:
+            return EngineReason.WITHOUT_JOBS(version=self.version.text)
+        return EngineReason.WITH_JOBS(version=self.version.text, jobs=jobs)
 
 
 async def probe(client: FlinkClient, now: Now) -> Found:
@@ -101,32 +106,30 @@ def _found(
     )
 
 
-def _unreached(manager: ManagerConfig | None) -> str:
+def _unreached(manager: ManagerConfig | None) -> Reason | str:
     """Where the cluster keeps its states, as far as it says, and where nobody may look; "" when all is within reach."""
     said = [manager.checkpoint_directory, manager.savepoint_directory] if manager else []
     known = [directory for directory in dict.fromkeys(said) if directory]
     if not known:
-        return "" if settings.STATE_ROOTS else "its state"
+        return "" if settings.STATE_ROOTS else EngineReason.ITS_STATE()
     return " or ".join(directory for directory in known if not names_a_root(directory))
 
 
 def _remarks(
     version: EngineVersion, web: WebConfig | None, manager: ManagerConfig | None, clock_s: float | None
-) -> list[str]:
+) -> list[Reason]:
     said = [version.remark()]
     if manager is None:
-        said.append("It does not show its configuration: another cluster at this address would not be noticed.")
+        said.append(EngineReason.NO_CONFIGURATION())
     elif not version.waymark and not manager.savepoint_directory:
-        said.append("It has no default directory for savepoints: taking one needs a directory each time.")
+        said.append(EngineReason.NO_SAVEPOINT_DIRECTORY())
     if not version.waymark and (unreached := _unreached(manager)):
-        said.append(
-            f"WAYMARK_STATE_ROOTS names no place that {unreached} lies in: states are not checked before a restart, "
-            "and checkpoints that no poll saw are guessed by number. With it Waymark looks."
-        )
+        said.append(EngineReason.STATE_NOT_REACHED(where=unreached))
     if web is not None and not web.can_submit:
-        said.append("It takes no programs (web.submit.enable): jobs can be watched and saved, not started.")
+        said.append(EngineReason.NO_PROGRAMS())
     if web is not None and not web.can_cancel:
-        said.append("It does not want jobs to be cancelled from outside (web.cancel.enable).")
+        said.append(EngineReason.NO_CANCEL())
     if clock_s is not None and abs(clock_s) > CLOCKS_APART_S:
-        said.append(f"Its clock is {abs(clock_s):.0f} s {'ahead of' if clock_s > 0 else 'behind'} ours.")
-    return [sentence for sentence in said if sentence]
+        code = EngineReason.CLOCK_AHEAD if clock_s > 0 else EngineReason.CLOCK_BEHIND
+        said.append(code(seconds=abs(clock_s)))
+    return [remark for remark in said if remark]

@@ -14,6 +14,7 @@ from monitoring import audit
 from monitoring.engine.identity import Identity
 from monitoring.models import Authentication, Cluster, Engine, Job
 from monitoring.models.secret_field import SecretField
+from monitoring.reasons.columns import store
 
 EMBEDDED = "waymark"
 # What a person sets. Everything else of a cluster is what was seen of it.
@@ -27,6 +28,7 @@ _LONG = frozenset({"ca_bundle", "client_certificate"})
 # Another place or another door: what was known of who answers there is to be found out anew.
 _ZOOKEEPER = frozenset({"zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"})
 _WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"}) | _ZOOKEEPER
+_SILENCE = ("unreachable_since", "consecutive_failures", "last_error", "last_error_value")
 
 Described = Mapping[str, object]
 
@@ -54,8 +56,9 @@ def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
     fields = [*changed, "next_poll_at"]
     cluster.next_poll_at = None
     if _WHERE & set(changed):
-        cluster.leader_problem, cluster.leader_named_at = "", None
-        fields += ["leader_problem", "leader_named_at"]
+        cluster.leader_named_at = None
+        store(cluster, "leader_problem", "")
+        fields += ["leader_problem", "leader_problem_value", "leader_named_at"]
     cluster.save(update_fields=fields)
     secrets = {name: "changed" for name in changed if before[name] == now[name]}
     audit.record(
@@ -74,14 +77,8 @@ def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> N
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = watched, "" if watched else reason, None
     cluster.next_poll_at = None
     if not watched:
-        # It is not known how it goes: not that it is silent.
-        cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
-    cluster.save(
-        update_fields=[
-            *("enabled", "disabled_reason", "archived_at", "next_poll_at"),
-            *("unreachable_since", "consecutive_failures", "last_error"),
-        ]
-    )
+        _forget_silence(cluster)
+    cluster.save(update_fields=["enabled", "disabled_reason", "archived_at", "next_poll_at", *_SILENCE])
     audit.record(actor, "cluster.resume" if watched else "cluster.pause", _target(cluster), reason)
 
 
@@ -95,16 +92,21 @@ def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
         return True
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
     cluster.token = cluster.password = cluster.client_key = cluster.zookeeper_password = ""
-    cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
+    _forget_silence(cluster)
     cluster.next_poll_at = None
     cluster.save(
         update_fields=[
             *("enabled", "disabled_reason", "archived_at", "token", "password", "client_key", "next_poll_at"),
-            "zookeeper_password",
-            *("unreachable_since", "consecutive_failures", "last_error"),
+            *("zookeeper_password", *_SILENCE),
         ]
     )
     return False
+
+
+def _forget_silence(cluster: Cluster) -> None:
+    """It is not known how it goes: not that it is silent."""
+    cluster.unreachable_since, cluster.consecutive_failures = None, 0
+    store(cluster, "last_error", "")
 
 
 @transaction.atomic

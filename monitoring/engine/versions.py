@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 OLDEST, NEWEST_SEEN = (1, 15), (2, 3)
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
@@ -77,20 +78,15 @@ class EngineVersion:
         """What people would miss, in words."""
         return [each.what for name, each in CAPABILITIES.items() if each.missed and not self.can(name)]
 
-    def remark(self) -> str:
-        """What a person should know of the version, in a sentence; "" for the ordinary."""
+    def remark(self) -> Reason | None:
+        """What a person should know of the version; None for the ordinary."""
         if self.waymark:
-            return ""
+            return None
         if self.numbers is None:
-            return _("The version %(text)s cannot be read; it is treated as a new Flink.") % {"text": repr(self.text)}
+            return EngineReason.VERSION_UNREADABLE(version=self.text)
         oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST_SEEN))
         if self.numbers < OLDEST:
-            return _(
-                "Flink %(text)s is older than %(oldest)s, the oldest that Waymark knows: parts may be missing."
-            ) % {"text": self.text, "oldest": oldest}
+            return EngineReason.VERSION_TOO_OLD(version=self.text, oldest=oldest)
         if self.numbers > NEWEST_SEEN:
-            return _("Flink %(text)s is newer than %(newest)s, the newest that Waymark was tried with.") % {
-                "text": self.text,
-                "newest": newest,
-            }
-        return ""
+            return EngineReason.VERSION_TOO_NEW(version=self.text, newest=newest)
+        return None

@@ -24,6 +24,8 @@ from kazoo.protocol.states import ZnodeStat
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 from monitoring import outbound
 from monitoring.outbound import Denied
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 LONGEST_ADDRESS = 500  # as long as the cluster's row can hold
 PLACES = ("leader/rest_server/connection_info", "leader/rest_server_lock")
@@ -43,7 +45,11 @@ _UNASKED_S = 600.0
 
 
 class NotAnAddress(ValueError):
-    """What the node holds names no leader; the text says what it is."""
+    """What the node holds names no leader; `reason` says what it is."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -81,16 +87,16 @@ class Leader:
 
 @dataclass(frozen=True)
 class Nobody:
-    """Nobody is known to lead: `why` in a sentence."""
+    """Nobody is known to lead."""
 
-    why: str
+    why: Reason
 
 
 @dataclass(frozen=True)
 class StoredJob:
     """`why` a leader may still start it, "" when it is not stored. `is_led`: a leader is written down beside it."""
 
-    why: str
+    why: Reason | str
     is_led: bool
 
 
@@ -99,9 +105,9 @@ def parse_leader(data: bytes) -> str:
     address = _from_json(data) if data.startswith(b"{") else _from_java(data)
     target = outbound.parse(address)
     if isinstance(target, Denied):
-        raise NotAnAddress(f"The leader's node names {address[:200]!r}, which is no address: {target.sentence}")
+        raise NotAnAddress(EngineReason.NODE_BAD_ADDRESS(address=address[:200], why=target.reason))
     if len(address) > LONGEST_ADDRESS:
-        raise NotAnAddress(f"The leader's node names an address of {len(address)} characters.")
+        raise NotAnAddress(EngineReason.NODE_LONG_ADDRESS(count=len(address)))
     return address.rstrip("/")
 
 
@@ -109,9 +115,9 @@ def _from_json(data: bytes) -> str:
     try:
         address = json.loads(data)["address"]
     except (ValueError, KeyError, TypeError) as error:
-        raise NotAnAddress("The leader's node holds JSON without an address.") from error
+        raise NotAnAddress(EngineReason.NODE_JSON_WITHOUT_ADDRESS()) from error
     if not isinstance(address, str):
-        raise NotAnAddress("The leader's node holds JSON whose address is no text.")
+        raise NotAnAddress(EngineReason.NODE_JSON_BAD_ADDRESS())
     return address
 
 
@@ -119,22 +125,22 @@ def _from_java(data: bytes) -> str:
     """`writeUTF(address); writeObject(uuid)`: a stream, one block of data, one UUID (or null), and nothing after it."""
     try:
         if data[:4] != _STREAM:
-            raise NotAnAddress("The leader's node is not written by Java.")
+            raise NotAnAddress(EngineReason.NODE_NOT_JAVA())
         if data[4:5] == b"w":
             start, length = 6, data[5]
         elif data[4:5] == b"z":
             start, length = 9, struct.unpack(">I", data[5:9])[0]
         else:
-            raise NotAnAddress("The leader's node begins with something else than an address.")
+            raise NotAnAddress(EngineReason.NODE_BAD_START())
         block, rest = data[start : start + length], data[start + length :]
         text = block[2:]
         if len(block) != length or struct.unpack(">H", block[:2])[0] != len(text):
-            raise NotAnAddress("The leader's node is cut short.")
+            raise NotAnAddress(EngineReason.NODE_CUT_SHORT())
         if rest != _NULL and not (rest.startswith(_UUID) and len(rest) == len(_UUID) + 16):
-            raise NotAnAddress("The leader's node holds something else than a term after the address.")
+            raise NotAnAddress(EngineReason.NODE_BAD_TERM())
         return text.decode("ascii")
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise NotAnAddress("The leader's node is cut short, or no address.") from error
+        raise NotAnAddress(EngineReason.NODE_UNREADABLE()) from error
 
 
 def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | Nobody:
@@ -149,7 +155,7 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
         _end(client)
 
 
-def why_it_may_come_back(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> str:
+def why_it_may_come_back(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> Reason | str:
     """Why a leader may still start this job of Flink, whatever is said of it; "" when none will. ZooKeeper's silence is
     no word that none will. Never from an event loop."""
     return look_for_job(quorum, job_id, limit_s).why
@@ -170,7 +176,7 @@ def look_for_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S)
         return _silent(quorum, client)
     finally:
         _end(client)
-    return StoredJob(f"ZooKeeper still holds {job_id} for the next leader to start." if is_held else "", is_led)
+    return StoredJob(EngineReason.JOB_STORED(job_id=job_id) if is_held else "", is_led)
 
 
 def _seen(client: KazooClient, paths: Iterable[str]) -> list[ZnodeStat | None]:
@@ -232,23 +238,20 @@ def _read(client: KazooClient, quorum: Quorum, watch: Any) -> Leader | Nobody:
         try:
             data, _ = client.get_async(path, watch).get(timeout=_READ_LIMIT_S)
         except NoAuthError:
-            return Nobody(f"ZooKeeper does not show {path} to whom we ask as: another name or password is needed.")
+            return Nobody(EngineReason.NODE_NOT_READABLE(path=path))
         except NoNodeError:
             if watch is not None:
                 client.exists_async(path, watch).get(timeout=_READ_LIMIT_S)
             continue
         if not data:
-            return Nobody(f"ZooKeeper says that nobody leads now ({path} is empty).")
+            return Nobody(EngineReason.NODE_EMPTY(path=path))
         if not _may_be_followed(client, quorum, path):
-            name = quorum.access.username
-            return Nobody(
-                f"Others than {name} can change {path} in ZooKeeper: no password is sent to the address there."
-            )
+            return Nobody(EngineReason.NODE_NOT_OURS(name=quorum.access.username, path=path))
         try:
             return Leader(parse_leader(data))
         except NotAnAddress as error:
-            return Nobody(f"{error} ({path})")
-    return Nobody(f"ZooKeeper says that nobody leads now (there is no {quorum.paths[0]}).")
+            return Nobody(EngineReason.NODE_MALFORMED(problem=error.reason, path=path))
+    return Nobody(EngineReason.NODE_MISSING(path=quorum.paths[0]))
 
 
 def _may_be_followed(client: KazooClient, quorum: Quorum, path: str) -> bool:
@@ -269,8 +272,9 @@ def _end(client: KazooClient) -> None:
 
 def _silent(quorum: Quorum, client: KazooClient) -> Nobody:
     if client.refused:
-        return Nobody(f"ZooKeeper at {quorum.hosts} does not accept this name and password.")
+        return Nobody(EngineReason.ZOOKEEPER_LOG_IN_REFUSED(hosts=quorum.hosts))
     if quorum.access.tls is not None:
-        why = client.handler.problem
-        return Nobody(f"ZooKeeper at {quorum.hosts} does not answer over TLS{f': {why}' if why else ''}.")
-    return Nobody(f"ZooKeeper at {quorum.hosts} does not answer.")
+        if why := client.handler.problem:
+            return Nobody(EngineReason.ZOOKEEPER_NO_TLS(hosts=quorum.hosts, why=why))
+        return Nobody(EngineReason.ZOOKEEPER_SILENT_TLS(hosts=quorum.hosts))
+    return Nobody(EngineReason.ZOOKEEPER_SILENT(hosts=quorum.hosts))

@@ -7,6 +7,7 @@ from django.db import models
 from django.utils.translation import gettext_noop as _
 
 from monitoring.models.secret_field import SecretField
+from monitoring.reasons.columns import ReasonField
 
 
 class Engine(models.TextChoices):
@@ -56,6 +57,7 @@ class Cluster(models.Model):
     # When ZooKeeper last named `rest_url`'s leader, and why it names none now ("": it does).
     leader_named_at = models.DateTimeField(null=True)
     leader_problem = models.TextField(blank=True, default="")
+    leader_problem_value = ReasonField(null=True, blank=True)
     authentication = models.CharField(max_length=10, choices=Authentication.choices, default=Authentication.NONE)
     token = SecretField()
     username = models.CharField(max_length=200, blank=True, default="")
@@ -98,6 +100,7 @@ class Cluster(models.Model):
     unreachable_since = models.DateTimeField(null=True)
     consecutive_failures = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True, default="")
+    last_error_value = ReasonField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -198,6 +198,7 @@ class RunStateChange(models.Model):
     source = models.CharField(max_length=20, blank=True, default="")
     target = models.CharField(max_length=20)
     why = models.TextField(blank=True, default="")
+    why_value = ReasonField(null=True)
 
     class Meta:
         ordering = ("-at", "-id")

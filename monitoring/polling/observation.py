@@ -22,6 +22,7 @@ from monitoring.engine.answers import (
 from monitoring.engine.evidence import ClusterAnswer
 from monitoring.engine.identity import Identity
 from monitoring.polling.known import KnownCluster
+from monitoring.reasons.reason import Reason
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RunObservation:
     listed: Mapping[int, CheckpointStats] = field(default_factory=dict)
     readings: Mapping[int, CheckpointReading] = field(default_factory=dict)
     exceptions: tuple[JobException, ...] | None = None
-    problem: str = ""
+    problem: Reason | str = ""
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,4 @@ class ClusterObservation:
     runs: Mapping[str, RunObservation] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     stranger: Identity | None = None
-    problem: str = ""
+    problem: Reason | str = ""

@@ -25,12 +25,14 @@ from monitoring.engine.answers import (
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
-from monitoring.engine.identity import identity_of, same, stranger_sentence
+from monitoring.engine.identity import identity_of, same, stranger_reason
 from monitoring.models import CheckpointStatus, RunState
 from monitoring.polling import plan
 from monitoring.polling.known import KnownCluster, KnownRun, Stored, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
 from monitoring.polling.runs import job_name
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 FLIGHT_LIMIT_S = 25.0
 # First every run that is due is read, then figures of single checkpoints, newest first, as far as these allow: what a
@@ -70,14 +72,14 @@ async def observe(
         known = replace(known, runs={**known.runs, **stored.runs}, starts=stored.starts)
         manager = await _manager(client, known) if known.needs_version or known.differs_from(jobs) else None
     except EngineError as error:
-        return ClusterObservation(NoAnswer(str(error)), known)
+        return ClusterObservation(NoAnswer(error.reason), known)
     found = identity_of(manager.settings) if manager else None
     if known.identity and found and not same(known.identity, found):
-        answer = NoAnswer(stranger_sentence(client.url, known.identity, found))
+        answer = NoAnswer(stranger_reason(client.url, known.identity, found))
         return ClusterObservation(answer, known, stranger=found)
     readers = _readers(client, known, jobs, now)
     missing = frozenset(known.expected() - jobs.keys())
-    undenied: dict[str, str] = {}
+    undenied: dict[str, Reason | str] = {}
     try:
         async with asyncio.timeout(limit_s):
             await _together(
@@ -88,7 +90,7 @@ async def observe(
         for reader in readers:
             reader.cut_off(limit_s)
     runs = {reader.job.id: reader.observation() for reader in readers if reader.has_news}
-    problem = str(misread[0]) if misread else ""
+    problem = misread[0].reason if misread else ""
     return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing, problem=problem)
 
 
@@ -135,7 +137,7 @@ def _readers(
 
 
 def _denials(
-    client: FlinkClient, known: KnownCluster, missing: Iterable[str], undenied: dict[str, str]
+    client: FlinkClient, known: KnownCluster, missing: Iterable[str], undenied: dict[str, Reason | str]
 ) -> list[Callable[[], Awaitable[None]]]:
     """Why runs that lived and are in no list may live still: the engine, asked, does not say that they are gone."""
 
@@ -145,9 +147,9 @@ def _denials(
         except NotFound:
             return
         except EngineError as error:
-            undenied[job_id] = str(error)
+            undenied[job_id] = error.reason
         else:
-            undenied[job_id] = "The engine lists the job no more, and knows it when asked."
+            undenied[job_id] = EngineReason.NOT_LISTED()
 
     return [partial(ask, job_id) for job_id in missing if known.runs[job_id].live]
 
@@ -206,7 +208,7 @@ class _RunReader:
         self._listed: Mapping[int, CheckpointStats] | None = None
         self._told: dict[str, Any] = {}  # fields of the observation
         self._readings: dict[int, CheckpointReading] = {}
-        self._problems: list[str] = []
+        self._problems: list[Reason | str] = []
         self._read = not due
         self._silent = False
 
@@ -219,7 +221,8 @@ class _RunReader:
         return bool(self._told or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
-        problem = "; ".join(dict.fromkeys(self._problems))
+        problems = tuple(dict.fromkeys(self._problems))
+        problem = EngineReason.PROBLEMS(problems=problems) if problems else ""
         return RunObservation(
             self.job, self._due, listed=self._to_be_written(), readings=self._readings, problem=problem, **self._told
         )
@@ -237,7 +240,7 @@ class _RunReader:
 
     def cut_off(self, limit_s: float) -> None:
         if not self._read:
-            self._problems.append(f"not read to the end within {limit_s:g} s")
+            self._problems.append(EngineReason.NOT_READ_TO_END(limit_s=limit_s))
 
     async def read(self) -> None:
         if self._read:
@@ -306,7 +309,7 @@ class _RunReader:
 
     def _falls_silent(self, error: EngineError) -> None:
         if not self._silent:
-            self._problems.append(str(error))
+            self._problems.append(error.reason)
         self._silent = True
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
@@ -323,7 +326,7 @@ class _RunReader:
         except (Unreachable, NotReady):
             raise
         except EngineError as error:
-            self._problems.append(str(error))
+            self._problems.append(error.reason)
             return None if listed else CheckpointReading(None)
         answers = {
             vertex: (read[vertex], True) if vertex in read else await self._operator(checkpoint_id, vertex)
@@ -361,7 +364,7 @@ class _RunReader:
         except (Unreachable, NotReady):
             raise
         except EngineError as error:
-            self._problems.append(str(error))
+            self._problems.append(error.reason)
             return None, False
 
     async def _ask(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -373,7 +376,7 @@ class _RunReader:
         except (Unreachable, NotReady):
             raise
         except EngineError as error:
-            self._problems.append(str(error))
+            self._problems.append(error.reason)
             return None
 
 

@@ -125,7 +125,7 @@ class Poller:
             client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once
             return await observe(client, known, asked_at, lookup, at_once=at_once)
         except EngineError as error:
-            return ClusterObservation(NoAnswer(str(error)), known)
+            return ClusterObservation(NoAnswer(error.reason), known)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
         """The one whose connections are open; another when the cluster is asked another way by now. Raises NotAsked."""

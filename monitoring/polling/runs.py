@@ -17,7 +17,10 @@ from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling.observation import ClusterObservation, RunObservation
+from monitoring.reasons import columns as reasons
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
 
 EXCEPTIONS_KEPT = 20
@@ -65,12 +68,21 @@ class Runs:
     def named(self) -> list[StoredRun]:
         return [each for each in self.stored if each.observed is not None]
 
-    def move(self, run: Run, target: str, why: str, now: datetime) -> None:
-        self.changes.append(RunStateChange(run=run, at=now, source=run.state, target=target, why=why))
+    def move(self, run: Run, target: str, why: Reason | str, now: datetime) -> None:
+        self._change(run, target, why, now)
         moved = {"run": str(run), "state": str(target)}
         self.events.append(WorkReason.RUN_MOVED_BECAUSE(**moved, why=why) if why else WorkReason.RUN_MOVED(**moved))
         run.state = target
         self.regrouped.add(run.job_id)
+
+    def restarted(self, run: Run, how: Reason, sentence: Reason, now: datetime) -> None:
+        """The engine restarted the job by itself: the state is the same again."""
+        self._change(run, run.state, sentence, now)
+        self.events.append(WorkReason.RUN_RESTARTED(run=str(run), why=how))
+
+    def _change(self, run: Run, target: str, why: Reason | str, now: datetime) -> None:
+        change = RunStateChange(run=run, at=now, source=run.state, target=target, **reasons.columns("why", why))
+        self.changes.append(change)
 
 
 def job_name(name: str) -> str:
@@ -190,7 +202,8 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
         watched = cluster.last_answer_at is not None and cluster.last_answer_at <= run.started_at
         runs.stored.append(StoredRun(run, observed, began_unseen=watched))
         runs.before[run.pk] = _snapshot(run)
-        runs.changes.append(RunStateChange(run=run, at=now, target=run.state, why="Seen for the first time."))
+        why = reasons.columns("why", EngineReason.FIRST_SEEN())
+        runs.changes.append(RunStateChange(run=run, at=now, target=run.state, **why))
         runs.events.append(WorkReason.RUN_NEW(run=str(run), state=str(run.state)))
         runs.regrouped.add(run.job_id)
 
@@ -272,11 +285,11 @@ def _ended_anew(run: Run, observed: RunObservation) -> bool:
     return RunState(run.state).terminal and at is not None and run.ended_at is not None and at > run.ended_at
 
 
-def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> str:
+def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> Reason | str:
     if revived and RunState(state).terminal:
-        return "It came back, and ended again."
+        return EngineReason.ENDED_AGAIN()
     if revived:
-        return "The engine names the job again, under the same id."
+        return EngineReason.NAMED_AGAIN()
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING) and observed.exceptions:
         return run.exception
     return ""
@@ -344,10 +357,11 @@ def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: date
         return
     read_before = bool(run.counts)
     if read_before and not any(change.run is run for change in runs.changes):
-        kind = "savepoint" if restored.is_savepoint else "checkpoint"
-        why = f"The engine restarted the job from {kind} {restored.id}"
-        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=f"{why}."))
-        runs.events.append(WorkReason.RUN_RESTARTED(run=str(run), why=why))
+        code = (
+            EngineReason.RESTARTED_FROM_SAVEPOINT if restored.is_savepoint else EngineReason.RESTARTED_FROM_CHECKPOINT
+        )
+        how = code(number=restored.id)
+        runs.restarted(run, how, SavepointReason.SENTENCE(clause=how), now)
     run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
     run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
 
@@ -356,9 +370,8 @@ def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: date
     """Not every restart restores a checkpoint: it may go on in local state, or begin anew. Its failure is seen."""
     came_back = moved_at is not None and moved_at >= datetime.fromisoformat(run.exceptions[0]["at"])
     if run.counts and run.state == RunState.RUNNING and came_back and all(c.run is not run for c in runs.changes):
-        why = f"The engine restarted the job after: {run.exception}"
-        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=why))
-        runs.events.append(WorkReason.RUN_RESTARTED(run=str(run), why=why))
+        how = EngineReason.RESTARTED_AFTER(cause=run.exception)
+        runs.restarted(run, how, how, now)
 
 
 def save(runs: Runs) -> None:

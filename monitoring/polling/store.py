@@ -20,6 +20,7 @@ from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
+from monitoring.reasons import columns as reasons
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason, counted
 
@@ -28,8 +29,8 @@ from monitoring.reasons.work import WorkReason, counted
 ADOPTION = timedelta(seconds=10)
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
-    *("unreachable_since", "consecutive_failures", "last_error", "revision", "history_length"),
-    *("answers_kept_s", "identity", "stranger"),
+    *("unreachable_since", "consecutive_failures", "last_error", "last_error_value"),
+    *("revision", "history_length", "answers_kept_s", "identity", "stranger"),
 )
 
 
@@ -100,7 +101,7 @@ def _store(
     return changed, replace(known, revision=cluster.revision)
 
 
-def _no_answer(cluster: Cluster, why: str, observation: ClusterObservation, now: datetime) -> Reason | None:
+def _no_answer(cluster: Cluster, why: Reason | str, observation: ClusterObservation, now: datetime) -> Reason | None:
     """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
     appeared = observation.stranger is not None and cluster.stranger is None
     if observation.stranger is not None:
@@ -118,10 +119,10 @@ def _no_answer(cluster: Cluster, why: str, observation: ClusterObservation, now:
     return changed
 
 
-def _failed(cluster: Cluster, why: str, now: datetime) -> None:
+def _failed(cluster: Cluster, why: Reason | str, now: datetime) -> None:
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
     cluster.consecutive_failures += 1
-    cluster.last_error = why
+    reasons.store(cluster, "last_error", why)
     failures, jitter = cluster.consecutive_failures, random.random()
     cluster.next_poll_at = plan.next_try(now, cluster.poll_interval_s, failures, jitter)
 
@@ -219,7 +220,7 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
     cluster.last_answer_at = now
     cluster.unreachable_since = None
     cluster.consecutive_failures = 0
-    cluster.last_error = problems[0] if problems else ""
+    reasons.store(cluster, "last_error", problems[0] if problems else "")
     if observation.overview is not None:
         cluster.version = observation.overview.version[:50]
         cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK

@@ -73,3 +73,174 @@ class EngineReason(ReasonCode):
     LIST = "engines.list", _("a list")
     TEXTS = "engines.texts", _("a list of texts")
     OBJECT = "engines.object", _("an object")
+
+    # What the answers say of a run.
+    JOB_UNKNOWN = (
+        "engines.job-unknown",
+        _("The engine answers and does not know the job: {polls} polls in {seconds} s."),
+    )
+    NO_JOB_KNOWN = (
+        "engines.no-job-known",
+        _("The engine answers and knows no job at all: {polls} polls in {seconds} s."),
+    )
+    NOT_LISTED = "engines.not-listed", _("The engine lists the job no more, and knows it when asked.")
+    FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
+    NAMED_AGAIN = "engines.named-again", _("The engine names the job again, under the same id.")
+    ENDED_AGAIN = "engines.ended-again", _("It came back, and ended again.")
+    RESTARTED_FROM_CHECKPOINT = (
+        "engines.restarted-from-checkpoint",
+        _("The engine restarted the job from checkpoint {number}"),
+    )
+    RESTARTED_FROM_SAVEPOINT = (
+        "engines.restarted-from-savepoint",
+        _("The engine restarted the job from savepoint {number}"),
+    )
+    RESTARTED_AFTER = "engines.restarted-after", _("The engine restarted the job after: {cause}")
+    NOT_READ_TO_END = "engines.not-read-to-end", _("not read to the end within {limit_s:g} s")
+    PROBLEMS = "engines.problems", "{problems:clauses}"
+
+    # The leader, by ZooKeeper.
+    LEADER_UNKNOWN = "engines.leader-unknown", _("It is not known who leads {cluster}. {why}")
+    LEADER_UNKNOWN_NO_ANSWER = (
+        "engines.leader-unknown-no-answer",
+        _("It is not known who leads. {why} The last known address: {answer}"),
+    )
+    ZOOKEEPER_NOT_ASKED = "engines.zookeeper-not-asked", _("ZooKeeper has not been asked yet.")
+    ZOOKEEPER_SILENT = "engines.zookeeper-silent", _("ZooKeeper at {hosts} does not answer.")
+    ZOOKEEPER_SILENT_TLS = "engines.zookeeper-silent-tls", _("ZooKeeper at {hosts} does not answer over TLS.")
+    ZOOKEEPER_NO_TLS = "engines.zookeeper-no-tls", _("ZooKeeper at {hosts} does not answer over TLS: {why}.")
+    ZOOKEEPER_LOG_IN_REFUSED = (
+        "engines.zookeeper-log-in-refused",
+        _("ZooKeeper at {hosts} does not accept this name and password."),
+    )
+    NODE_NOT_READABLE = (
+        "engines.node-not-readable",
+        _("ZooKeeper does not show {path} to whom we ask as: another name or password is needed."),
+    )
+    NODE_NOT_OURS = (
+        "engines.node-not-ours",
+        _("Others than {name} can change {path} in ZooKeeper: no password is sent to the address there."),
+    )
+    NODE_EMPTY = "engines.node-empty", _("ZooKeeper says that nobody leads now ({path} is empty).")
+    NODE_MISSING = "engines.node-missing", _("ZooKeeper says that nobody leads now (there is no {path}).")
+    NODE_MALFORMED = "engines.node-malformed", _("{problem} ({path})")
+    NODE_BAD_ADDRESS = (
+        "engines.node-bad-address",
+        _("The leader's node names {address!r}, which is no address: {why}"),
+    )
+    NODE_LONG_ADDRESS = (
+        "engines.node-long-address",
+        _("The leader's node names an address of {count} characters."),
+    )
+    NODE_JSON_WITHOUT_ADDRESS = (
+        "engines.node-json-without-address",
+        _("The leader's node holds JSON without an address."),
+    )
+    NODE_JSON_BAD_ADDRESS = (
+        "engines.node-json-bad-address",
+        _("The leader's node holds JSON whose address is no text."),
+    )
+    NODE_NOT_JAVA = "engines.node-not-java", _("The leader's node is not written by Java.")
+    NODE_BAD_START = (
+        "engines.node-bad-start",
+        _("The leader's node begins with something else than an address."),
+    )
+    NODE_CUT_SHORT = "engines.node-cut-short", _("The leader's node is cut short.")
+    NODE_BAD_TERM = (
+        "engines.node-bad-term",
+        _("The leader's node holds something else than a term after the address."),
+    )
+    NODE_UNREADABLE = "engines.node-unreadable", _("The leader's node is cut short, or no address.")
+    JOB_STORED = "engines.job-stored", _("ZooKeeper still holds {job_id} for the next leader to start.")
+
+    # Which cluster it is.
+    NAMES = "engines.names", "{names}"
+    NAMES_AT = "engines.names-at", _("{names} at {servers}")
+    NAMELESS = "engines.nameless", _("no name of its own")
+    PATH = "engines.path", _("path {path}")
+    STRANGER = (
+        "engines.stranger",
+        _(
+            "Another cluster answers at {url}: it was {known}, and now is {found}. Nothing is concluded of its jobs "
+            "until somebody confirms that this is the same cluster, rebuilt."
+        ),
+    )
+
+    # A test of a cluster.
+    PYSPARK = "engines.pyspark", _("PySpark, by Waymark's job manager")
+    WITHOUT_JOBS = "engines.without-jobs", _("Flink REST API {version}, no jobs")
+    WITH_JOBS = "engines.with-jobs", _("Flink REST API {version}, jobs: {jobs}")
+    NOT_READY = "engines.not-ready", _("It is there, but not ready: {why}")
+    HUNG_UP_BUT_HTTPS = "engines.hung-up-but-https", _("{why} Is it meant to be https://?")
+    NOT_FLINK = "engines.not-flink", _("A server answers there, but not with Flink's REST API. {why}")
+    NO_OVERVIEW = (
+        "engines.no-overview",
+        _(
+            "A server answers there, but not with Flink's REST API: it knows no /overview. Is a part of the path "
+            "missing?"
+        ),
+    )
+    BEHIND_PROXY = (
+        "engines.behind-proxy",
+        _("A proxy answers there, but the cluster behind it does not (HTTP {status})."),
+    )
+    SERVER_ERROR = "engines.server-error", _("A server answers there, but with an error of its own: {why}")
+    LOG_IN_PAGE = (
+        "engines.log-in-page",
+        _("The address redirects to a log-in page ({location}): enter one that takes a token or a password."),
+    )
+    TOKEN_REFUSED = "engines.token-refused", _("The server does not accept this token (HTTP {status}).")
+    PASSWORD_REFUSED = (
+        "engines.password-refused",
+        _("The server does not accept this name and password (HTTP {status})."),
+    )
+    LOG_IN_NEEDED = (
+        "engines.log-in-needed",
+        _("The server needs a log-in (HTTP {status}): a token, or a name and a password."),
+    )
+    TOKEN_UNENCRYPTED = (
+        "engines.token-unencrypted",
+        _("The token is sent to {host} without encryption. Use an https:// address."),
+    )
+    PASSWORD_UNENCRYPTED = (
+        "engines.password-unencrypted",
+        _("The password is sent to {host} without encryption. Use an https:// address."),
+    )
+    NO_CONFIGURATION = (
+        "engines.no-configuration",
+        _("It does not show its configuration: another cluster at this address would not be noticed."),
+    )
+    NO_SAVEPOINT_DIRECTORY = (
+        "engines.no-savepoint-directory",
+        _("It has no default directory for savepoints: taking one needs a directory each time."),
+    )
+    STATE_NOT_REACHED = (
+        "engines.state-not-reached",
+        _(
+            "WAYMARK_STATE_ROOTS names no place that {where} lies in: states are not checked before a restart, and "
+            "checkpoints that no poll saw are guessed by number. With it Waymark looks."
+        ),
+    )
+    ITS_STATE = "engines.its-state", _("its state")
+    NO_PROGRAMS = (
+        "engines.no-programs",
+        _("It takes no programs (web.submit.enable): jobs can be watched and saved, not started."),
+    )
+    NO_CANCEL = (
+        "engines.no-cancel",
+        _("It does not want jobs to be cancelled from outside (web.cancel.enable)."),
+    )
+    VERSION_UNREADABLE = (
+        "engines.version-unreadable",
+        _("The version {version!r} cannot be read; it is treated as a new Flink."),
+    )
+    VERSION_TOO_OLD = (
+        "engines.version-too-old",
+        _("Flink {version} is older than {oldest}, the oldest that Waymark knows: parts may be missing."),
+    )
+    VERSION_TOO_NEW = (
+        "engines.version-too-new",
+        _("Flink {version} is newer than {newest}, the newest that Waymark was tried with."),
+    )
+    CLOCK_AHEAD = "engines.clock-ahead", _("Its clock is {seconds:.0f} s ahead of ours.")
+    CLOCK_BEHIND = "engines.clock-behind", _("Its clock is {seconds:.0f} s behind ours.")

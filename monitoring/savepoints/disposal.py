@@ -108,11 +108,11 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
         case Forgotten():
             return _later(savepoint, SavepointReason.REMOVAL_FORGOTTEN(), now)
         case Refused() as refusal if says_gone(str(refusal)):
-            return _disposed(savepoint, now, str(refusal))
+            return _disposed(savepoint, now, refusal.reason)
         case EngineError() as error if savepoint.disposal_request:
-            return update(savepoint, None, **columns("failure", str(error)), next_check_at=now + _wait(savepoint))
+            return update(savepoint, None, **columns("failure", error.reason), next_check_at=now + _wait(savepoint))
         case EngineError() as error:
-            return _later(savepoint, str(error), now)
+            return _later(savepoint, error.reason, now)
         case _:
             return update(savepoint, None, next_check_at=now + POLL)
 

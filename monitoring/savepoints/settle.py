@@ -52,9 +52,9 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
             since = savepoint.requested_at - CLOCK_SKEW
             return _look_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
         case Refused(of_the_request=True) | NotFound():
-            return _fail(savepoint, str(answer), now)
+            return _fail(savepoint, answer.reason, now)
         case EngineError():
-            return _keep(savepoint, now, RETRY, str(answer))
+            return _keep(savepoint, now, RETRY, answer.reason)
         case InProgress():
             return _keep(savepoint, now, POLL, SavepointReason.STILL_UNDER_WAY(), state=SavepointState.IN_PROGRESS)
         case _:  # the request was accepted

@@ -40,6 +40,7 @@ class ClusterOut(ModelSchema):
     jobs: int = Field(description="Number of jobs. `running`: number of running jobs.")
     running: int
     reachable: bool
+    last_error_value: ReasonJson
 
     class Meta:
         model = Cluster
@@ -80,6 +81,8 @@ class RunOut(ModelSchema):
 
 
 class StateChangeOut(ModelSchema):
+    why_value: ReasonJson
+
     class Meta:
         model = RunStateChange
         fields = ("at", "source", "target", "why")

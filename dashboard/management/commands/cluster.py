@@ -83,7 +83,7 @@ class Command(BaseCommand):
         if not (form.is_valid() and form.examine(timezone.now)):
             raise CommandError("\n".join(_said(form, name, text) for name, text in _errors(form)))
         registration.add(form.instance, ACTOR)
-        answer = form.found.sentence() if form.found else "it does not answer yet"
+        answer = form.found.reason if form.found else "it does not answer yet"
         self.stdout.write(f"{form.instance.name}: {answer}. It is watched from now on.")
         if remark := unencrypted_secret(form.instance):
             self.stdout.write(f"! {remark}")
@@ -119,7 +119,7 @@ class Command(BaseCommand):
     def _test(self, cluster: Cluster) -> None:
         outcome = examine(cluster, timezone.now)
         if isinstance(outcome, Problem):
-            raise CommandError(f"{outcome.field}: {outcome.sentence}")
+            raise CommandError(f"{outcome.field}: {outcome.reason}")
         for name, value in _described(outcome):
             self.stdout.write(f"{name:<16}{value}")
         for remark in outcome.remarks:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import why_paused
@@ -62,9 +63,9 @@ class End:
 Outcome = Next | Wait | End
 
 
-def wait_for(answer: Exception) -> Wait:
+def wait_for(answer: EngineError) -> Wait:
     """Wait, since the engine or what is between gave this answer."""
-    return Wait(Why.ENGINE_SAID(answer=str(answer)))
+    return Wait(Why.ENGINE_SAID(answer=answer.reason))
 
 
 class Stage(Protocol):

@@ -13,6 +13,7 @@ from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, Job, RefusedStart, RestartAttempt, RestartTrigger, StepState
+from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason, from_json
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.candidates import State
@@ -110,7 +111,9 @@ def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterabl
     )
     if attempt.launches:
         # What was sent under that id is over, and an engine starts no id again whose job has ended.
-        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None, launches=0, error="")
+        write(
+            attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None, launches=0, **columns("error", "")
+        )
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 

@@ -56,7 +56,7 @@ class ImportState:
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
                 return wait_for(answer)
             case EngineError():
-                return _not_copied(str(answer))
+                return _not_copied(answer.reason)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to an import")
 

@@ -55,7 +55,7 @@ class CheckProgram:
             case OnCluster():
                 return lost(attempt)
             case NotFound():
-                return End(AttemptState.FAILED, Why.PROGRAMS_REFUSED(answer=str(answer)))
+                return End(AttemptState.FAILED, Why.PROGRAMS_REFUSED(answer=answer.reason))
             case EngineError():
                 return wait_for(answer)
             case _:
@@ -110,6 +110,6 @@ class UploadProgram:
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
                 return wait_for(answer)
             case EngineError():
-                return End(AttemptState.FAILED, Why.PROGRAM_REFUSED(answer=str(answer)))
+                return End(AttemptState.FAILED, Why.PROGRAM_REFUSED(answer=answer.reason))
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to an upload")

@@ -21,9 +21,10 @@ from django.utils.translation import gettext_noop as _
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
-from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
+from monitoring.engine.identity import Identity, identity_of, same, stranger_reason
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
+from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.launch_values import NotRun
@@ -100,7 +101,7 @@ class Stranger:
     """Another cluster answers at the address than the job's: `why` names both. `withheld`: it was told nothing though
     that was the intent."""
 
-    why: str
+    why: Reason
     withheld: bool
 
 
@@ -128,7 +129,8 @@ class StartJob:
                 return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
             case Unclear(why):
                 # Its job is looked for from now on; `error` is what is known of the launch, should it never be seen.
-                write(attempt, error=str(why), deadline_at=_deadline(attempt, now), launch_sent_at=now)
+                found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
+                write(attempt, launch_sent_at=now, **found)
                 return _looked_for(attempt, why)
             case Known(job):
                 write(attempt, launched_at=now)
@@ -144,7 +146,7 @@ class StartJob:
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
-                return End(AttemptState.FAILED, Why.PROGRAM_GONE(answer=str(answer)))
+                return End(AttemptState.FAILED, Why.PROGRAM_GONE(answer=answer.reason))
             case Refused(of_the_request=True):
                 # Refused, so certainly not started.
                 write(attempt, deadline_at=_deadline(attempt, now), launch_sent_at=None)
@@ -165,13 +167,13 @@ def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
 
 
 def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
-    return Wait(Why.LOOKED_FOR(id=attempt.engine_job_id, answer=str(answer)))
+    return Wait(Why.LOOKED_FOR(id=attempt.engine_job_id, answer=answer.reason))
 
 
 def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
     why = str(refused)
     if isinstance(refused, NotRun):
-        return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=why), nothing_runs=True)
+        return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=refused.reason), nothing_runs=True)
     if says_no_state(why):
         remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):
@@ -179,7 +181,7 @@ def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcom
     if automatic(attempt):
         ids = refused.engine_job_ids if isinstance(refused, StartRefused) else ()
         return reject(attempt, why, now, started_as=(attempt.engine_job_id, *ids))
-    return End(AttemptState.FAILED, Why.START_REFUSED(how=_from(attempt), why=why), nothing_runs=True)
+    return End(AttemptState.FAILED, Why.START_REFUSED(how=_from(attempt), why=refused.reason), nothing_runs=True)
 
 
 def _program_lost(attempt: RestartAttempt) -> Outcome:
@@ -242,11 +244,11 @@ async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> 
         return Unclear(error)
 
 
-async def _why_another(client: FlinkClient, known: Identity) -> str:
-    """Whose answer is acted on: "" for the job's own cluster, and for one that does not say who it is."""
+async def _why_another(client: FlinkClient, known: Identity) -> Reason | None:
+    """Whose answer is acted on: None for the job's own cluster, and for one that does not say who it is."""
     config = await client.manager_config_if_shown()
     found = identity_of(config.settings) if config else None
-    return stranger_sentence(client.url, known, found) if found and not same(known, found) else ""
+    return stranger_reason(client.url, known, found) if found and not same(known, found) else None
 
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
@@ -257,5 +259,6 @@ def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
         times = Why.ONCE() if attempt.launches == 1 else Why.TIMES(count=attempt.launches)
         code = Why.COMMAND_RUN_IN_VAIN if uploaded_program(launch) is None else Why.START_ASKED_IN_VAIN
         why = code(times=times, id=attempt.engine_job_id)
-        return End(AttemptState.FAILED, Why.WITH_LAST_ANSWER(what=why, answer=attempt.error) if attempt.error else why)
+        last = stored(attempt, "error")
+        return End(AttemptState.FAILED, Why.WITH_LAST_ANSWER(what=why, answer=last) if last else why)
     return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))

@@ -30,6 +30,7 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.detection import HOLD_DOWN, within
@@ -67,7 +68,7 @@ class Living:
 
     job: JobOverview | None
     failed: bool = False
-    may_come_back: str = ""
+    may_come_back: Reason | str = ""
     unseen: HighAvailability | None = None
 
 
@@ -75,7 +76,7 @@ class Living:
 class StateGone:
     """What is to be restored went while the job was saved, as a newer checkpoint took its place: `why`."""
 
-    why: str
+    why: Reason | str
 
 
 class StopJob:
@@ -114,7 +115,7 @@ class StopJob:
         match answer:
             case Living(None, failed=True) if _may_be_taken_back(attempt, now):
                 return Wait(Why.MAY_BE_TAKEN_BACK())
-            case Living(None, may_come_back=str(why)) if why:
+            case Living(None, may_come_back=why) if why:
                 return Wait(Why.MAY_COME_BACK(why=why))
             case Living(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
                 return Wait(Why.NEXT_LEADER_MAY_START(kind=unseen.kind, until=until), LOOK_AGAIN)
@@ -177,15 +178,15 @@ def _restores_a_checkpoint(attempt: RestartAttempt) -> bool:
     return bool(attempt.restore_path) and attempt.restore_is_savepoint is not True
 
 
-async def _why_gone(client: FlinkClient, path: str, program: str | None) -> str:
+async def _why_gone(client: FlinkClient, path: str, program: str | None) -> Reason | str:
     """Return "" if the state is there, or if nobody can tell. Raise EngineError if a later request may tell."""
     try:
         found = await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
     except Refused as refused:
         if refused.of_the_request:
-            return str(refused)
+            return refused.reason
         raise
-    return found.problem if isinstance(found, SavepointValidation) else ""
+    return found.fault if isinstance(found, SavepointValidation) else ""
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:

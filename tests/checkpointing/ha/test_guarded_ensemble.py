@@ -28,6 +28,7 @@ from dashboard.stack.ports import any_free
 from dashboard.stack.process import running
 from monitoring.engine.connection import Tls, trust
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum, find_leader
+from monitoring.reasons.engines import EngineReason
 from tests.certificates import Authority, Signed
 from tests.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
 from tests.monitoring.engine.test_leader_nodes import java
@@ -248,9 +249,7 @@ def test_a_password_goes_to_no_leader_that_others_can_write(guarded: Guarded, sc
     forge(guarded, quorum.paths[0])
     assert find_leader(quorum) == Leader("http://evil.example")
     answer = find_leader(replace(quorum, gets_secrets=True))
-    assert answer == Nobody(
-        f"Others than {USER} can change {quorum.paths[0]} in ZooKeeper: no password is sent to the address there."
-    )
+    assert answer == Nobody(EngineReason.NODE_NOT_OURS(name=USER, path=quorum.paths[0]))
     mine = replace(guarded.quorum(guarded.access(scheme)), gets_secrets=True)
     with published(mine, mine.access):
         assert find_leader(mine) == Leader(LEADER)

@@ -8,6 +8,7 @@ import pytest
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.evidence import Alive, Answered, Missing, NoAnswer, Terminal, Unknown, Unreachable, evidence_of
+from monitoring.reasons.engines import EngineReason
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ID, OTHER = "1" * 32, "2" * 32
@@ -43,7 +44,7 @@ def test_an_engine_that_names_no_job_at_all_may_have_just_started(seconds, lost)
     evidence = evidence_of(ID, Answered({}), Missing(NOW, 5), NOW + timedelta(seconds=seconds))
     assert isinstance(evidence, Unknown)
     assert evidence.lost == lost
-    assert "no job at all" in evidence.why
+    assert evidence.why == EngineReason.NO_JOB_KNOWN(polls=6, seconds=seconds)
 
 
 def test_silence_is_never_a_loss():

@@ -17,6 +17,8 @@ from monitoring.engine.connection import basic, bearer
 from monitoring.engine.examination import Problem, examine, unencrypted_secret
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 from monitoring.secret import Secret, seal
 from tests.certificates import Authority
 from tests.monitoring.engine.flink_server import FlinkServer, running
@@ -51,8 +53,8 @@ def test_it_says_that_looking_would_replace_guessing(
     settings.STATE_ROOTS = roots
     found = look(flink.url)
     assert isinstance(found, Found)
-    said = [remark for remark in found.remarks if "STATE_ROOTS" in remark]
-    assert [f"names no place that {where} lies in" in remark for remark in said] == ([True] if where else [])
+    said = [remark for remark in found.remarks if remark.code is EngineReason.STATE_NOT_REACHED]
+    assert said == ([EngineReason.STATE_NOT_REACHED(where=where)] if where else [])
 
 
 def test_of_a_cluster_that_does_not_tell_where_it_keeps_its_state_it_is_said_once(
@@ -63,7 +65,7 @@ def test_of_a_cluster_that_does_not_tell_where_it_keeps_its_state_it_is_said_onc
         settings.STATE_ROOTS = roots
         found = look(flink.url)
         assert isinstance(found, Found)
-        assert ("WAYMARK_STATE_ROOTS names no place that its state lies in" in " ".join(found.remarks)) is says
+        assert (EngineReason.STATE_NOT_REACHED(where=EngineReason.ITS_STATE()) in found.remarks) is says
 
 
 def look(url: str, **fields: object) -> Found | Problem:
@@ -84,9 +86,10 @@ def test_it_says_what_it_found(flink: FlinkServer) -> None:
     assert (found.jobs, found.taskmanagers, found.slots_total) == ({"RUNNING": 1}, 1, 4)
     assert (found.history_length, found.checkpoint_directory) == (25, "file:///checkpoints")
     assert (found.savepoint_directory, found.can_submit, found.can_cancel) == ("file:///savepoints", True, True)
-    assert (found.clock_s, found.remarks) == (30, ("Its clock is 30 s ahead of ours.",))
+    assert (found.clock_s, found.remarks) == (30, (EngineReason.CLOCK_AHEAD(seconds=30),))
+    assert str(found.remarks[0]) == "Its clock is 30 s ahead of ours."
     assert str(found.identity) == "path /flink, cluster-id /demo at zk1:2181,zk2:2181"
-    assert found.sentence() == "Flink REST API 2.3.0, jobs: 1 RUNNING"
+    assert str(found.reason) == "Flink REST API 2.3.0, jobs: 1 RUNNING"
 
 
 def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:
@@ -95,57 +98,59 @@ def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:
     found = look(flink.url)
     assert isinstance(found, Found)
     assert (found.history_length, found.can_submit, found.clock_s, found.identity) == (None, None, None, None)
-    assert "another cluster at this address would not be noticed" in found.remarks[0]
+    assert found.remarks[0] == EngineReason.NO_CONFIGURATION()
 
 
 def test_a_cluster_that_takes_no_commands_says_so(flink: FlinkServer) -> None:
     flink.instead("/config", '{"features": {"web-submit": false, "web-cancel": false}}')
     found = look(flink.url)
     assert isinstance(found, Found)
-    assert [remark.partition(" (")[2] for remark in found.remarks] == [
-        "web.submit.enable): jobs can be watched and saved, not started.",
-        "web.cancel.enable).",
-    ]
+    assert found.remarks == (EngineReason.NO_PROGRAMS(), EngineReason.NO_CANCEL())
 
 
 @pytest.mark.parametrize(
-    ("url", "authentication", "said"),
+    ("url", "authentication", "remark"),
     [
-        ("http://flink.example:8081", "bearer", "The token is sent to flink.example without encryption."),
-        ("http://10.1.2.3:8081", "basic", "The password is sent to 10.1.2.3 without encryption."),
-        ("http://[fd12::1]:8081", "bearer", "The token is sent to fd12::1 without encryption."),
-        ("http://flink.example:8081", "none", ""),
-        ("https://flink.example:8081", "bearer", ""),
-        ("http://127.0.0.1:8081", "bearer", ""),
-        ("http://[::1]:8081", "bearer", ""),
-        ("http://localhost:8081", "basic", ""),
-        ("", "bearer", ""),
+        ("http://flink.example:8081", "bearer", EngineReason.TOKEN_UNENCRYPTED(host="flink.example")),
+        ("http://10.1.2.3:8081", "basic", EngineReason.PASSWORD_UNENCRYPTED(host="10.1.2.3")),
+        ("http://[fd12::1]:8081", "bearer", EngineReason.TOKEN_UNENCRYPTED(host="fd12::1")),
+        ("http://flink.example:8081", "none", None),
+        ("https://flink.example:8081", "bearer", None),
+        ("http://127.0.0.1:8081", "bearer", None),
+        ("http://[::1]:8081", "bearer", None),
+        ("http://localhost:8081", "basic", None),
+        ("", "bearer", None),
     ],
 )
 def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
-    url: str, authentication: str, said: str
+    url: str, authentication: str, remark: Reason | None
 ) -> None:
-    remark = unencrypted_secret(Cluster(name="c", rest_url=url, authentication=authentication))
-    assert remark.partition(" Use")[0] == said
+    assert unencrypted_secret(Cluster(name="c", rest_url=url, authentication=authentication)) == remark
 
 
 def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # the server of this test is
     found = look(flink.url, authentication="bearer", token=Secret("s3cret"))
     assert isinstance(found, Found)
-    assert "The token is sent to 127.0.0.1 without encryption." in found.remarks[-1]
+    assert found.remarks[-1] == EngineReason.TOKEN_UNENCRYPTED(host="127.0.0.1")
 
 
 @pytest.mark.parametrize(
     ("version", "remark"),
-    [("1.14.6", "older than 1.15"), ("9.9", "newer than 2.3"), ("1.17.2", ""), ("SNAPSHOT", "cannot be read")],
+    [
+        ("1.14.6", EngineReason.VERSION_TOO_OLD(version="1.14.6", oldest="1.15")),
+        ("9.9", EngineReason.VERSION_TOO_NEW(version="9.9", newest="2.3")),
+        ("1.17.2", None),
+        ("SNAPSHOT", EngineReason.VERSION_UNREADABLE(version="SNAPSHOT")),
+    ],
 )
-def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version: str, remark: str) -> None:
+def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version: str, remark: Reason | None) -> None:
     overview = '{"taskmanagers":1,"slots-total":4,"slots-available":4,"jobs-running":0,"flink-version":"%s"}'
     flink.instead("/overview", overview % version)
     found = look(flink.url)
     assert isinstance(found, Found)
-    assert [remark in each for each in found.remarks if "clock" not in each] == ([True] if remark else [])
+    clock = (EngineReason.CLOCK_AHEAD, EngineReason.CLOCK_BEHIND)
+    assert [each for each in found.remarks if each.code not in clock] == ([remark] if remark else [])
 
 
 @pytest.mark.parametrize(
@@ -168,14 +173,14 @@ def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, st
     flink.instead(path, body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert said in problem.sentence
+    assert said in str(problem.reason)
 
 
 def test_a_redirect_is_not_followed_and_says_where_it_leads(flink: FlinkServer) -> None:
     flink.instead("/overview", "", 302, Location="https://flink.example/eu/overview")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "redirects to https://flink.example/eu/overview; enter the one it leads to" in problem.sentence
+    assert "redirects to https://flink.example/eu/overview; enter the one it leads to" in str(problem.reason)
     assert flink.asked == ["/overview"]
 
 
@@ -183,7 +188,9 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
     flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "redirects to a log-in page (https://sso.example/login?next=flink): enter one that takes" in problem.sentence
+    assert "redirects to a log-in page (https://sso.example/login?next=flink): enter one that takes" in str(
+        problem.reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,7 +206,7 @@ def test_one_that_is_in_trouble_may_be_saved(flink: FlinkServer, body: str, stat
     flink.instead("/overview", body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert said in problem.sentence
+    assert said in str(problem.reason)
 
 
 def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
@@ -208,15 +215,15 @@ def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
     )
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "not ready: Service temporarily unavailable" in problem.sentence
+    assert "not ready: Service temporarily unavailable" in str(problem.reason)
 
 
 def test_a_log_in_is_asked_for_at_the_field_that_gives_it(flink: FlinkServer) -> None:
     flink.needs = {"Authorization": bearer("right")}
     assert refused(flink.url).field == "authentication"
-    assert "needs a log-in (HTTP 401)" in refused(flink.url).sentence
+    assert refused(flink.url).reason == EngineReason.LOG_IN_NEEDED(status=401)
     wrong = refused(flink.url, authentication=Authentication.BEARER, token="wrong")
-    assert (wrong.field, wrong.sentence) == ("token", "The server does not accept this token (HTTP 401).")
+    assert (wrong.field, wrong.reason) == ("token", EngineReason.TOKEN_REFUSED(status=401))
     assert isinstance(look(flink.url, authentication=Authentication.BEARER, token="right"), Found)
 
 
@@ -231,7 +238,7 @@ def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, set
     fields = {"client_key": Secret.from_stored(seal("key")), "client_certificate": "x"}
     settings.SECRET_KEY = "another one"
     problem = refused(flink.url, **fields)
-    assert (problem.field, "cannot be opened with the keys that are set" in problem.sentence) == ("client_key", True)
+    assert (problem.field, "cannot be opened with the keys that are set" in str(problem.reason)) == ("client_key", True)
     assert flink.asked == []
 
 
@@ -246,7 +253,7 @@ def test_nobody_listens() -> None:
         free.bind(("127.0.0.1", 0))
         problem = refused(f"http://127.0.0.1:{free.getsockname()[1]}")
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "nothing listens there" in problem.sentence
+    assert "nothing listens there" in str(problem.reason)
 
 
 def test_no_answer_in_time() -> None:
@@ -256,20 +263,20 @@ def test_no_answer_in_time() -> None:
         )
     assert isinstance(problem, Problem)
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "did not answer /overview within 0.3 s" in problem.sentence
+    assert "did not answer /overview within 0.3 s" in str(problem.reason)
 
 
 def test_a_name_that_does_not_resolve() -> None:
     problem = refused("http://no-such-host.invalid:8081")
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "The name no-such-host.invalid does not resolve" in problem.sentence
+    assert "The name no-such-host.invalid does not resolve" in str(problem.reason)
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254", "http://[::ffff:169.254.169.254]", "http://[fe80::1]:8081"])
 def test_an_address_that_is_not_allowed_is_not_connected_to(url: str) -> None:
     problem = refused(url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "WAYMARK_OUTBOUND_ALLOW" in problem.sentence
+    assert "WAYMARK_OUTBOUND_ALLOW" in str(problem.reason)
 
 
 def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +286,7 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
     monkeypatch.setattr("monitoring.outbound.resolve_async", metadata)
     problem = refused("http://flink.example:8081")
     assert problem.field == "rest_url"
-    assert problem.sentence.startswith("flink.example is 169.254.169.254, where clouds hand out credentials")
+    assert str(problem.reason).startswith("flink.example is 169.254.169.254, where clouds hand out credentials")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +295,7 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
 )
 def test_what_is_no_address(url: str, said: str) -> None:
     problem = refused(url)
-    assert (problem.field, said in problem.sentence) == ("rest_url", True)
+    assert (problem.field, said in str(problem.reason)) == ("rest_url", True)
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +320,7 @@ def test_certificates_that_are_not_to_be_trusted_are_told_apart(authority: Autho
         (tmp_path / name).mkdir()
         with running(signed.server_context(tmp_path / name)) as flink:
             problem = refused(flink.url, ca_bundle=bundle)
-        assert (problem.field, problem.passing, said in problem.sentence) == (field, False, True), (name, problem)
+        assert (problem.field, problem.passing, said in str(problem.reason)) == (field, False, True), (name, problem)
 
 
 def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
@@ -323,9 +330,10 @@ def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
         shown = {"client_certificate": ours.certificate, "client_key": ours.key}
         assert isinstance(look(flink.url, **trusted, **shown), Found)
         problem = refused(flink.url, **trusted)
-        assert (problem.field, "asks for a client's certificate" in problem.sentence) == ("client_certificate", True), (
-            problem
-        )
+        assert (problem.field, "asks for a client's certificate" in str(problem.reason)) == (
+            "client_certificate",
+            True,
+        ), problem
         problem = refused(flink.url, **trusted, client_certificate=foreign.certificate, client_key=foreign.key)
         assert problem.field == "client_certificate"
 
@@ -342,29 +350,32 @@ def test_certificates_and_keys_that_are_none(authority: Authority) -> None:
     ]
     for fields, field, said in cases:
         problem = refused("https://127.0.0.1:1", **fields)
-        assert (problem.field, said in problem.sentence) == (field, True), problem
-        assert one.key not in problem.sentence
+        assert (problem.field, said in str(problem.reason)) == (field, True), problem
+        assert one.key not in str(problem.reason)
 
 
 def test_http_and_https_are_told_apart(flink: FlinkServer, authority: Authority, tmp_path: Path) -> None:
     problem = refused(flink.url.replace("http://", "https://"))
-    assert (problem.field, "does not speak TLS; is it meant to be http://?" in problem.sentence) == ("rest_url", True)
+    assert (problem.field, "does not speak TLS; is it meant to be http://?" in str(problem.reason)) == (
+        "rest_url",
+        True,
+    )
     with running(authority.sign().server_context(tmp_path)) as guarded:
         problem = refused(guarded.url.replace("https://", "http://"))
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "hung up without an answer. Is it meant to be https://?" in problem.sentence
+    assert "hung up without an answer. Is it meant to be https://?" in str(problem.reason)
 
 
 def test_an_answer_that_breaks_off() -> None:
     problem = answered_with(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{")
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert problem.sentence.endswith("broke off in the middle of its answer.")
+    assert str(problem.reason).endswith("broke off in the middle of its answer.")
 
 
 def test_a_server_that_speaks_something_else() -> None:
     problem = answered_with(b"220 mail.example ESMTP\r\n")
     assert problem.field == "rest_url"
-    assert problem.sentence.endswith("answers with something that is not HTTP; is it meant to be https://?")
+    assert str(problem.reason).endswith("answers with something that is not HTTP; is it meant to be https://?")
 
 
 def answered_with(said: bytes) -> Problem:

@@ -13,6 +13,7 @@ from dashboard.stack.ports import any_free
 from monitoring.engine import high_availability
 from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
 from monitoring.engine.zookeeper import Quorum
+from monitoring.reasons.engines import EngineReason
 from tests.monitoring.engine.flink_server import MANAGER
 
 KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud"}
@@ -115,7 +116,7 @@ class TestLooking:
 
     def test_while_it_is_stored_it_may_be_taken_up(self, client: KazooClient, led: None, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans/abc/locks", makepath=True)
-        assert "still holds abc" in (why_taken_up(available, "abc") or "")
+        assert why_taken_up(available, "abc") == EngineReason.JOB_STORED(job_id="abc")
         assert why_taken_up(available, "def") == ""
 
     def test_where_nobody_leads_is_not_the_place(self, client: KazooClient, available, base: str) -> None:

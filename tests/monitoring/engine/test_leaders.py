@@ -16,6 +16,7 @@ from monitoring.engine.examination import Problem, examine
 from monitoring.engine.probe import Found
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum, find_leader
 from monitoring.models import Cluster, Run
+from monitoring.reasons.engines import EngineReason
 from tests.monitoring.engine.flink_server import running
 from tests.monitoring.engine.test_leader_nodes import java
 from tests.monitoring.polling.conftest import FakeEngine, Workers, make_engine, poll
@@ -73,16 +74,18 @@ def ensemble(zookeeper_hosts: str) -> Iterator[Ensemble]:
 
 
 def test_asked_once_it_says_who_leads_or_why_nobody(ensemble: Ensemble) -> None:
-    assert find_leader(ensemble.quorum) == Nobody(
-        f"ZooKeeper says that nobody leads now (there is no {ensemble.quorum.paths[0]})."
-    )
+    path = ensemble.quorum.paths[0]
+    assert find_leader(ensemble.quorum) == Nobody(EngineReason.NODE_MISSING(path=path))
     ensemble.leads("http://10.0.0.1:8081")
     assert find_leader(ensemble.quorum) == Leader("http://10.0.0.1:8081")
     ensemble.write(b"")
-    assert "is empty" in str(find_leader(ensemble.quorum))
+    assert find_leader(ensemble.quorum) == Nobody(EngineReason.NODE_EMPTY(path=path))
     ensemble.write(b"rubbish")
-    assert "is not written by Java" in str(find_leader(ensemble.quorum))
-    assert find_leader(Quorum("127.0.0.1:1", "/a", "/b"), 0.5) == Nobody("ZooKeeper at 127.0.0.1:1 does not answer.")
+    rubbish = EngineReason.NODE_MALFORMED(problem=EngineReason.NODE_NOT_JAVA(), path=path)
+    assert find_leader(ensemble.quorum) == Nobody(rubbish)
+    assert str(rubbish) == f"The leader's node is not written by Java. ({path})"
+    silent = EngineReason.ZOOKEEPER_SILENT(hosts="127.0.0.1:1")
+    assert find_leader(Quorum("127.0.0.1:1", "/a", "/b"), 0.5) == Nobody(silent)
 
 
 def test_a_watch_follows_the_leader(ensemble: Ensemble) -> None:
@@ -104,7 +107,10 @@ def test_a_cluster_is_added_by_its_quorum(ensemble: Ensemble) -> None:
     cluster = ensemble.cluster()
     problem = examine(cluster, lambda: NOW)
     assert isinstance(problem, Problem)
-    assert (problem.field, problem.passing, "nobody leads now" in problem.sentence) == ("zookeeper_hosts", True, True)
+    assert (problem.field, problem.passing, problem.reason) == (
+        *("zookeeper_hosts", True),
+        EngineReason.NODE_MISSING(path=ensemble.quorum.paths[0]),
+    )
     with running() as flink:
         ensemble.leads(flink.url)
         assert isinstance(examine(cluster, lambda: NOW), Found)
@@ -163,7 +169,7 @@ def test_zookeeper_away_leaves_the_last_known_address_which_is_asked_on(
         eventually("found", lambda: state() == (True, False), 60)
         proxy.cut()
         eventually("ZooKeeper is away, the cluster answers", lambda: state() == (True, True), 60)
-        assert "does not answer" in cluster.leader_problem
+        assert cluster.leader_problem_value == EngineReason.ZOOKEEPER_SILENT(hosts=proxy.address)
         assert Run.objects.get().state == "RUNNING"
         proxy.heal()
         eventually("ZooKeeper is back", lambda: state() == (True, False), 60)

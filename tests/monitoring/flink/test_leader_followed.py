@@ -18,6 +18,7 @@ from monitoring.engine.zookeeper import Leader, Quorum, find_leader, why_it_may_
 from monitoring.launches import remember_edit
 from monitoring.models import Cluster, Job, RestartAttempt, RestartDecision, Run, RunStateChange, Verdict
 from monitoring.programs import keep
+from monitoring.reasons.engines import EngineReason
 from tests.monitoring.flink.cluster import FlinkCluster, FlinkProcess
 from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
 from tests.monitoring.flink.waymark import Waymark
@@ -84,14 +85,14 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         waymark.until("the other leader is polled", followed, 120)
         completed = job.runs.get().checkpoints.filter(status="COMPLETED", triggered_at__gt=killed)
         waymark.until("it goes on", completed.exists, 120)
-        assert "still holds" in why_it_may_come_back(quorum, job_id)
+        assert why_it_may_come_back(quorum, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         assert not RestartAttempt.objects.exists()
         assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()
         # Of one that was given by its address, it says itself where that is to be looked up.
         told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
         available = told_by(told)
         assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
-        assert "still holds" in (why_taken_up(available, job_id) or "")
+        assert why_taken_up(available, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         moves = set(RunStateChange.objects.values_list("target", flat=True))
         assert not moves & {"LOST", "FAILED", "CANCELED", "FINISHED"}
 

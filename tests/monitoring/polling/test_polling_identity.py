@@ -6,6 +6,7 @@ import pytest
 
 from monitoring.engine import registration
 from monitoring.models import Cluster, Job, Outage, OutageKind, Run
+from monitoring.reasons.engines import EngineReason
 from tests.monitoring.engine.flink_server import MANAGER
 from tests.monitoring.polling.conftest import FakeEngine, Workers
 
@@ -47,6 +48,7 @@ def test_another_cluster_loses_nobody_and_adopts_nobody(
     assert (watched.state, watched.missing_since, cluster.reachable) == ("RUNNING", None, False)
     assert Job.objects.count() == 1
     assert "Another cluster answers at" in said
+    assert cluster.last_error_value.code is EngineReason.STRANGER
     assert "cluster-id /demo" in cluster.last_error
     assert cluster.stranger["names"]["cluster-id"] == "/other"
     assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.STRANGER, None)]

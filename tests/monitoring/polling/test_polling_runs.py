@@ -11,6 +11,7 @@ from monitoring.engine.evidence import HOLD_DOWN
 from monitoring.models import Checkpoint, Cluster, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
 from monitoring.models import SavepointState as State
 from monitoring.polling.poller import Poller
+from monitoring.reasons.engines import EngineReason
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
@@ -216,7 +217,7 @@ def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, 
     run = Run.objects.get()
     assert (run.state, run.live, run.ended_at, run.final_read_done) == ("RUNNING", True, None, False)
     assert run.checkpoints.count() == 1
-    assert "under the same id" in RunStateChange.objects.get(source="FAILED").why
+    assert RunStateChange.objects.get(source="FAILED").why_value == EngineReason.NAMED_AGAIN()
 
 
 def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, poll):
@@ -233,7 +234,9 @@ def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, p
     poll(25)
     run.refresh_from_db()
     assert (run.state, run.live, run.ended_at) == ("LOST", False, run.missing_since)
-    assert "does not know the job" in RunStateChange.objects.get(target="LOST").why
+    lost = RunStateChange.objects.get(target="LOST")
+    assert lost.why_value == EngineReason.JOB_UNKNOWN(polls=3, seconds=35)
+    assert lost.why == "The engine answers and does not know the job: 3 polls in 35 s."
     pending = Checkpoint.objects.get(run=run)
     assert (pending.status, pending.final) == ("FAILED", True)
     assert Run.objects.get(engine_job_id=other.id).state == "RUNNING"
@@ -358,14 +361,15 @@ def test_a_line_of_the_list_that_cannot_be_read_costs_the_others_nothing(engine,
     poll()
     cluster.refresh_from_db()
     assert cluster.reachable
-    assert "DANCING" in cluster.last_error
+    assert cluster.last_error_value == EngineReason.NOT_A_JOB_STATE(value="DANCING")
+    assert cluster.last_error == "'DANCING' is not a job state."
     assert Checkpoint.objects.get().run.engine_job_id == well.id
     run = Run.objects.get(engine_job_id=sick.id)
     assert (run.state, run.missing_polls) == ("RUNNING", 0)
     engine.instead.clear()
     poll()
     cluster.refresh_from_db()
-    assert cluster.last_error == ""
+    assert (cluster.last_error, cluster.last_error_value) == ("", None)
 
 
 def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):

@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from dashboard.stack.ports import any_free
 from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
 from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger
+from monitoring.reasons.engines import EngineReason
 from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.cycle import advance
 
@@ -53,7 +54,7 @@ def store(ensemble: KazooClient, quorum: Quorum, job_id: str, place: str = "exec
 @pytest.mark.parametrize("place", ["execution-plans", "jobgraphs"])
 def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, place):
     path = store(ensemble, quorum, "abc", place)
-    assert why_it_may_come_back(quorum, "abc") == "ZooKeeper still holds abc for the next leader to start."
+    assert why_it_may_come_back(quorum, "abc") == EngineReason.JOB_STORED(job_id="abc")
     assert not why_it_may_come_back(quorum, "def")
     ensemble.delete(f"{path}/locks")
     assert not why_it_may_come_back(quorum, "abc")
@@ -61,7 +62,8 @@ def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, p
 
 def test_a_silent_ensemble_is_no_word_that_it_will_not():
     silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
-    assert "does not answer" in why_it_may_come_back(silent, "abc", limit_s=0.5)
+    why = why_it_may_come_back(silent, "abc", limit_s=0.5)
+    assert why == EngineReason.ZOOKEEPER_SILENT(hosts=silent.hosts)
 
 
 @pytest.mark.parametrize("trigger", list(RestartTrigger))

@@ -36,8 +36,16 @@ class NoSuchLog(Exception):
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Where the rest of a log is. `code` stays when `text` is reworded."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
 class DriverLog:
-    """One file. `elsewhere` says where the rest of the log is, "" when this is all."""
+    """One file. `elsewhere` is None when this is all of the log."""
 
     name: str
     attempt: int
@@ -45,7 +53,7 @@ class DriverLog:
     modified_ms: int
     started_ms: int
     is_first_failure: bool
-    elsewhere: str
+    elsewhere: Elsewhere | None
 
 
 @dataclass(frozen=True)
@@ -155,25 +163,27 @@ def _time_ms(line: bytes) -> int | None:
         return None
 
 
-def _start(directory: Path) -> tuple[int | None, str]:
+def _start(directory: Path) -> tuple[int | None, Elsewhere | None]:
     """Return when the attempt was launched, and where Spark keeps the rest of its log."""
     path = directory / SPEC_NAME
     try:
         started_ms = path.stat().st_mtime_ns // 1_000_000
     except OSError:
-        return None, ""
+        return None, None
     try:
         return started_ms, _elsewhere(DriverSpec.from_json(json.loads(path.read_text())))
     except (OSError, ValueError, TypeError, MalformedMessage, InvalidConfiguration):
-        return started_ms, ""
+        return started_ms, None
 
 
-def _elsewhere(spec: DriverSpec) -> str:
+def _elsewhere(spec: DriverSpec) -> Elsewhere | None:
     deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
     if not deployment.has_executors:
-        return ""
-    who = "driver and the executors" if deployment.driver_is_in_the_cluster else "executors"
-    return f"The cluster keeps the logs of the {who}: {_WHERE[deployment.manager]}"
+        return None
+    code, who = deployment.manager.name.lower(), "executors"
+    if deployment.driver_is_in_the_cluster:
+        code, who = f"{code}-driver", "driver and the executors"
+    return Elsewhere(code, f"The cluster keeps the logs of the {who}: {_WHERE[deployment.manager]}")
 
 
 _WHERE = {

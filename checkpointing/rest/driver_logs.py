@@ -99,5 +99,6 @@ def _described(log: DriverLog) -> dict[str, Any]:
         "attempt": log.attempt,
         "start-time": log.started_ms,
         "first-failure": log.is_first_failure,
-        "elsewhere": log.elsewhere or None,
+        "elsewhere": log.elsewhere and log.elsewhere.text,
+        "elsewhere-code": log.elsewhere and log.elsewhere.code,
     }

@@ -99,6 +99,37 @@ class EngineReason(ReasonCode):
     NOT_READ_TO_END = "engines.not-read-to-end", _("not read to the end within {limit_s:g} s")
     PROBLEMS = "engines.problems", "{problems:clauses}"
 
+    # Where a cluster of Spark's keeps the rest of a log: by the code that our job manager sends.
+    LOGS_STANDALONE = (
+        "engines.logs-standalone",
+        _(
+            "The cluster keeps the logs of the executors: open the application on the page of Spark's master, or look "
+            "into the directory work/ of each worker."
+        ),
+    )
+    LOGS_YARN = (
+        "engines.logs-yarn",
+        _(
+            "The cluster keeps the logs of the executors: run yarn logs -applicationId with the application's id, "
+            "which the log of the driver has."
+        ),
+    )
+    LOGS_YARN_DRIVER = (
+        "engines.logs-yarn-driver",
+        _(
+            "The cluster keeps the logs of the driver and the executors: run yarn logs -applicationId with the "
+            "application's id, which the log of the driver has."
+        ),
+    )
+    LOGS_KUBERNETES = (
+        "engines.logs-kubernetes",
+        _("The cluster keeps the logs of the executors: run kubectl logs with the name of the pod."),
+    )
+    LOGS_KUBERNETES_DRIVER = (
+        "engines.logs-kubernetes-driver",
+        _("The cluster keeps the logs of the driver and the executors: run kubectl logs with the name of the pod."),
+    )
+
     # The leader, by ZooKeeper.
     LEADER_UNKNOWN = "engines.leader-unknown", _("It is not known who leads {cluster}. {why}")
     LEADER_UNKNOWN_NO_ANSWER = (

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.engine.fields import Fields
+from monitoring.reasons.reason import Reason, from_json
 
 
 @dataclass(frozen=True)
 class DriverLog:
-    """One file. `elsewhere` says where the cluster keeps the rest, "" when this is all."""
+    """One file. `elsewhere` says where the cluster keeps the rest, "" when this is all: as a text where the job manager
+    is older than the code."""
 
     name: str
     attempt: int
@@ -18,7 +20,7 @@ class DriverLog:
     started_at: datetime
     changed_at: datetime
     is_first_failure: bool
-    elsewhere: str
+    elsewhere: Reason | str
 
     @property
     def is_cut(self) -> bool:
@@ -34,8 +36,13 @@ class DriverLog:
             started_at=fields.moment("start-time"),
             changed_at=fields.moment("mtime"),
             is_first_failure=fields.flag("first-failure", default=False),
-            elsewhere=fields.optional_text("elsewhere"),
+            elsewhere=_elsewhere(fields),
         )
+
+
+def _elsewhere(fields: Fields) -> Reason | str:
+    code = f"engines.logs-{fields.optional_text('elsewhere-code')}"
+    return from_json({"code": code, "args": {}}) or fields.optional_text("elsewhere")
 
 
 @dataclass(frozen=True)

@@ -74,21 +74,23 @@ async def test_an_attempt_that_was_rescaled_is_no_failure(manager: RunningJobMan
 
 
 @pytest.mark.parametrize(
-    ("settings", "elsewhere"),
+    ("settings", "code", "elsewhere"),
     [
-        ({}, None),
+        ({}, None, None),
         (
             {"spark.master": "spark://127.0.0.1:7077"},
+            "standalone",
             "The cluster keeps the logs of the executors: open the application",
         ),
         (
             {"spark.master": "yarn", "spark.submit.deployMode": "cluster"},
+            "yarn-driver",
             "The cluster keeps the logs of the driver and the executors: run yarn logs",
         ),
     ],
 )
 async def test_the_list_says_where_a_cluster_keeps_the_rest(
-    manager: RunningJobManager, settings: dict[str, str], elsewhere: str | None
+    manager: RunningJobManager, settings: dict[str, str], code: str | None, elsewhere: str | None
 ) -> None:
     job_id = await manager.submit_running()
     log = log_of(manager, job_id, 1)
@@ -100,6 +102,7 @@ async def test_the_list_says_where_a_cluster_keeps_the_rest(
 
     assert (found["elsewhere"] or "").startswith(elsewhere or "")
     assert (found["elsewhere"] is None) == (elsewhere is None)
+    assert found["elsewhere-code"] == code
 
 
 async def test_a_log_is_read_by_ranges_of_bytes(manager: RunningJobManager) -> None:

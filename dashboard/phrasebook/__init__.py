@@ -6,7 +6,7 @@ tests/dashboard/test_phrases.py finds sentences of the code that are missing.
 
 from __future__ import annotations
 
-from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
+from dashboard.phrasebook.engines import ADDRESSES, IDENTITIES, SECRETS
 from dashboard.phrasebook.recovery import ANSWERS_TO_RESTARTS
 from dashboard.phrasebook.refusals import FLASHES, REFUSALS
 from dashboard.phrasebook.savepoints import IMPORTS
@@ -15,7 +15,7 @@ PHRASES = {
     phrase: chinese
     for part in (
         *(ANSWERS_TO_RESTARTS, REFUSALS, FLASHES, IMPORTS),
-        *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
+        *(ADDRESSES, IDENTITIES, SECRETS),
     )
     for phrase, chinese in part.items()
 }

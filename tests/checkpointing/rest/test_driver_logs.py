@@ -16,6 +16,7 @@ import pytest
 from checkpointing.jobs.driver_logs import MOST_MATCHES
 from checkpointing.rest.client import RequestRefused
 from checkpointing.rest.driver_logs import MOST_BYTES
+from monitoring.reasons.engines import EngineReason
 from tests.checkpointing.jobs.fake_driver import COUNT
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 
@@ -103,6 +104,8 @@ async def test_the_list_says_where_a_cluster_keeps_the_rest(
     assert (found["elsewhere"] or "").startswith(elsewhere or "")
     assert (found["elsewhere"] is None) == (elsewhere is None)
     assert found["elsewhere-code"] == code
+    if code:  # Waymark's pages have the text of the code
+        assert found["elsewhere"] == str(EngineReason(f"engines.logs-{code}")())
 
 
 async def test_a_log_is_read_by_ranges_of_bytes(manager: RunningJobManager) -> None:

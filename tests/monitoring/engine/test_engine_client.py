@@ -15,6 +15,7 @@ from werkzeug import Request, Response
 
 from monitoring.engine.answers import (
     Checkpoints,
+    DriverLog,
     JobOverview,
     SavepointValidation,
 )
@@ -23,6 +24,8 @@ from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.fields import Fields
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 JOB, TRIGGER, VERTEX = "623162a208c756b82c3ea31768e25a9a", "0" * 29 + "fff", "f3972bd41bae29c99f67c3c4998870ba"
@@ -399,3 +402,36 @@ async def test_an_address_that_is_none():
     async with FlinkClient(Connection("http://[nonsense")) as client:
         with pytest.raises(NotAsked, match="This is no address"):
             await client.overview()
+
+
+@pytest.mark.parametrize(
+    ("code", "elsewhere"),
+    [
+        ("yarn-driver", EngineReason.LOGS_YARN_DRIVER()),
+        ("of-a-newer-version", "In the attic."),
+        (None, "In the attic."),
+    ],
+)
+def test_where_the_rest_of_a_log_is_has_a_code_or_else_the_job_managers_text(
+    code: str | None, elsewhere: Reason | str
+) -> None:
+    log = {"name": "driver-1.log", "attempt": 1, "size": 9, "start-time": 1, "mtime": 2, "elsewhere": "In the attic."}
+    assert DriverLog.parse(Fields({**log, "elsewhere-code": code}, "log")).elsewhere == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({}, EngineReason.FIELD_MISSING(where="x", name="size")),
+        ({"size": None}, EngineReason.FIELD_NULL(where="x.size", expected=EngineReason.WHOLE_NUMBER())),
+        (
+            {"size": "9"},
+            EngineReason.FIELD_TYPE(where="x.size", found=EngineReason.TEXT(), expected=EngineReason.WHOLE_NUMBER()),
+        ),
+        ({"size": 2**70}, EngineReason.OUT_OF_RANGE(where="x.size")),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_it_is(value: dict[str, object], reason: Reason) -> None:
+    with pytest.raises(Malformed) as wrong:
+        Fields(value, "x").whole("size")
+    assert wrong.value.reason == reason

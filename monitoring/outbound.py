@@ -53,10 +53,6 @@ class Denied:
     why: Why
     reason: Reason
 
-    @property
-    def sentence(self) -> str:
-        return str(self.reason)
-
 
 @dataclass(frozen=True)
 class Target:

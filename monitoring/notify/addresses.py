@@ -25,4 +25,4 @@ def check_address(field: str, url: str, channel: Channel) -> None:
     that is the sending's to find out, and the test button's to show."""
     judged = check(url, policy_of(channel), resolve)
     if isinstance(judged, Denied) and judged.why is not Why.UNRESOLVED:
-        raise BadChannel(field, without_path(url), judged.sentence)
+        raise BadChannel(field, without_path(url), judged.reason)

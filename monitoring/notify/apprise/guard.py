@@ -111,7 +111,7 @@ class _CheckedAdapter(HTTPAdapter):
         judged = check(url, self._policy, resolve)
         if isinstance(judged, Denied):
             self._exchange.denied = judged
-            raise AddressRefused(judged.sentence)
+            raise AddressRefused(str(judged.reason))
         return judged
 
 

@@ -39,7 +39,7 @@ class AppriseTransport:
         except BadChannel as problem:
             return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
-            return Failed(str(problem))
+            return Failed(problem.reason)
         return _page(channel, url, message, now) if pages(_scheme(url), url) else _tell(channel, url, message, now)
 
 
@@ -115,7 +115,7 @@ def _check_host(channel: Channel) -> None:
     except OSError:
         return
     if isinstance(judged, Denied) and judged.why is Why.FORBIDDEN:
-        raise BadChannel("apprise_url", f"…://{host}/…", judged.sentence)
+        raise BadChannel("apprise_url", f"…://{host}/…", judged.reason)
 
 
 _OWN_SERVER = frozenset(
@@ -133,7 +133,7 @@ def _port(netloc: str) -> int:
 
 def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
     if exchange.denied is not None:
-        return Failed(exchange.denied.sentence, permanent=exchange.denied.why is not Why.UNRESOLVED)
+        return Failed(exchange.denied.reason, permanent=exchange.denied.why is not Why.UNRESOLVED)
     last = _telling(exchange)
     if sent and (last is None or last.status < 300):
         return Sent(_words(last) if last else NotifyReason.APPRISE_SENT())

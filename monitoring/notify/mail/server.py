@@ -21,10 +21,15 @@ from monitoring.notify.mail.address import ALLOWED, BadServerAddress, parse_serv
 from monitoring.notify.message import BadChannel
 from monitoring.outbound import Denied, Policy, Why, judge, parse, resolve
 from monitoring.outbound_http import trusted
+from monitoring.reasons.reason import Reason
 
 
 class ServerDenied(OSError):
     """Nothing was connected to."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class MailServer:
         try:
             checked_addresses(self.host, self.port, self.policy)
         except ServerDenied as denied:
-            raise BadChannel("smtp", self.address, str(denied)) from None
+            raise BadChannel("smtp", self.address, denied.reason) from None
         except OSError:
             return  # does not resolve now
 
@@ -84,8 +89,8 @@ def checked_addresses(host: str, port: int, policy: Policy) -> tuple[str, ...]:
     judged = target if isinstance(target, Denied) else judge(target, resolve(target.host, port), policy)
     if isinstance(judged, Denied):
         if judged.why is Why.UNRESOLVED:
-            raise OSError(judged.sentence)
-        raise ServerDenied(judged.sentence)
+            raise OSError(str(judged.reason))
+        raise ServerDenied(judged.reason)
     return judged.addresses
 
 

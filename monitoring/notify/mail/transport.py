@@ -34,7 +34,7 @@ class MailTransport:
         except BadChannel as problem:
             return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
-            return Failed(str(problem))
+            return Failed(problem.reason)
         return _send(_mail(channel, message, recipients, server), server)
 
 
@@ -42,7 +42,7 @@ def _send(mail: EmailMultiAlternatives, server: MailServer) -> Sent | Failed:
     try:
         mail.send()
     except ServerDenied as problem:
-        return Failed(str(problem), permanent=True)
+        return Failed(problem.reason, permanent=True)
     except smtplib.SMTPRecipientsRefused as problem:
         refused = [f"{to}: {code} {_text(reason)}" for to, (code, reason) in problem.recipients.items()]
         permanent = all(code >= 500 for code, _ in problem.recipients.values())

@@ -48,9 +48,9 @@ class WebhookTransport:
         except BadChannel as problem:
             return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
-            return Failed(str(problem))
+            return Failed(problem.reason)
         except AddressDenied as problem:
-            return Failed(problem.denied.sentence, permanent=problem.denied.why is not Why.UNRESOLVED)
+            return Failed(problem.denied.reason, permanent=problem.denied.why is not Why.UNRESOLVED)
         except TimeoutError:
             return Failed(NotifyReason.NO_ANSWER_IN_TIME())
         except NotReached as problem:
@@ -115,5 +115,5 @@ def _url(settings: dict[str, object]) -> str:
         raise BadChannel("url", url, NotifyReason.URL_NEEDED())
     target = parse(url)
     if isinstance(target, Denied):
-        raise BadChannel("url", without_path(url), target.sentence)
+        raise BadChannel("url", without_path(url), target.reason)
     return url

@@ -218,7 +218,7 @@ class LaunchForm(forms.Form):
         except BadLaunch as problem:
             self.add_error(*self._in_its_field(problem))
         except NotRun as problem:
-            self.add_error("command", str(problem))
+            self.add_error("command", told(problem.reason))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
             self.add_error("name", _("Enter a name for the second job."))
         return cleaned
@@ -237,7 +237,7 @@ class LaunchForm(forms.Form):
     def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
         """The field's label stands beside it: not the name of the record's key as well."""
         if problem.field not in self.fields:
-            return None, str(problem)
+            return None, told(problem.reason)
         allowed = told(problem.allowed)
         return problem.field, f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
 

@@ -133,9 +133,8 @@ class RecoveryReason(ReasonCode):
             "Waymark decides about the new failure."
         ),
     )
-    # A step waits for an answer of the engine; an attempt cannot begin.
+    # A step waits for an answer of the engine.
     ENGINE_SAID = "recovery.engine-said", _("{answer}")
-    BAD_LAUNCH = "recovery.bad-launch", _("{problem}")
 
     # Steps: see the death.
     RUN_ENDED = "recovery.run-ended", _("Run {run} ended at {at:hh:mm:ss}.")

@@ -15,6 +15,8 @@ import signal
 from pathlib import Path
 
 from monitoring.engine.errors import Malformed, Refused, Unreachable
+from monitoring.reasons.launch import LaunchReason
+from monitoring.reasons.reason import Reason
 from monitoring.recovery.launch_values import PLACEHOLDERS, LaunchValues, NotRun, environment_name, placeholders
 
 DEFAULT_LIMIT_S = 120
@@ -28,7 +30,7 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "FLINK_HOME",
 
 
 class BadCommand(ValueError):
-    def __init__(self, value: object, allowed: str) -> None:
+    def __init__(self, value: object, allowed: Reason) -> None:
         super().__init__(f"{value!r}: {allowed}")
         self.value = value
         self.allowed = allowed
@@ -41,13 +43,13 @@ class TimedOut(Unreachable):
 def check(command: object) -> list[str]:
     """The command, when it could be run. Raises BadCommand with the argument that is wrong."""
     if not isinstance(command, list) or not command or not all(isinstance(each, str) for each in command):
-        raise BadCommand(command, "a list of arguments is needed, the program first")
+        raise BadCommand(command, LaunchReason.ARGUMENTS_NEEDED())
     for argument in command:
         _check_argument(argument)
     if not command[0].startswith("/"):
-        raise BadCommand(command[0], "the program's absolute path is needed")
+        raise BadCommand(command[0], LaunchReason.ABSOLUTE_PATH_NEEDED())
     if not uses(command, "savepoint"):
-        raise BadCommand(" ".join(command)[:200], "{savepoint} is needed in an argument: nothing is started empty")
+        raise BadCommand(" ".join(command)[:200], LaunchReason.SAVEPOINT_NEEDED(place="{savepoint}"))
     return command
 
 
@@ -70,10 +72,10 @@ async def run(command: object, values: LaunchValues, limit_s: float) -> str:
     """
     checked = check(command)
     if not values.savepoint:
-        raise NotRun("a command starts a job from a savepoint only, and there is none")
+        raise NotRun(LaunchReason.NO_SAVEPOINT())
     filled = values.filled(checked)
     if not _runnable(filled[0]):
-        raise NotRun(f"{filled[0]} is no program that this worker may run")
+        raise NotRun(LaunchReason.NO_SUCH_PROGRAM(program=filled[0]))
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -85,7 +87,7 @@ async def run(command: object, values: LaunchValues, limit_s: float) -> str:
             start_new_session=True,
         )
     except OSError as error:
-        raise NotRun(f"{filled[0]} could not be run: {error.strerror}") from error
+        raise NotRun(LaunchReason.PROGRAM_NOT_RUN(program=filled[0], error=error.strerror)) from error
     said = await _outcome(process, filled[0], limit_s)
     if fixes_job_id(command):
         return values.job_id
@@ -116,17 +118,16 @@ def _runnable(program: str) -> bool:
 
 def _check_argument(argument: str) -> None:
     if len(argument) > LONGEST:
-        raise BadCommand(f"{argument[:60]}…", f"an argument has at most {LONGEST} characters")
+        raise BadCommand(f"{argument[:60]}…", LaunchReason.ARGUMENT_TOO_LONG(most=LONGEST))
     if found := _SHELL.search(argument):
-        allowed = f"{found.group()!r} means something to a shell, and there is none: give each argument by itself"
-        raise BadCommand(argument, allowed)
+        raise BadCommand(argument, LaunchReason.FOR_A_SHELL(found=repr(found.group())))
     try:
         unknown = placeholders([argument]) - set(PLACEHOLDERS)
     except ValueError as error:
-        raise BadCommand(argument, f"its braces do not match ({error}); write {{{{ and }}}} for braces") from error
+        raise BadCommand(argument, LaunchReason.BRACES_DO_NOT_MATCH(error=str(error))) from error
     if unknown:
-        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        raise BadCommand(argument, f"there is no {{{min(unknown)}}}; there are {known}")
+        name, *known = (f"{{{each}}}" for each in (min(unknown), *PLACEHOLDERS))
+        raise BadCommand(argument, LaunchReason.UNKNOWN_PLACE(name=name, known=known))
 
 
 def _tail(said: bytes) -> str:

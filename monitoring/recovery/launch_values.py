@@ -15,6 +15,8 @@ from string import Formatter
 from urllib.parse import urlsplit
 
 from monitoring.engine.errors import Refused
+from monitoring.reasons.launch import LaunchReason
+from monitoring.reasons.reason import Reason
 
 PLACEHOLDERS = ("savepoint", "job_id", "job_name", "rest_url", "rest_address", "parallelism")
 # Each with the options whose argument it reads as code; None: it always reads an argument so, ssh for the shell at its
@@ -34,8 +36,9 @@ _PLAIN = re.compile(r"[\w./:=@%+,-]*")
 class NotRun(Refused):
     """The command was not run: this says nothing about the state that it was to restore."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(400, message)
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(400, str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,12 @@ class LaunchValues:
         return {environment_name(name): value for name, value in self.texts.items()}
 
     def _check(self, placeholder: str, argument: str, interpreter: str) -> None:
-        value = self.texts[placeholder]
-        instead = f"let the command read the environment variable {environment_name(placeholder)} instead"
+        value, place = self.texts[placeholder], f"{{{placeholder}}}"
+        said = {"place": place, "value": repr(value), "name": environment_name(placeholder)}
         if interpreter and not _PLAIN.fullmatch(value):
-            raise NotRun(f"{{{placeholder}}} is {value!r}, which {interpreter} could read as code; {instead}")
-        if argument == f"{{{placeholder}}}" and value.startswith("-"):
-            raise NotRun(f"{{{placeholder}}} is {value!r}, which would be read as an option; {instead}")
+            raise NotRun(LaunchReason.READ_AS_CODE(program=interpreter, **said))
+        if argument == place and value.startswith("-"):
+            raise NotRun(LaunchReason.READ_AS_OPTION(**said))
 
 
 def environment_name(placeholder: str) -> str:

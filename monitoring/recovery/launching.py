@@ -9,6 +9,8 @@ from typing import Protocol
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, Refused, Unreachable
 from monitoring.models.sealed_json import has_unreadable
+from monitoring.reasons.launch import LaunchReason
+from monitoring.reasons.reason import Reason
 from monitoring.recovery import launch_command
 from monitoring.recovery.launch_values import LaunchValues, NotRun
 
@@ -19,9 +21,10 @@ WAYMARK = "waymark"
 class BadLaunch(ValueError):
     """A launch record that cannot be used: which field, what it is, what is allowed."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"launch.{field} is {value!r}: {allowed}.")
+    def __init__(self, field: str, value: object, allowed: Reason) -> None:
         self.field, self.value, self.allowed = field, value, allowed
+        self.reason = LaunchReason.BAD_FIELD(field=field, value=repr(value), allowed=allowed)
+        super().__init__(str(self.reason))
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,13 @@ class ProgramLaunch:
     def check(self, launch: Mapping[str, object]) -> None:
         jar_id = launch.get("jar_id")
         if not isinstance(jar_id, str) or not jar_id:
-            raise BadLaunch("jar_id", jar_id, "a program is needed: the id of one on the cluster, or a new one")
+            raise BadLaunch("jar_id", jar_id, LaunchReason.PROGRAM_NEEDED())
         _check_parallelism(launch)
         arguments = launch.get("program_args") or []
         if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
-            raise BadLaunch("program_args", arguments, "a list of texts is needed")
+            raise BadLaunch("program_args", arguments, LaunchReason.TEXTS_NEEDED())
         if not isinstance(launch.get("configuration") or {}, dict):
-            raise BadLaunch("configuration", launch.get("configuration"), "keys and values are needed")
+            raise BadLaunch("configuration", launch.get("configuration"), LaunchReason.PAIRS_NEEDED())
 
     def repeatable(self, launch: Mapping[str, object]) -> bool:
         return True
@@ -117,11 +120,9 @@ class CommandLaunch:
         _check_parallelism(launch)
         parallelism, is_used = launch.get("parallelism"), launch_command.uses(command, "parallelism")
         if is_used and parallelism is None:
-            raise BadLaunch("parallelism", None, "a whole number from 1 is needed: the command uses {parallelism}")
+            raise BadLaunch("parallelism", None, LaunchReason.COUNT_IS_USED(place="{parallelism}"))
         if parallelism is not None and not is_used:
-            raise BadLaunch(
-                "parallelism", parallelism, "{parallelism} is needed in an argument of the command, or nothing"
-            )
+            raise BadLaunch("parallelism", parallelism, LaunchReason.COUNT_IS_NOT_USED(place="{parallelism}"))
 
     def repeatable(self, launch: Mapping[str, object]) -> bool:
         return launch_command.fixes_job_id(launch.get("command"))
@@ -167,15 +168,13 @@ async def _new_jobs(client: FlinkClient, order: LaunchOrder, *states: str) -> tu
 def _check_parallelism(launch: Mapping[str, object]) -> None:
     parallelism = launch.get("parallelism")
     if parallelism is not None and not (isinstance(parallelism, int) and parallelism >= 1):
-        raise BadLaunch("parallelism", parallelism, "a whole number from 1 is needed, or nothing")
+        raise BadLaunch("parallelism", parallelism, LaunchReason.COUNT_NEEDED())
 
 
 def _check_limit(limit: object) -> None:
     shortest, longest = launch_command.SHORTEST_LIMIT_S, launch_command.LONGEST_LIMIT_S
     if limit is not None and not (isinstance(limit, int) and shortest <= limit <= longest):
-        raise BadLaunch(
-            "limit_s", limit, f"a whole number of seconds from {shortest} to {longest} is needed, or nothing"
-        )
+        raise BadLaunch("limit_s", limit, LaunchReason.SECONDS_NEEDED(shortest=shortest, longest=longest))
 
 
 _PROGRAM = ProgramLaunch()
@@ -185,16 +184,16 @@ KINDS: dict[str, LaunchKind] = {WAYMARK: _PROGRAM, "flink-jar": _PROGRAM, "comma
 def kind_of(launch: Mapping[str, object]) -> LaunchKind:
     kind = launch.get("kind", WAYMARK)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise BadLaunch("kind", kind, f"one of {', '.join(KINDS)} is needed")
+        raise BadLaunch("kind", kind, LaunchReason.KIND_NEEDED(kinds=list(KINDS)))
     return KINDS[kind]
 
 
 def check_launch(launch: Mapping[str, object] | None) -> None:
     """Raise BadLaunch, naming the field, when the job could not be started by it."""
     if launch is None:
-        raise BadLaunch("kind", None, "Waymark does not know how this job was started, so it cannot start it")
+        raise BadLaunch("kind", None, LaunchReason.START_UNKNOWN())
     if has_unreadable(launch):
-        raise BadLaunch("configuration", "", "it holds a secret that no key opens which is set: enter it again")
+        raise BadLaunch("configuration", "", LaunchReason.SECRET_UNREADABLE())
     kind_of(launch).check(launch)
 
 

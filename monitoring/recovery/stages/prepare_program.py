@@ -38,7 +38,7 @@ class CheckProgram:
         try:
             check_launch(launch)
         except BadLaunch as problem:
-            return End(AttemptState.FAILED, Why.BAD_LAUNCH(problem=str(problem)))
+            return End(AttemptState.FAILED, problem.reason)
         if uploaded_program(launch) is None:
             return Next(next_state(attempt), Why.STARTED_BY_COMMAND(), StepState.SKIPPED)
 

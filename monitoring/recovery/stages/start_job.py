@@ -116,7 +116,7 @@ class StartJob:
         try:
             check_launch(launch_of(attempt))
         except BadLaunch as problem:
-            return End(AttemptState.FAILED, Why.BAD_LAUNCH(problem=str(problem)))
+            return End(AttemptState.FAILED, problem.reason)
         send = _may_send(attempt, now)
         if send:
             write(attempt, launch_sent_at=now, launches=attempt.launches + 1)
@@ -171,9 +171,9 @@ def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
 
 
 def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
-    why = str(refused)
     if isinstance(refused, NotRun):
         return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=refused.reason), nothing_runs=True)
+    why = str(refused)
     if says_no_state(why):
         remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):

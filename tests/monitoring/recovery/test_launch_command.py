@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitoring.engine.errors import Malformed, Refused
+from monitoring.reasons.launch import LaunchReason
 from monitoring.recovery import launch_command
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launch_command import BadCommand, TimedOut, check, fixes_job_id, run
@@ -105,8 +106,9 @@ def test_the_cluster_and_the_parallelism_are_filled_in_and_in_the_environment(pr
 )
 @pytest.mark.parametrize("name", [HOSTILE, "a b", "x'y", "$(id)", "*", "a\nb"])
 def test_a_value_that_a_shell_would_read_as_code_is_refused(command, name):
-    with pytest.raises(NotRun, match=r"\{job_name\} is .* could read as code; .* WAYMARK_JOB_NAME instead"):
+    with pytest.raises(NotRun, match=r"\{job_name\} is .* could read as code; .* WAYMARK_JOB_NAME instead") as refused:
         start(command, job_name=name)
+    assert refused.value.reason.code is LaunchReason.READ_AS_CODE
 
 
 def test_a_shell_reads_such_a_value_from_its_environment(tmp_path):
@@ -176,36 +178,50 @@ def test_a_program_that_is_not_there_is_refused():
         start(["/nowhere/flink", "{savepoint}", "{job_id}"])
 
 
+def unknown(name):
+    known = ["{savepoint}", "{job_id}", "{job_name}", "{rest_url}", "{rest_address}", "{parallelism}"]
+    return LaunchReason.UNKNOWN_PLACE(name=name, known=known)
+
+
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "allowed"),
     [
-        (None, "a list of arguments is needed"),
-        ([], "a list of arguments is needed"),
-        ("flink run", "a list of arguments is needed"),
-        (["/bin/flink", 7], "a list of arguments is needed"),
-        (["flink", "{savepoint}"], "absolute path"),
-        (["/bin/flink", "run"], "{savepoint} is needed"),
-        (["/bin/sh", "-c", 'flink run -s "$WAYMARK_JOB_ID"'], "{savepoint} is needed"),
-        (["/bin/flink", "{savepoint}", "{cluster}"], "there is no {cluster}; there are {savepoint}, {job_id}"),
-        (["/bin/flink", "{savepoint}", "{}"], "there is no {}"),
-        (["/bin/flink", "{savepoint}", "{job_id.__class__}"], "there is no {job_id.__class__}"),
-        (["/bin/flink", "{savepoint}", "{job_id:{x}}"], "there is no {job_id:{x}}"),
-        (["/bin/flink", "{savepoint!r}"], "there is no {savepoint!r}"),
-        (["/bin/flink", "{savepoint}", "{job_id"], "braces do not match"),
-        (["/bin/flink", "{savepoint}", "; rm -rf /"], "means something to a shell"),
-        (["/bin/flink", "{savepoint}", "a && b"], "means something to a shell"),
-        (["/bin/flink", "{savepoint}", "$(id)"], "means something to a shell"),
-        (["/bin/flink", "{savepoint}", "`id`"], "means something to a shell"),
-        (["/bin/flink", "{savepoint}", "> /etc/passwd"], "means something to a shell"),
-        (["/bin/flink", "{savepoint}", "x" * 5000], "at most 4096"),
+        (None, LaunchReason.ARGUMENTS_NEEDED()),
+        ([], LaunchReason.ARGUMENTS_NEEDED()),
+        ("flink run", LaunchReason.ARGUMENTS_NEEDED()),
+        (["/bin/flink", 7], LaunchReason.ARGUMENTS_NEEDED()),
+        (["flink", "{savepoint}"], LaunchReason.ABSOLUTE_PATH_NEEDED()),
+        (["/bin/flink", "run"], LaunchReason.SAVEPOINT_NEEDED(place="{savepoint}")),
+        (["/bin/sh", "-c", 'flink run -s "$WAYMARK_JOB_ID"'], LaunchReason.SAVEPOINT_NEEDED(place="{savepoint}")),
+        (["/bin/flink", "{savepoint}", "{cluster}"], unknown("{cluster}")),
+        (["/bin/flink", "{savepoint}", "{}"], unknown("{}")),
+        (["/bin/flink", "{savepoint}", "{job_id.__class__}"], unknown("{job_id.__class__}")),
+        (["/bin/flink", "{savepoint}", "{job_id:{x}}"], unknown("{job_id:{x}}")),
+        (["/bin/flink", "{savepoint!r}"], unknown("{savepoint!r}")),
+        (
+            ["/bin/flink", "{savepoint}", "{job_id"],
+            LaunchReason.BRACES_DO_NOT_MATCH(error="expected '}' before end of string"),
+        ),
+        (["/bin/flink", "{savepoint}", "; rm -rf /"], LaunchReason.FOR_A_SHELL(found="';'")),
+        (["/bin/flink", "{savepoint}", "a && b"], LaunchReason.FOR_A_SHELL(found="'&'")),
+        (["/bin/flink", "{savepoint}", "$(id)"], LaunchReason.FOR_A_SHELL(found="'$('")),
+        (["/bin/flink", "{savepoint}", "`id`"], LaunchReason.FOR_A_SHELL(found="'`'")),
+        (["/bin/flink", "{savepoint}", "> /etc/passwd"], LaunchReason.FOR_A_SHELL(found="'>'")),
+        (["/bin/flink", "{savepoint}", "x" * 5000], LaunchReason.ARGUMENT_TOO_LONG(most=4096)),
     ],
 )
-def test_a_command_that_makes_no_sense_is_refused(command, told):
+def test_a_command_that_makes_no_sense_is_refused(command, allowed):
     with pytest.raises(BadCommand) as problem:
         check(command)
-    assert told in problem.value.allowed
-    with pytest.raises(BadLaunch, match=r"^launch\.command is"):
+    assert problem.value.allowed == allowed
+    with pytest.raises(BadLaunch, match=r"^launch\.command is") as refused:
         check_launch({"kind": "command", "command": command})
+    assert refused.value.allowed == allowed
+
+
+def test_what_a_placeholder_or_a_brace_must_be_is_told_as_it_is_written():
+    assert str(unknown("{cluster}")).startswith("there is no {cluster}; there are {savepoint}, {job_id}, ")
+    assert str(LaunchReason.BRACES_DO_NOT_MATCH(error="x")) == "its braces do not match (x); write {{ and }} for braces"
 
 
 def test_flinks_own_command_is_fine():
@@ -272,24 +288,23 @@ def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_
 
 
 @pytest.mark.parametrize(
-    ("values", "field", "told"),
+    ("values", "field", "allowed"),
     [
-        ({"limit_s": 4}, "limit_s", "from 5 to 1800"),
-        ({"limit_s": 1801}, "limit_s", "from 5 to 1800"),
-        ({"limit_s": "60"}, "limit_s", "from 5 to 1800"),
-        ({"parallelism": 2}, "parallelism", "{parallelism} is needed in an argument"),
+        ({"limit_s": 4}, "limit_s", LaunchReason.SECONDS_NEEDED(shortest=5, longest=1800)),
+        ({"limit_s": 1801}, "limit_s", LaunchReason.SECONDS_NEEDED(shortest=5, longest=1800)),
+        ({"limit_s": "60"}, "limit_s", LaunchReason.SECONDS_NEEDED(shortest=5, longest=1800)),
+        ({"parallelism": 2}, "parallelism", LaunchReason.COUNT_IS_NOT_USED(place="{parallelism}")),
         (
             {"command": ["/bin/x", "{savepoint}", "-p", "{parallelism}"]},
             "parallelism",
-            "the command uses {parallelism}",
+            LaunchReason.COUNT_IS_USED(place="{parallelism}"),
         ),
     ],
 )
-def test_a_record_that_contradicts_itself_is_refused(values, field, told):
+def test_a_record_that_contradicts_itself_is_refused(values, field, allowed):
     with pytest.raises(BadLaunch) as problem:
         check_launch({"kind": "command", "command": ["/bin/x", "{savepoint}"]} | values)
-    assert problem.value.field == field
-    assert told in problem.value.allowed
+    assert (problem.value.field, problem.value.allowed) == (field, allowed)
 
 
 def test_a_command_that_is_killed_at_its_limit_is_said_with_that_limit(

@@ -1,0 +1,77 @@
+"""Why a job cannot be started with its launch record, and why a launch command is not run."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.reasons.reason import ReasonCode
+
+
+class LaunchReason(ReasonCode):
+    # A launch record: which field, what it is, what is allowed.
+    BAD_FIELD = "launch.bad-field", _("launch.{field} is {value}: {allowed}.")
+    START_UNKNOWN = (
+        "launch.start-unknown",
+        _("Waymark does not know how this job was started, so it cannot start it"),
+    )
+    SECRET_UNREADABLE = (
+        "launch.secret-unreadable",
+        _("it holds a secret that no key opens which is set: enter it again"),
+    )
+    KIND_NEEDED = "launch.kind-needed", _("one of {kinds} is needed")
+    PROGRAM_NEEDED = (
+        "launch.program-needed",
+        _("a program is needed: the id of one on the cluster, or a new one"),
+    )
+    TEXTS_NEEDED = "launch.texts-needed", _("a list of texts is needed")
+    PAIRS_NEEDED = "launch.pairs-needed", _("keys and values are needed")
+    COUNT_NEEDED = "launch.count-needed", _("a whole number from 1 is needed, or nothing")
+    COUNT_IS_USED = "launch.count-is-used", _("a whole number from 1 is needed: the command uses {place}")
+    COUNT_IS_NOT_USED = (
+        "launch.count-is-not-used",
+        _("{place} is needed in an argument of the command, or nothing"),
+    )
+    SECONDS_NEEDED = (
+        "launch.seconds-needed",
+        _("a whole number of seconds from {shortest} to {longest} is needed, or nothing"),
+    )
+
+    # The command in a launch record.
+    ARGUMENTS_NEEDED = "launch.arguments-needed", _("a list of arguments is needed, the program first")
+    ABSOLUTE_PATH_NEEDED = "launch.absolute-path-needed", _("the program's absolute path is needed")
+    SAVEPOINT_NEEDED = (
+        "launch.savepoint-needed",
+        _("{place} is needed in an argument: nothing is started empty"),
+    )
+    ARGUMENT_TOO_LONG = "launch.argument-too-long", _("an argument has at most {most} characters")
+    FOR_A_SHELL = (
+        "launch.for-a-shell",
+        _("{found} means something to a shell, and there is none: give each argument by itself"),
+    )
+    BRACES_DO_NOT_MATCH = (
+        "launch.braces-do-not-match",
+        _("its braces do not match ({error}); write {{{{ and }}}} for braces"),
+    )
+    UNKNOWN_PLACE = "launch.unknown-place", _("there is no {name}; there are {known}")
+
+    # The command is not run.
+    NO_SAVEPOINT = (
+        "launch.no-savepoint",
+        _("a command starts a job from a savepoint only, and there is none"),
+    )
+    NO_SUCH_PROGRAM = "launch.no-such-program", _("{program} is no program that this worker may run")
+    PROGRAM_NOT_RUN = "launch.program-not-run", _("{program} could not be run: {error}")
+    READ_AS_CODE = (
+        "launch.read-as-code",
+        _(
+            "{place} is {value}, which {program} could read as code; let the command read the environment variable "
+            "{name} instead"
+        ),
+    )
+    READ_AS_OPTION = (
+        "launch.read-as-option",
+        _(
+            "{place} is {value}, which would be read as an option; let the command read the environment variable "
+            "{name} instead"
+        ),
+    )

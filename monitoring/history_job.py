@@ -138,7 +138,9 @@ def keep_running(now: datetime) -> CycleReport | None:
     decision = decide(_facts(cluster, job, now))
     try:
         return _act(decision, cluster, job, now)
-    except (AttemptOpen, BadLaunch, RestartRefused, EngineError) as problem:
+    except (AttemptOpen, BadLaunch, RestartRefused) as refused:
+        return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=refused.reason),))
+    except EngineError as problem:
         return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=str(problem)),))
 
 

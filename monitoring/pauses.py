@@ -20,7 +20,7 @@ LONGEST_REASON = 500
 class BadPause(ValueError):
     """A pause that makes no sense: which field, and what is allowed."""
 
-    def __init__(self, field: str, allowed: str) -> None:
+    def __init__(self, field: str, allowed: Reason) -> None:
         super().__init__(f"{field}: {allowed}")
         self.field = field
         self.allowed = allowed
@@ -78,11 +78,11 @@ def pause(cluster: Cluster | None, reason: str, until: datetime | None, by: str,
     """Raises BadPause."""
     reason = reason.strip()
     if not reason:
-        raise BadPause("reason", "Say why, for whoever finds it paused.")
+        raise BadPause("reason", AutomationReason.WHY_NEEDED())
     if len(reason) > LONGEST_REASON:
-        raise BadPause("reason", f"At most {LONGEST_REASON} characters; these are {len(reason)}.")
+        raise BadPause("reason", AutomationReason.WHY_TOO_LONG(most=LONGEST_REASON, count=len(reason)))
     if until is not None and until <= now:
-        raise BadPause("until", "It has to end later than now; empty: until somebody ends it.")
+        raise BadPause("until", AutomationReason.LATER_END_NEEDED())
     made = AutomationPause.objects.create(cluster=cluster, reason=reason, author=by, started_at=now, until=until)
     audit.record(by, "automation.pause", _target(made), reason, until=until.isoformat() if until else None)
     return made

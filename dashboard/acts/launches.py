@@ -7,9 +7,11 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
 from dashboard.forms.launch import CLONE, LaunchForm
+from dashboard.phrases import told
 from dashboard.queries.states import FROM_STOP, offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
@@ -55,14 +57,15 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
         savepoint = _chosen(job, typed["state"])
         if typed["now"] == CLONE:
             if savepoint is None:
-                raise RestartRefused("state", typed["state"], "a second job starts from a savepoint of this one")
+                raise RestartRefused("state", typed["state"], Why.SAVEPOINT_TO_CLONE_NEEDED())
             return clone(job, typed["name"], form.spec, savepoint, by, now)
         what, note = what_changes(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
         return change_and_restart(job, form.spec, what, savepoint, by, now, note=note, goes_back=typed["goes_back"])
     except BadLaunch as problem:
-        raise NotStarted(problem.field, str(problem)) from problem
+        raise NotStarted(problem.field, told(problem.reason)) from problem
     except RestartRefused as refused:
-        raise NotStarted(refused.field, f"Nothing was stopped. {refused}") from refused
+        why = _("Nothing was stopped. %(refused)s") % {"refused": told(refused.reason)}
+        raise NotStarted(refused.field, why) from refused
 
 
 def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
@@ -80,7 +83,8 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
         audit.record(by, "job.program-refused", target, name=name, why=str(answer))
-        raise NotStarted("upload", f"The cluster did not take it: {answer}") from answer
+        why = _("The cluster did not take it: %(answer)s") % {"answer": told(answer)}
+        raise NotStarted("upload", why) from answer
     keep(job.cluster, answer, name, content, by, timezone.now())
     audit.record(by, "job.program", target, name=name, jar_id=answer, size=len(content), sha256=digest)
     return answer
@@ -101,5 +105,5 @@ def _chosen(job: Job, key: str) -> Savepoint | None:
         return None
     source = next((choice.source for choice in offered_savepoints(job) if choice.key == key), None)
     if not isinstance(source, Savepoint):
-        raise RestartRefused("state", key, "one of the states below is needed")
+        raise RestartRefused("state", key, Why.NOT_OFFERED())
     return source

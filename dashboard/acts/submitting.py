@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, upload
 from dashboard.forms.submit import SubmitForm
+from dashboard.phrases import told
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
@@ -72,4 +73,4 @@ def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> R
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, intent)
         return submit(cluster, typed["name"], form.spec, form.origin, by, timezone.now())
     except (BadLaunch, RestartRefused) as refused:
-        raise NotStarted(refused.field, str(refused)) from refused
+        raise NotStarted(refused.field, told(refused.reason)) from refused

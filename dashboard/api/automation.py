@@ -58,7 +58,7 @@ def pause(request: HttpRequest, body: PauseIn) -> Status[AutomationPause]:
     try:
         return Status(201, doing.pause(typed["cluster"], typed["reason"], until, actor_of(request), now))
     except doing.BadPause as problem:
-        raise invalid(problem.field, None, problem.allowed) from problem
+        raise invalid(problem.field, None, str(problem.allowed)) from problem
 
 
 @routes.post("/pauses/{int:pause_id}/end", response=answers(PauseOut), summary="End a pause")

@@ -58,7 +58,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
-        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": told(str(taken))})
+        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": told(taken.reason)})
     else:
         return redirect("restart-progress", attempt.pk)
     return _page(request, job, form, status=422)

@@ -104,7 +104,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     except StorageSilent as silent:
         return _refused(request, pk, SavepointReason.SENTENCE(clause=silent.reason), again)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        return _refused(request, pk, str(refused), again)
+        return _refused(request, pk, refused.reason, again)
     return redirect("restart-progress", attempt.pk)
 
 
@@ -117,11 +117,11 @@ def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
     except MovedOn as moved:
         return _not_run(request, pk, f"{moved} {look_again()}")
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        return _not_run(request, pk, str(refused))
+        return _not_run(request, pk, refused.reason)
     return redirect("restart-progress", attempt.pk)
 
 
-def _not_run(request: HttpRequest, pk: int, why: str) -> HttpResponse:
+def _not_run(request: HttpRequest, pk: int, why: object) -> HttpResponse:
     messages.error(request, _("The job was not started. %(refused)s") % {"refused": told(why)})
     return redirect("job-runs", pk)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.acts.intents import Intent
@@ -20,6 +21,7 @@ from dashboard.acts.submitting import (
     submit_job,
 )
 from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
+from dashboard.phrases import told
 from dashboard.views.access import admin_action, admin_required
 from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
@@ -53,7 +55,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
         except NotStarted as refused:
             form.add_error(refused.field if refused.field in form.fields else None, str(refused))
         except AttemptOpen as taken:
-            form.add_error("name", str(taken))
+            form.add_error("name", told(taken.reason))
         else:
             return redirect("restart-progress", attempt.pk)
     return _page(request, cluster, form, found=found, snapshot=snapshot, path=origin.path)
@@ -91,13 +93,14 @@ def look_at_snapshot(request: HttpRequest, pk: int) -> HttpResponse:
 def _check_warned(found: SavepointValidation | None, path: str, warned: str) -> None:
     check_savepoint(found)
     if found is not None and found.written_again and warned != path:
-        raise NotStarted("savepoint", "Check which queries write rows again, then submit the job again.")
+        raise NotStarted("savepoint", _("Check which queries write rows again, then submit the job again."))
 
 
 def _check_seen(found: Sequence[FoundCheckpoint], seen: str) -> None:
     check_usable(found)
     if seen != fingerprint(found):
-        raise NotStarted("checkpoints", "Check what was found at the checkpoint location, then submit the job again.")
+        why = _("Check what was found at the checkpoint location, then submit the job again.")
+        raise NotStarted("checkpoints", why)
 
 
 def _first_start(request: HttpRequest, cluster: Cluster) -> RestartAttempt | None:

@@ -1,4 +1,4 @@
-"""Why the automation of a job does not act."""
+"""Why the automation of a job does not act, and why it is not paused."""
 
 from __future__ import annotations
 
@@ -20,4 +20,11 @@ class AutomationReason(ReasonCode):
     CLUSTER_PAUSED_UNTIL = (
         "automation.cluster-paused-until",
         _("the automation of {cluster} is paused until {until:minute} by {who}: {reason}"),
+    )
+
+    WHY_NEEDED = "automation.why-needed", _("Say why, for whoever finds it paused.")
+    WHY_TOO_LONG = "automation.why-too-long", _("At most {most} characters; these are {count}.")
+    LATER_END_NEEDED = (
+        "automation.later-end-needed",
+        _("It has to end later than now; empty: until somebody ends it."),
     )

@@ -90,6 +90,82 @@ class RecoveryReason(ReasonCode):
         _("{job} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."),
     )
 
+    # Why a restart that somebody asks for is refused: which field, what it is, what is allowed.
+    BAD_AUTOMATION = "recovery.bad-automation", _("automation is {value}: {allowed}.")
+    BAD_CLUSTER = "recovery.bad-cluster", _("cluster is {value}: {allowed}.")
+    BAD_MANAGED_ELSEWHERE = "recovery.bad-managed-elsewhere", _("managed_elsewhere is {value}: {allowed}.")
+    BAD_NAME = "recovery.bad-name", _("name is {value}: {allowed}.")
+    BAD_PATH = "recovery.bad-path", _("path is {value}: {allowed}.")
+    BAD_SAVEPOINT = "recovery.bad-savepoint", _("savepoint is {value}: {allowed}.")
+    BAD_STATE = "recovery.bad-state", _("state is {value}: {allowed}.")
+    BAD_STOP = "recovery.bad-stop", _("stop is {value}: {allowed}.")
+    CLUSTER_NEEDED = "recovery.cluster-needed", _("a cluster that answers is needed")
+    MANAGED_ELSEWHERE = "recovery.managed-elsewhere", _("that is who restarts this job")
+    NAME_NEEDED = "recovery.name-needed", _("a name of at most {most} characters is needed")
+    FREE_NAME_NEEDED = "recovery.free-name-needed", _("a name that no job of {cluster} has is needed")
+    PATH_NEEDED = (
+        "recovery.path-needed",
+        _("the path of a savepoint or retained checkpoint is needed"),
+    )
+    SAVEPOINT_OF_JOB_NEEDED = "recovery.savepoint-of-job-needed", _("a savepoint of {job} is needed")
+    COMPLETED_SAVEPOINT_NEEDED = (
+        "recovery.completed-savepoint-needed",
+        _("a completed savepoint is needed"),
+    )
+    SAVEPOINT_TO_CLONE_NEEDED = (
+        "recovery.savepoint-to-clone-needed",
+        _("a second job starts from a savepoint of this one"),
+    )
+    FILES_GONE = (
+        "recovery.files-gone",
+        _("somebody removed its files, so choose another state"),
+    )
+    FILES_DISPOSED = (
+        "recovery.files-disposed",
+        _("its files are removed, or are being removed, so choose another state"),
+    )
+    NOT_OFFERED = "recovery.not-offered", _("one of the states below is needed")
+    NOT_STOPPED_WITH_SAVEPOINT = (
+        "recovery.not-stopped-with-savepoint",
+        _("{state} is there only when it is stopped with one"),
+    )
+    CHOOSE_SAVEPOINT = (
+        "recovery.choose-savepoint",
+        _("the job does not run, so choose the savepoint to go on from"),
+    )
+    NEVER_RAN = "recovery.never-ran", _("the job has never run here, so submit it first")
+    STILL_RUNS = (
+        "recovery.still-runs",
+        _("the job still runs. Wait until it has ended, or restart it from a savepoint"),
+    )
+    NO_STATE_TO_CONTINUE = (
+        "recovery.no-state-to-continue",
+        _(
+            "no savepoint or retained checkpoint of it is known, and a run without state would read its input from "
+            "the beginning again"
+        ),
+    )
+    OPEN_AUTOMATIC = (
+        "recovery.open-automatic",
+        _("{job} is being restarted already: restart {epoch}, automatic."),
+    )
+    OPEN_MANUAL = (
+        "recovery.open-manual",
+        _("{job} is being restarted already: restart {epoch}, manual."),
+    )
+    OPEN_AGAIN = (
+        "recovery.open-again",
+        _("{job} is being restarted already: restart {epoch}, again."),
+    )
+    OPEN_SCHEDULED = (
+        "recovery.open-scheduled",
+        _("{job} is being restarted already: restart {epoch}, scheduled."),
+    )
+    OPEN_UNKNOWN = (
+        "recovery.open-unknown",
+        _("{job} is being restarted already: another decision."),
+    )
+
     # What a job is started from.
     CHECKPOINT = "recovery.checkpoint", _("checkpoint {number} of run {run}, taken {at:second}")
     SAVEPOINT = "recovery.savepoint", _("savepoint {number} of run {run}, taken {at:second}")
@@ -105,7 +181,6 @@ class RecoveryReason(ReasonCode):
     NEEDS_PERSON = "recovery.needs-person", _("{job} needs a person: {reason}.")
     LEFT = "recovery.left", _("{job} is left: {reason}.")
     RESTART_DECIDED = "recovery.restart-decided", _("Restart {epoch} of {job} decided: {reason}")
-    RESTARTED_ALREADY = "recovery.restarted-already", _("{why}")
     RESTART_FAILED = "recovery.restart-failed", _("Restart {epoch} of {job} failed: {why}")
     RESTARTS_MOVED = "recovery.restarts-moved", _("Restarts: {outcomes}.")
     BACK_AGAIN = "recovery.back-again", _("{jobs} back again.")
@@ -187,7 +262,7 @@ class RecoveryReason(ReasonCode):
     )
     USED_UNCHECKED = "recovery.used-unchecked", _("{why}; it is used unchecked.")
     STATE_COMPLETE = "recovery.state-complete", _("{path} is complete.")
-    STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why}.")
+    STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why:clause}.")
     STARTS_EMPTY = (
         "recovery.starts-empty",
         _("No state can be restored; the job allows to be started empty."),

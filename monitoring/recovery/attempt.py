@@ -28,15 +28,24 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 
 TIME_LIMIT = timedelta(minutes=10)
+_OPEN = {
+    RestartTrigger.AUTOMATIC: Why.OPEN_AUTOMATIC,
+    RestartTrigger.MANUAL: Why.OPEN_MANUAL,
+    RestartTrigger.AGAIN: Why.OPEN_AGAIN,
+    RestartTrigger.SCHEDULED: Why.OPEN_SCHEDULED,
+}
 
 
 class AttemptOpen(Exception):
     """Another restart of this job is under way, or was decided in the same moment; `attempt` is which."""
 
     def __init__(self, job: Job) -> None:
-        self.attempt = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
-        which = f"restart {self.attempt.epoch}, {self.attempt.trigger}" if self.attempt else "another decision"
-        super().__init__(f"{job.name} is being restarted already: {which}.")
+        self.attempt = attempt = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+        if attempt is None:
+            self.reason = Why.OPEN_UNKNOWN(job=job.name)
+        else:
+            self.reason = _OPEN[RestartTrigger(attempt.trigger)](job=job.name, epoch=attempt.epoch)
+        super().__init__(str(self.reason))
 
 
 def open_attempt(

@@ -79,7 +79,7 @@ def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, decision.reason, audit.AUTOMATION, now)
             record(job, decision, facts, now)
     except AttemptOpen as taken:
-        return Why.RESTARTED_ALREADY(why=str(taken))
+        return taken.reason
     return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=decision.reason)
 
 

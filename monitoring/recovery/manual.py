@@ -40,16 +40,25 @@ LONGEST_PATH = 2000
 CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.IMPORTING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
 STOPPED_WITH = Why.SAVEPOINT_OF_THE_STOP()
+_REFUSALS = {
+    "automation": Why.BAD_AUTOMATION,
+    "cluster": Why.BAD_CLUSTER,
+    "managed_elsewhere": Why.BAD_MANAGED_ELSEWHERE,
+    "name": Why.BAD_NAME,
+    "path": Why.BAD_PATH,
+    "savepoint": Why.BAD_SAVEPOINT,
+    "state": Why.BAD_STATE,
+    "stop": Why.BAD_STOP,
+}
 
 
 class RestartRefused(ValueError):
     """Nothing was stopped or started: which field, its value, what is allowed."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field} is {value!r}: {allowed}.")
+    def __init__(self, field: str, value: object, allowed: Reason) -> None:
         self.field = field
-        self.value = value
-        self.allowed = allowed
+        self.reason = _REFUSALS[field](value=repr(value), allowed=allowed)
+        super().__init__(str(self.reason))
 
 
 def restart_from(
@@ -134,7 +143,7 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     require_answer(job)
     chosen, name = _of_savepoint(job, state), _checked_name(name)
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
-        raise RestartRefused("name", name, f"a name that no job of {job.cluster} has is needed")
+        raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(job.cluster)))
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
     return open_held(
         copy,
@@ -175,7 +184,7 @@ def submit(
     job, _ = Job.objects.get_or_create(cluster=cluster, name=name)
     require_answer(job)
     if not has_nothing(job):
-        raise RestartRefused("name", name, f"a name that no job of {cluster} has is needed")
+        raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(cluster)))
     job.launch = launch
     job.save(update_fields=["launch"])
     return open_held(
@@ -198,7 +207,7 @@ def has_nothing(job: Job) -> bool:
 def _checked_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise RestartRefused("name", name[:100], f"a name of at most {LONGEST_NAME} characters is needed")
+        raise RestartRefused("name", name[:100], Why.NAME_NEEDED(most=LONGEST_NAME))
     return name
 
 
@@ -217,16 +226,15 @@ def open_held(
     try:
         hold(restore_path)
     except SavepointGoing as going:
-        allowed = "its files are removed, or are being removed, so choose another state"
-        raise RestartRefused("savepoint", going.state.value, allowed) from going
+        raise RestartRefused("savepoint", going.state.value, Why.FILES_DISPOSED()) from going
     return open_attempt(job, trigger, reason, by, now, restore_path=restore_path, **options)
 
 
 def require_answer(job: Job) -> None:
     if job.managed_elsewhere:
-        raise RestartRefused("managed_elsewhere", job.managed_elsewhere, "that is who restarts this job")
+        raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
     if not job.cluster.reachable:
-        raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
+        raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
 
 
 def goes_on_from_stop(job: Job) -> bool:
@@ -237,9 +245,9 @@ def goes_on_from_stop(job: Job) -> bool:
 def _require_savepoint_on_stop(job: Job, stop_first: bool = True) -> None:
     if not goes_on_from_stop(job):
         said = job.current_run.state if job.current_run else "not known"
-        raise RestartRefused("state", said, "the job does not run, so choose the savepoint to go on from")
+        raise RestartRefused("state", said, Why.CHOOSE_SAVEPOINT())
     if not stop_first:
-        raise RestartRefused("stop", "cancel", f"{STOPPED_WITH} is there only when it is stopped with one")
+        raise RestartRefused("stop", "cancel", Why.NOT_STOPPED_WITH_SAVEPOINT(state=STOPPED_WITH))
 
 
 @transaction.atomic
@@ -260,11 +268,11 @@ def cancel_attempt(attempt: RestartAttempt, by: str, now: datetime) -> bool:
 
 def _of_savepoint(job: Job, savepoint: Savepoint) -> State:
     if savepoint.job_id != job.pk:
-        raise RestartRefused("savepoint", str(savepoint), f"a savepoint of {job.name} is needed")
+        raise RestartRefused("savepoint", str(savepoint), Why.SAVEPOINT_OF_JOB_NEEDED(job=job.name))
     if savepoint.state != SavepointState.COMPLETED or not savepoint.path:
-        raise RestartRefused("savepoint", savepoint.state, "a completed savepoint is needed")
+        raise RestartRefused("savepoint", savepoint.state, Why.COMPLETED_SAVEPOINT_NEEDED())
     if savepoint.gone_at is not None:
-        raise RestartRefused("savepoint", savepoint.path, "somebody removed its files, so choose another state")
+        raise RestartRefused("savepoint", savepoint.path, Why.FILES_GONE())
     return State(
         path=savepoint.path,
         taken_at=savepoint.checkpoint.triggered_at if savepoint.checkpoint else savepoint.requested_at,
@@ -279,7 +287,7 @@ def _of_path(job: Job, path: str) -> State | None:
     """The known state at that path; None: a place that Waymark has not seen, which the cluster has to judge."""
     path = path.strip()
     if not path or len(path) > LONGEST_PATH or not path.isprintable():
-        raise RestartRefused("path", path[:100], "the path of a savepoint or retained checkpoint is needed")
+        raise RestartRefused("path", path[:100], Why.PATH_NEEDED())
     known = chain(known_states(job), _found_checkpoints(job))
     return next((state for state in known if plain_path(state.path) == plain_path(path)), None)
 

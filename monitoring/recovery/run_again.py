@@ -64,19 +64,14 @@ def origin_of_next_run(job: Job) -> Origin:
     """Return what the next run starts from. Raises RestartRefused."""
     run = job.current_run
     if run is None:
-        raise RestartRefused("state", "not known", "the job has never run here, so submit it first")
+        raise RestartRefused("state", "not known", Why.NEVER_RAN())
     if run.live:
-        allowed = "the job still runs. Wait until it has ended, or restart it from a savepoint"
-        raise RestartRefused("state", str(run.state), allowed)
+        raise RestartRefused("state", str(run.state), Why.STILL_RUNS())
     if run.state == RunState.FINISHED and run.outcome.get("saved"):
         return _of_end(job, run)
     newest = next(iter(restore_candidates(job)), None)
     if newest is None:
-        allowed = (
-            "no savepoint or retained checkpoint of it is known, and a run without state would read its input from "
-            "the beginning again"
-        )
-        raise RestartRefused("state", str(run.state), allowed)
+        raise RestartRefused("state", str(run.state), Why.NO_STATE_TO_CONTINUE())
     return Origin(newest.path, newest)
 
 

@@ -63,14 +63,14 @@ def _start(job: Job, now: datetime) -> Reason | None:
             ):
                 return None
             if paused := why_paused(job, now):
-                raise RestartRefused("automation", "paused", str(paused))
+                raise RestartRefused("automation", "paused", paused)
             attempt = run_again(job, audit.AUTOMATION, now, RestartTrigger.SCHEDULED, due_at)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        return _not_started(job, due_at, str(refused), now)
+        return _not_started(job, due_at, refused.reason, now)
     return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=stored(attempt, "reason"))
 
 
-def _not_started(job: Job, due_at: datetime, why: str, now: datetime) -> Reason | None:
+def _not_started(job: Job, due_at: datetime, why: Reason, now: datetime) -> Reason | None:
     """A cluster that is away is waited for, until the next time is due; everything else misses this time."""
     next_at = next_time(job, run_timetable, due_at)
     waits = not job.cluster.reachable and next_at is not None and next_at > now

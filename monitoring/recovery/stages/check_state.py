@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
@@ -73,13 +74,13 @@ class CheckState:
                 text = Why.CANNOT_BE_CHECKED(path=attempt.restore_path)
                 return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
             case StorageSilent():
-                return Next(AttemptState.STOPPING, Why.USED_UNCHECKED(why=str(answer)), StepState.SKIPPED)
+                return Next(AttemptState.STOPPING, Why.USED_UNCHECKED(why=answer.reason), StepState.SKIPPED)
             case SavepointValidation(valid=True):
                 remember_finding(attempt, "", now)
                 return Next(AttemptState.STOPPING, Why.STATE_COMPLETE(path=attempt.restore_path))
-            case SavepointValidation(problem=problem, missing=missing):
-                remember_finding(attempt, problem, now, missing=missing)
-                return reject(attempt, problem, now)
+            case SavepointValidation(fault=fault, missing=missing):
+                remember_finding(attempt, fault, now, missing=missing)
+                return reject(attempt, fault, now)
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
                 return wait_for(answer)  # it says nothing about the state
             case EngineError():
@@ -88,22 +89,22 @@ class CheckState:
                 raise TypeError(f"{type(answer).__name__} is no answer to a validation")
 
 
-def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
+def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
     """The automation goes on with the next state; what a person chose is not replaced by something else.
 
     `started_as`: the engine's ids of the starts that were refused. Later attempts remember the state only if the engine
     says that it is the state's fault: any other trouble passes.
     """
-    refusal = Why.STATE_REJECTED(path=attempt.restore_path, why=why.rstrip("."))
+    refusal = Why.STATE_REJECTED(path=attempt.restore_path, why=why)
     if not automatic(attempt):
         return End(AttemptState.FAILED, refusal, nothing_runs=True)
-    path = attempt.restore_path if says_state_gone(why) else ""
+    path = attempt.restore_path if says_state_gone(str(why)) else ""
     RefusedStart.objects.bulk_create(
         RefusedStart(attempt=attempt, engine_job_id=each, path=path, refused_at=now) for each in started_as
     )
     write(
         attempt,
-        rejected=[*attempt.rejected, {"path": attempt.restore_path, "why": why}],
+        rejected=[*attempt.rejected, _rejected(attempt.restore_path, why)],
         restore_path="",
         restore_is_savepoint=None,
         restore_state_at=None,
@@ -117,7 +118,7 @@ def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterabl
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 
-def remember_finding(attempt: RestartAttempt, problem: str, now: datetime, *, missing: bool = False) -> None:
+def remember_finding(attempt: RestartAttempt, problem: Reason | str, now: datetime, *, missing: bool = False) -> None:
     """The look at its files is worth as much to everybody else."""
     owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
     record_finding(owner, attempt.restore_path, problem, now, missing=missing)
@@ -142,10 +143,7 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
         return _without_state(attempt)
     if too_old := _too_old(attempt, state):
         # It could be restored: to start empty beside it is nobody's wish.
-        write(
-            attempt,
-            rejected=[*attempt.rejected, {"path": state.path, "why": str(too_old), "reason": too_old.as_json()}],
-        )
+        write(attempt, rejected=[*attempt.rejected, _rejected(state.path, too_old)])
         return End(AttemptState.FAILED, _nothing_left(attempt))
     write(
         attempt,
@@ -189,6 +187,11 @@ def _too_old(attempt: RestartAttempt, state: State) -> Reason | None:
     age = ((run.ended_at if run else None) or attempt.created_at) - state.taken_at
     allowed = timedelta(seconds=limit)
     return None if age <= allowed else Why.STATE_TOO_OLD(age=age, allowed=allowed)
+
+
+def _rejected(path: str, why: Reason | str) -> dict[str, Any]:
+    found = {"path": path, "why": str(why)}
+    return found | {"why_value": why.as_json()} if isinstance(why, Reason) else found
 
 
 def _nothing_left(attempt: RestartAttempt) -> Reason:

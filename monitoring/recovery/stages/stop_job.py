@@ -30,6 +30,7 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
@@ -217,7 +218,7 @@ def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
     if saved is None:
         return End(AttemptState.FAILED, Why.ENDED_WITHOUT_SAVEPOINT(), nothing_runs=True)
     if saved.state == SavepointState.FAILED:
-        return End(AttemptState.FAILED, Why.ENDED_SAVEPOINT_FAILED(failure=saved.failure), nothing_runs=True)
+        return End(AttemptState.FAILED, Why.ENDED_SAVEPOINT_FAILED(failure=stored(saved, "failure")), nothing_runs=True)
     if saved.state != SavepointState.COMPLETED or not saved.path:
         return Wait(Why.SAVEPOINT_NOT_KNOWN_YET())
     write(
@@ -237,7 +238,7 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
     if saved is None:
         return _ask_to_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
-        return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=saved.failure), job_goes_on=True)
+        return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=stored(saved, "failure")), job_goes_on=True)
     if not _restores_a_checkpoint(attempt):
         return Wait(Why.STOPPING_WITH_SAVEPOINT(state=life.state))
     if saved.state == SavepointState.COMPLETED:

@@ -108,12 +108,17 @@ class TestPauses:
         assert job_manager.count("run") == 0
 
     @pytest.mark.parametrize(
-        ("reason", "minutes", "field"), [(" ", 5, "reason"), ("x" * 501, 5, "reason"), ("upgrade", 0, "until")]
+        ("reason", "minutes", "field", "allowed"),
+        [
+            (" ", 5, "reason", AutomationReason.WHY_NEEDED()),
+            ("x" * 501, 5, "reason", AutomationReason.WHY_TOO_LONG(most=500, count=501)),
+            ("upgrade", 0, "until", AutomationReason.LATER_END_NEEDED()),
+        ],
     )
-    def test_one_that_makes_no_sense_is_refused(self, now, reason, minutes, field, db):
+    def test_one_that_makes_no_sense_is_refused(self, now, reason, minutes, field, allowed, db):
         with pytest.raises(BadPause) as problem:
             pauses.pause(None, reason, now + timedelta(minutes=minutes), "ada", now)
-        assert problem.value.field == field
+        assert (problem.value.field, problem.value.allowed) == (field, allowed)
 
 
 class TestBreaker:
@@ -210,8 +215,11 @@ class TestManagedElsewhere:
         assert not request_due(now)
 
     def test_a_restart_by_hand_is_refused_with_who_does_it(self, job, now):
-        with pytest.raises(RestartRefused, match="the Kubernetes operator': that is who restarts this job"):
+        with pytest.raises(RestartRefused) as refused:
             restart_from(job, "file:/chk/7", "ada", now)
+        assert refused.value.reason == Why.BAD_MANAGED_ELSEWHERE(
+            value="'the Kubernetes operator'", allowed=Why.MANAGED_ELSEWHERE()
+        )
 
 
 class TestDecisions:

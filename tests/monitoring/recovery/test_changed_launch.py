@@ -72,8 +72,9 @@ def test_a_dead_job_is_started_with_the_other_record_from_a_chosen_savepoint(job
 
 
 def test_a_dead_job_has_nothing_to_be_stopped_with(job, now):
-    with pytest.raises(RestartRefused, match="the job does not run, so choose the savepoint"):
+    with pytest.raises(RestartRefused) as refused:
         change_and_restart(job, UPGRADED, "upgrade it", None, "ada", now)
+    assert refused.value.reason.args["allowed"] == Why.CHOOSE_SAVEPOINT()
     assert not RestartAttempt.objects.exists()
 
 

@@ -200,9 +200,10 @@ def test_two_that_saw_the_same_death_decide_once(job, now):
     stale = Job.objects.select_related("current_run").get(pk=job.pk)
     first = open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
 
-    with pytest.raises(AttemptOpen, match=r"restart 1, automatic") as refused:
+    with pytest.raises(AttemptOpen) as refused:
         open_attempt(stale, RestartTrigger.MANUAL, "by hand", "ada", now)
     assert refused.value.attempt == first
+    assert refused.value.reason == RecoveryReason.OPEN_AUTOMATIC(job="flights", epoch=1)
 
 
 def test_a_decision_made_on_an_old_life_does_not_count(rows, job, now):

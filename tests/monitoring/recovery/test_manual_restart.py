@@ -10,7 +10,7 @@ from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
-from monitoring.recovery.manual import RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.manual import STOPPED_WITH, RestartRefused, cancel_attempt, restart_from
 
 
 def started(job_manager):
@@ -140,11 +140,11 @@ def test_a_stopped_job_is_started_only_once_its_savepoint_is_known(live, job_man
 @pytest.mark.parametrize(
     ("state", "stop_first", "why"),
     [
-        ("FAILED", True, "state is 'FAILED': the job does not run, so choose the savepoint to go on from."),
-        ("RESTARTING", True, "state is 'RESTARTING': the job does not run, so choose the savepoint to go on from."),
+        ("FAILED", True, Why.BAD_STATE(value="'FAILED'", allowed=Why.CHOOSE_SAVEPOINT())),
+        ("RESTARTING", True, Why.BAD_STATE(value="'RESTARTING'", allowed=Why.CHOOSE_SAVEPOINT())),
         (
             *("RUNNING", False),
-            "stop is 'cancel': the savepoint that it is stopped with is there only when it is stopped with one.",
+            Why.BAD_STOP(value="'cancel'", allowed=Why.NOT_STOPPED_WITH_SAVEPOINT(state=STOPPED_WITH)),
         ),
     ],
 )
@@ -153,7 +153,8 @@ def test_without_such_a_savepoint_nothing_is_stopped(live, now, state, stop_firs
     live.current_run.refresh_from_db()
     with pytest.raises(RestartRefused) as refused:
         restart_from(live, None, "ada", now, stop_first)
-    assert str(refused.value) == why
+    assert refused.value.reason == why
+    assert str(refused.value) == str(why)
     assert not RestartAttempt.objects.exists()
 
 
@@ -326,15 +327,18 @@ def test_a_savepoint_of_another_job_is_refused(rows, job, now):
     foreign = Savepoint.objects.create(
         job=other, run=rows.run(other), origin="manual", state="completed", path="file:/sp/x", requested_at=now
     )
-    with pytest.raises(RestartRefused, match="a savepoint of flights is needed"):
+    with pytest.raises(RestartRefused) as refused:
         restart_from(job, foreign, "ada", now)
+    allowed = Why.SAVEPOINT_OF_JOB_NEEDED(job="flights")
+    assert refused.value.reason == Why.BAD_SAVEPOINT(value=repr(str(foreign)), allowed=allowed)
 
 
 @pytest.mark.parametrize("state", ["deferred", "requested", "in_progress", "failed"])
 def test_a_savepoint_that_is_not_complete_is_refused(job, savepoint, now, state):
     savepoint.state = state
-    with pytest.raises(RestartRefused, match="a completed savepoint is needed"):
+    with pytest.raises(RestartRefused) as refused:
         restart_from(job, savepoint, "ada", now)
+    assert refused.value.reason == Why.BAD_SAVEPOINT(value=repr(state), allowed=Why.COMPLETED_SAVEPOINT_NEEDED())
 
 
 @pytest.mark.parametrize(
@@ -363,15 +367,17 @@ def test_a_launch_that_cannot_work_is_refused_and_named(job, savepoint, now, lau
 
 def test_a_cluster_that_does_not_answer_is_refused(job, savepoint, now):
     job.cluster.unreachable_since = now
-    with pytest.raises(RestartRefused, match="a cluster that answers is needed"):
+    with pytest.raises(RestartRefused) as refused:
         restart_from(job, savepoint, "ada", now)
+    assert refused.value.reason.args["allowed"] == Why.CLUSTER_NEEDED()
 
 
 def test_the_second_person_is_told_of_the_first(job, savepoint, now):
     stale = Job.objects.get(pk=job.pk)
     restart_from(job, savepoint, "ada", now)
-    with pytest.raises(AttemptOpen, match=r"restart 1, manual"):
+    with pytest.raises(AttemptOpen) as refused:
         restart_from(stale, savepoint, "bob", now)
+    assert refused.value.reason == Why.OPEN_MANUAL(job="flights", epoch=1)
 
 
 def test_a_restart_may_be_given_up_before_anything_happened(live, savepoint, job_manager, now):

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import AutomationPause, Job, RestartAttempt, RunState, Savepoint
+from monitoring.reasons.automation import AutomationReason
 from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.planned import awaited
@@ -93,14 +94,20 @@ def test_a_finished_run_of_which_no_state_is_known_is_not_followed_by_an_empty_o
     run = ended.current_run
     run.outcome = {}
     run.save()
-    with pytest.raises(RestartRefused, match="would read its input from the beginning again"):
+    with pytest.raises(RestartRefused) as refused:
         run_again(ended, "ada", now)
+    assert refused.value.reason.args["allowed"] == RecoveryReason.NO_STATE_TO_CONTINUE()
     assert not RestartAttempt.objects.exists()
 
 
+def still_runs():
+    return RecoveryReason.BAD_STATE(value="'RUNNING'", allowed=RecoveryReason.STILL_RUNS())
+
+
 def test_it_is_refused_while_the_job_runs(live, now):
-    with pytest.raises(RestartRefused, match="state is 'RUNNING': the job still runs"):
+    with pytest.raises(RestartRefused) as refused:
         run_again(live, "ada", now)
+    assert refused.value.reason == still_runs()
 
 
 def test_it_is_refused_while_a_run_is_being_started(ended, now):
@@ -162,10 +169,10 @@ def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so
 
     (missed,) = advance(now + timedelta(hours=1)).done
     assert missed.code == RecoveryReason.RUN_OF_JOB
-    assert missed.args["problem"].code == RecoveryReason.RUN_MISSED
-    assert missed.args["problem"].args["due"] == (now + timedelta(hours=1)).isoformat()
+    assert missed.args["problem"] == RecoveryReason.RUN_MISSED(due=now + timedelta(hours=1), why=still_runs())
 
     job = Job.objects.get()
+    assert job.run_problem_value == missed.args["problem"]
     assert "the job still runs" in job.run_problem
     assert job.next_run_at == now + timedelta(hours=2)
     assert not RestartAttempt.objects.exists()
@@ -191,7 +198,11 @@ def test_a_paused_automation_starts_no_run(hourly, job_manager, now):
     AutomationPause.objects.create(reason="Migration.", author="ada", started_at=now)
     advance(now + timedelta(hours=1))
     assert not RestartAttempt.objects.exists()
-    assert "the automation of everything is paused by ada" in Job.objects.get().run_problem
+    job = Job.objects.get()
+    paused = AutomationReason.ALL_PAUSED(who="ada", reason="Migration")
+    why = RecoveryReason.BAD_AUTOMATION(value="'paused'", allowed=paused)
+    assert job.run_problem_value == RecoveryReason.RUN_MISSED(due=now + timedelta(hours=1), why=why)
+    assert "the automation of everything is paused by ada" in job.run_problem
 
 
 def test_a_run_that_was_started_clears_the_problem_of_the_one_before(hourly, job_manager, go_on, now):

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from monitoring.models import Job, RestartAttempt, RunState
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.manual import AttemptOpen, Origin, RestartRefused, cancel_attempt, submit
 from tests.monitoring.recovery.conftest import LAUNCH
@@ -142,6 +143,8 @@ def test_of_two_submissions_in_the_same_moment_one_starts(cluster, now):
 
 
 def test_the_name_of_another_job_is_taken(job, now):
-    with pytest.raises(RestartRefused, match="name is 'flights': a name that no job of"):
+    with pytest.raises(RestartRefused) as refused:
         submit(job.cluster, "flights", LAUNCH, Origin(), "ada", now)
+    allowed = RecoveryReason.FREE_NAME_NEEDED(cluster=str(job.cluster))
+    assert refused.value.reason == RecoveryReason.BAD_NAME(value="'flights'", allowed=allowed)
     assert not RestartAttempt.objects.exists()

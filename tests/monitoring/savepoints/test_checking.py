@@ -15,6 +15,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.reasons.work import WorkReason
 from monitoring.recovery import cycle as recovery
@@ -130,8 +131,9 @@ class TestOneThatSomebodyElseRemoved:
     def test_is_refused_before_anything_is_stopped(self, removed, job, now):
         check_completed(now)
         job.launch = {"kind": "waymark", "jar_id": "program.py"}
-        with pytest.raises(RestartRefused, match="somebody removed its files, so choose another state"):
+        with pytest.raises(RestartRefused) as refused:
             restart_from(job, reload(removed), "ada", now)
+        assert refused.value.reason.args["allowed"] == RecoveryReason.FILES_GONE()
         assert not RestartAttempt.objects.exists()
 
     def test_may_be_back_when_its_storage_was_away(self, removed, job_manager, now):

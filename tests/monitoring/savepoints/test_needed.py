@@ -17,6 +17,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.reasons.recovery import RecoveryReason
 from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import open_attempt
@@ -166,8 +167,8 @@ def test_nothing_starts_from_one_that_was_let_go_in_the_meantime(job, old, now, 
     }[way]
     with pytest.raises(RestartRefused) as refused:
         begin()
-    why = "its files are removed, or are being removed, so choose another state"
-    assert str(refused.value) == f"savepoint is '{gone.value}': {why}."
+    why = RecoveryReason.BAD_SAVEPOINT(value=repr(gone.value), allowed=RecoveryReason.FILES_DISPOSED())
+    assert refused.value.reason == why
     assert not RestartAttempt.objects.exists()
     assert Job.objects.count() == 1
 

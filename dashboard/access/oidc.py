@@ -17,6 +17,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 from joserfc.errors import JoseError
 from requests import RequestException
 
@@ -46,7 +47,9 @@ def to_provider(request: HttpRequest, back: str) -> HttpResponse:
     try:
         response: HttpResponse = _client().authorize_redirect(request, back)
     except (RequestException, ValueError) as error:
-        raise NotLoggedIn(f"{settings.OIDC_NAME} does not answer. Try again later.") from error
+        raise NotLoggedIn(
+            _("%(provider)s does not answer. Try again later.") % {"provider": settings.OIDC_NAME}
+        ) from error
     return response
 
 
@@ -59,9 +62,11 @@ def from_provider(request: HttpRequest) -> Person:
     try:
         token = _client().authorize_access_token(request, claims_options=expected)
     except OAuthError as error:
-        raise NotLoggedIn(f"{settings.OIDC_NAME} did not log you in: {error.description or error.error}.") from error
+        why = {"provider": settings.OIDC_NAME, "error": error.description or error.error}
+        raise NotLoggedIn(_("%(provider)s did not log you in: %(error)s.") % why) from error
     except (RequestException, JoseError, ValueError, KeyError) as error:
-        raise NotLoggedIn(f"What {settings.OIDC_NAME} answered cannot be trusted. Try again.") from error
+        why = {"provider": settings.OIDC_NAME}
+        raise NotLoggedIn(_("What %(provider)s answered cannot be trusted. Try again.") % why) from error
     return _person(token.get("userinfo") or {})
 
 
@@ -79,7 +84,7 @@ def user_of(person: Person) -> User:
         return made
     user = account.user
     if not user.is_active:
-        raise NotLoggedIn("This account is not active. Ask an administrator.")
+        raise NotLoggedIn(_("This account is not active. Ask an administrator."))
     try:
         accounts.change(user, person.role or accounts.role_word(user), person.email or user.email, who)
     except accounts.NotAllowed as stays:
@@ -91,7 +96,7 @@ def _person(claims: Mapping[str, Any]) -> Person:
     """Authlib has checked signature, audience, nonce and times."""
     issuer, subject = str(claims.get("iss", "")), str(claims.get("sub", ""))
     if issuer != settings.OIDC_ISSUER or not subject or len(subject) > 255:
-        raise NotLoggedIn("The answer is not of the provider that is configured here.")
+        raise NotLoggedIn(_("The answer is not of the provider that is configured here."))
     name = str(claims.get("preferred_username") or claims.get("email") or subject)
     verified = claims.get("email_verified", True) is not False
     email = str(claims.get("email") or "") if verified else ""
@@ -110,7 +115,7 @@ def _role(claim: object) -> str | None:
         return None
     found = next((role for role, named in by_role if groups & set(named)), None)
     if found is None and settings.OIDC_VIEWER_GROUPS:
-        raise NotLoggedIn("You are in none of the groups that may use Waymark. Ask an administrator.")
+        raise NotLoggedIn(_("You are in none of the groups that may use Waymark. Ask an administrator."))
     return found or str(settings.OIDC_FIRST_ROLE)
 
 

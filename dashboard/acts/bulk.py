@@ -57,7 +57,7 @@ def _save(job: Job, by: str, now: datetime, shown: Shown | None, *, stop: bool) 
         return Outcome(job, False, str(moved))
     except SavepointDeferred as deferred:
         return Outcome(job, False, told(deferred.sentence))
-    return Outcome(job, True, "Stopping with a savepoint." if stop else "Savepoint requested.")
+    return Outcome(job, True, _("Stopping with a savepoint.") if stop else _("Savepoint requested."))
 
 
 @transaction.atomic

@@ -1,4 +1,4 @@
-"""Why a job cannot be started with its launch record, and why a launch command is not run."""
+"""Why a job cannot be started with its launch record, and what became of its launch command."""
 
 from __future__ import annotations
 
@@ -75,3 +75,9 @@ class LaunchReason(ReasonCode):
             "{name} instead"
         ),
     )
+
+    # The command was run.
+    NO_JOB_ID = "launch.no-job-id", _('The command ended well and printed no "JobID …": {said}')
+    COMMAND_KILLED = "launch.command-killed", _("{program} did not end within {limit_s:g} s and was killed.")
+    COMMAND_FAILED = "launch.command-failed", _("{program} ended with {code}: {said}")
+    PRINTED_NOTHING = "launch.printed-nothing", _("it printed nothing")

@@ -93,7 +93,7 @@ async def run(command: object, values: LaunchValues, limit_s: float) -> str:
         return values.job_id
     found = _JOB_ID.search(said)
     if found is None:
-        raise Malformed(f'The command ended well and printed no "JobID …": {_tail(said)}')
+        raise Malformed(LaunchReason.NO_JOB_ID(said=_tail(said)))
     return found.group(1).decode()
 
 
@@ -106,9 +106,9 @@ async def _outcome(process: asyncio.subprocess.Process, program: str, limit_s: f
         await process.wait()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise TimedOut(f"{program} did not end within {limit_s:g} s and was killed.") from error
+        raise TimedOut(LaunchReason.COMMAND_KILLED(program=program, limit_s=limit_s)) from error
     if process.returncode != 0:
-        raise Refused(400, f"{program} ended with {process.returncode}: {_tail(said)}")
+        raise Refused(400, LaunchReason.COMMAND_FAILED(program=program, code=process.returncode, said=_tail(said)))
     return said
 
 
@@ -130,6 +130,6 @@ def _check_argument(argument: str) -> None:
         raise BadCommand(argument, LaunchReason.UNKNOWN_PLACE(name=name, known=known))
 
 
-def _tail(said: bytes) -> str:
+def _tail(said: bytes) -> Reason | str:
     text = said.decode(errors="replace").strip()
-    return text[-_SAID_LIMIT:] or "it printed nothing"
+    return text[-_SAID_LIMIT:] or LaunchReason.PRINTED_NOTHING()

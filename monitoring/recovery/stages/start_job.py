@@ -171,9 +171,9 @@ def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
 
 
 def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
+    why = str(refused)
     if isinstance(refused, NotRun):
         return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=refused.reason), nothing_runs=True)
-    why = str(refused)
     if says_no_state(why):
         remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):

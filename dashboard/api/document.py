@@ -37,7 +37,7 @@ the rights of a viewer. A write token has your rights. Objects that you may not 
 
 **Lists** return `items` and `next`. Send `next` as `cursor` to get the next page.
 
-**Errors** have one format: `{"error": {"code", "message", "fields": [{"field", "value", "message"}]}}`.
+**Errors** have one format: `{"error": {"code", "message", "reason", "fields": [{"field", "value", "message"}]}}`.
 
 **Changes** accept an `Idempotency-Key` header. Within a day, Waymark carries out requests with the same key once."""
 
@@ -58,7 +58,7 @@ for each in (
 
 @api.exception_handler(Refused)
 def refused(request: HttpRequest, error: Refused) -> HttpResponse:
-    return answer_of(error.status, error.message, error.fields)
+    return answer_of(error.status, error.message, error.fields, error.reason)
 
 
 @api.exception_handler(ValidationError)

@@ -12,6 +12,9 @@ from ninja import Schema
 from ninja.errors import ValidationError
 from pydantic import Field
 
+from dashboard.api.schemas.reasons import ReasonJson
+from monitoring.reasons.reason import Reason
+
 CODES = {
     400: ("malformed", "The request is malformed."),
     401: ("unauthenticated", "Send a token: Authorization: Bearer wmk_…"),
@@ -39,6 +42,7 @@ class FieldError(Schema):
 class Problem(Schema):
     code: str = Field(description="The kind of error, for programs.", examples=["invalid"])
     message: str = Field(description="The error, for people.")
+    reason: ReasonJson = Field(None, description="The reason in the message. null: it has no code.")
     fields: list[FieldError] = []
 
 
@@ -49,26 +53,34 @@ class ErrorOut(Schema):
 class Refused(Exception):
     """An answer of the API that is not a success."""
 
-    def __init__(self, status: int, message: str = "", fields: Iterable[FieldError] = ()) -> None:
+    def __init__(
+        self, status: int, message: str = "", fields: Iterable[FieldError] = (), reason: Reason | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.fields = list(fields)
+        self.reason = reason
 
 
-def conflict(why: object) -> Refused:
-    return Refused(409, str(why))
+def conflict(why: object, before: str = "") -> Refused:
+    """`why`: a text, or an exception, which may have a reason. `before`: the sentence that the message begins with."""
+    reason = getattr(why, "reason", None)
+    return Refused(409, f"{before} {why}".lstrip(), reason=reason if isinstance(reason, Reason) else None)
 
 
 def invalid(field: str, value: object, message: str) -> Refused:
     return Refused(422, fields=[FieldError(field=field, value=value, message=message)])
 
 
-def answer_of(status: int, message: str = "", fields: Iterable[FieldError] = ()) -> JsonResponse:
+def answer_of(
+    status: int, message: str = "", fields: Iterable[FieldError] = (), reason: Reason | None = None
+) -> JsonResponse:
     code, usual = CODES.get(status, ("refused" if status < 500 else "broken", "The request was refused."))
     listed = [field.model_dump(mode="json") for field in fields]
     text = message or (f"{listed[0]['field']}: {listed[0]['message']}" if listed else usual)
-    response = JsonResponse({"error": {"code": code, "message": text, "fields": listed}}, status=status)
+    said = reason.as_json() if reason else None
+    response = JsonResponse({"error": {"code": code, "message": text, "reason": said, "fields": listed}}, status=status)
     if status == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="Waymark"'
     return response

@@ -215,7 +215,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     except StorageSilent as silent:
         raise conflict(f"Nothing was stopped or started. {silent}.") from silent
     except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
-        raise conflict(f"Nothing was stopped or started. {refused}") from refused
+        raise conflict(refused, "Nothing was stopped or started.") from refused
 
 
 @routes.post(
@@ -231,7 +231,7 @@ def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Sta
         check_shown(job, body.shown if body else None, timezone.now())
         return Status(202, run_again(job, actor_of(request), timezone.now()))
     except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
-        raise conflict(f"Nothing was started. {refused}") from refused
+        raise conflict(refused, "Nothing was started.") from refused
 
 
 @routes.post(
@@ -278,7 +278,7 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
     except (MovedOn, AttemptOpen) as refused:
-        raise conflict(f"Nothing was stopped. {refused}") from refused
+        raise conflict(refused, "Nothing was stopped.") from refused
 
 
 @routes.post(

@@ -20,7 +20,7 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     assert response.headers["Content-Type"] == "application/json"
     body: dict[str, Any] = response.json()
     assert list(body) == ["error"]
-    assert list(body["error"]) == ["code", "message", "fields"]
+    assert list(body["error"]) == ["code", "message", "reason", "fields"]
     assert body["error"]["message"]
     found: dict[str, Any] = body["error"]
     return found

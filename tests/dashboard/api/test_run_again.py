@@ -37,7 +37,10 @@ def test_a_job_that_has_ended_is_run_again_from_where_it_ended(api: Caller, dail
 def test_a_job_that_runs_is_not_run_again(api: Caller, daily: Job, rows: Rows) -> None:
     rows.run(daily)
     answer = api.post(f"/jobs/{daily.pk}/run-again")
-    assert (answer.status_code, "the job still runs" in answer.json()["error"]["message"]) == (409, True)
+    error = answer.json()["error"]
+    assert (answer.status_code, "the job still runs" in error["message"]) == (409, True)
+    assert error["reason"]["code"] == "recovery.bad-state"
+    assert error["reason"]["args"]["allowed"] == {"code": "recovery.still-runs", "args": {}}
     assert not RestartAttempt.objects.exists()
 
 

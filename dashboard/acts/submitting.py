@@ -49,8 +49,8 @@ def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> Savepoin
 
 def check_savepoint(found: SavepointValidation | None) -> None:
     """Raise NotStarted with the reason when a job cannot start from it."""
-    if found is not None and found.problem:
-        raise NotStarted("savepoint", found.problem)
+    if found is not None and found.fault:
+        raise NotStarted("savepoint", told(found.fault))
 
 
 def fingerprint(found: Sequence[FoundCheckpoint]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.units import length_text, span_text
 from monitoring.models import AuditEntry
 from monitoring.reasons.columns import stored
@@ -157,12 +157,12 @@ def target_text(entry: AuditEntry) -> str:
 
 
 def reason_text(entry: AuditEntry) -> str:
-    return str(_("scheduled")) if entry.reason == "schedule" else told(stored(entry, "reason"))
+    return str(_("scheduled")) if entry.reason == "schedule" else rendered(stored(entry, "reason"))
 
 
 def _schedule(details: Details) -> str:
     schedule = details.get("schedule", "none")
-    return str(_("off")) if schedule == "none" else told(from_json(details.get("schedule_value")) or schedule)
+    return str(_("off")) if schedule == "none" else rendered(from_json(details.get("schedule_value")) or schedule)
 
 
 def _without(details: Details, name: str) -> Details:

@@ -1,12 +1,19 @@
-"""Schedules in the language of the page."""
+"""Reasons in the language of the page."""
 
 from __future__ import annotations
 
-from dashboard.phrases import told
+from django.utils.translation import get_language
+
+from monitoring.reasons.reason import SOURCE, Reason, render
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import Timetable
 
 
+def rendered(reason: Reason | str) -> str:
+    """Return the text of a reason in the language of the page. A text is returned as it is."""
+    return render(reason, get_language() or SOURCE)
+
+
 def schedule_text(timetable: Timetable | None) -> str:
-    """`every 1 h`, `at 03:00 every day (Europe/Berlin)`."""
-    return told(timetable.reason if timetable else SavepointReason.NO_SCHEDULE())
+    """Return a schedule such as `every 1 h` or `at 03:00 every day (Europe/Berlin)`."""
+    return rendered(timetable.reason if timetable else SavepointReason.NO_SCHEDULE())

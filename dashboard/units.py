@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 
-from monitoring.durations import in_chinese
+from monitoring.durations import with_units
 
 NOTHING = "–"
 LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
@@ -55,7 +55,7 @@ def is_chinese() -> bool:
 
 def length_text(text: str) -> str:
     """A length of time as the page's language has it, and another text as it is. Forms take the English one."""
-    return in_chinese(text) if is_chinese() and LENGTH.fullmatch(text) else text
+    return with_units(text, gettext) if LENGTH.fullmatch(text) else text
 
 
 def age_text(age: timedelta) -> str:

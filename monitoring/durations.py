@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_CHINESE = {"d": "天", "h": "小时", "min": "分钟", "s": "秒"}
+from django.utils.translation import gettext_noop
+
+_UNITS = (
+    (86_400, gettext_noop("d")),
+    (3600, gettext_noop("h")),
+    (60, gettext_noop("min")),
+    (1, gettext_noop("s")),
+)
+_NAMES = {name for _, name in _UNITS}
 
 
 def in_words(length: timedelta | float) -> str:
@@ -21,6 +29,6 @@ def in_words(length: timedelta | float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def in_chinese(text: str) -> str:
-    """Translate the units of a length of time: `1 h 30 min` is `1 小时 30 分钟`. Units below a second stay."""
-    return " ".join(_CHINESE.get(word, word) for word in text.split())
+def with_units(text: str, translated: Callable[[str], str]) -> str:
+    """Translate the units in a length of time such as `1 h 30 min`; units below a second stay as they are."""
+    return " ".join(translated(word) if word in _NAMES else word for word in text.split())

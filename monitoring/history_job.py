@@ -138,10 +138,8 @@ def keep_running(now: datetime) -> CycleReport | None:
     decision = decide(_facts(cluster, job, now))
     try:
         return _act(decision, cluster, job, now)
-    except (AttemptOpen, BadLaunch, RestartRefused) as refused:
-        return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=refused.reason),))
-    except EngineError as problem:
-        return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=str(problem)),))
+    except (AttemptOpen, BadLaunch, RestartRefused, EngineError) as problem:
+        return CycleReport(left=(WorkReason.PIPELINE_NOT_CHANGED(problem=problem.reason),))
 
 
 def why_not_running(now: datetime) -> Reason | None:

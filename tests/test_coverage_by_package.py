@@ -13,11 +13,11 @@ def test_files_count_towards_their_package_two_levels_deep() -> None:
         "monitoring/recovery/giving_up.py": file(30, 30, 4, 3),
         "monitoring/recovery/launch/command.py": file(10, 5, 0, 0),
         "monitoring/tasks.py": file(8, 0, 2, 0),
-        "dashboard/phrasebook/__init__.py": file(0, 0, 0, 0),
+        "dashboard/beat/__init__.py": file(0, 0, 0, 0),
     }
     assert [line.split() for line in table(files)] == [
         ["package", "lines", "missed", "branches", "missed"],
-        ["dashboard/phrasebook", "-", "0", "-", "0"],
+        ["dashboard/beat", "-", "0", "-", "0"],
         ["monitoring", "0.0", "%", "8", "0.0", "%", "2"],
         ["monitoring/recovery", "87.5", "%", "5", "75.0", "%", "1"],
         ["all", "72.9", "%", "13", "50.0", "%", "3"],

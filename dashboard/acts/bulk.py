@@ -14,7 +14,7 @@ from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
 from dashboard.acts.shown import MovedOn, Shown, check_shown
 from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring import audit
 from monitoring.models import Job, SavepointOrigin
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
@@ -56,7 +56,7 @@ def _save(job: Job, by: str, now: datetime, shown: Shown | None, *, stop: bool) 
     except MovedOn as moved:
         return Outcome(job, False, str(moved))
     except SavepointDeferred as deferred:
-        return Outcome(job, False, told(deferred.sentence))
+        return Outcome(job, False, rendered(deferred.sentence))
     return Outcome(job, True, _("Stopping with a savepoint.") if stop else _("Savepoint requested."))
 
 

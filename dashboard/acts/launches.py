@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
 from dashboard.forms.launch import CLONE, LaunchForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.states import FROM_STOP, offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
@@ -62,9 +62,9 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
         what, note = what_changes(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
         return change_and_restart(job, form.spec, what, savepoint, by, now, note=note, goes_back=typed["goes_back"])
     except BadLaunch as problem:
-        raise NotStarted(problem.field, told(problem.reason)) from problem
+        raise NotStarted(problem.field, rendered(problem.reason)) from problem
     except RestartRefused as refused:
-        why = _("Nothing was stopped. %(refused)s") % {"refused": told(refused.reason)}
+        why = _("Nothing was stopped. %(refused)s") % {"refused": rendered(refused.reason)}
         raise NotStarted(refused.field, why) from refused
 
 
@@ -83,7 +83,7 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
         audit.record(by, "job.program-refused", target, name=name, why=str(answer))
-        why = _("The cluster did not take it: %(answer)s") % {"answer": told(answer)}
+        why = _("The cluster did not take it: %(answer)s") % {"answer": rendered(answer.reason)}
         raise NotStarted("upload", why) from answer
     keep(job.cluster, answer, name, content, by, timezone.now())
     audit.record(by, "job.program", target, name=name, jar_id=answer, size=len(content), sha256=digest)

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, upload
 from dashboard.forms.submit import SubmitForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
@@ -31,7 +31,7 @@ def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundChe
     if isinstance(answer, NotFound):
         raise NotStarted("checkpoints", _("This cluster cannot import checkpoint locations."))
     if isinstance(answer, EngineError):
-        raise NotStarted("checkpoints", str(answer))
+        raise NotStarted("checkpoints", rendered(answer.reason))
     return answer
 
 
@@ -43,14 +43,14 @@ def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> Savepoin
 
     (answer,) = call_all([Call(cluster, act, _LOOK_S)])
     if isinstance(answer, EngineError):
-        raise NotStarted("savepoint", str(answer))
+        raise NotStarted("savepoint", rendered(answer.reason))
     return answer
 
 
 def check_savepoint(found: SavepointValidation | None) -> None:
     """Raise NotStarted with the reason when a job cannot start from it."""
     if found is not None and found.fault:
-        raise NotStarted("savepoint", told(found.fault))
+        raise NotStarted("savepoint", rendered(found.fault))
 
 
 def fingerprint(found: Sequence[FoundCheckpoint]) -> str:
@@ -73,4 +73,4 @@ def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> R
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, intent)
         return submit(cluster, typed["name"], form.spec, form.origin, by, timezone.now())
     except (BadLaunch, RestartRefused) as refused:
-        raise NotStarted(refused.field, told(refused.reason)) from refused
+        raise NotStarted(refused.field, rendered(refused.reason)) from refused

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.units import span_text
 from monitoring.models import Cluster, Job
 from monitoring.pauses import LONGEST_REASON
@@ -196,7 +196,7 @@ class AutomationForm(JobModelForm):
 
 
 def _allowed(problem: BadSchedule) -> str:
-    return capfirst(told(SavepointReason.SENTENCE(clause=problem.reason)))
+    return capfirst(rendered(SavepointReason.SENTENCE(clause=problem.reason)))
 
 
 def _minutes_left(job: Job) -> int | None:

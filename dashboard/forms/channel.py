@@ -13,7 +13,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.models import Channel, ChannelKind
 from monitoring.notify.apprise.transport import service_name
 from monitoring.notify.message import BadChannel
@@ -154,7 +154,7 @@ class ChannelForm(ChannelModelForm):
             transport_of(self.kind).check(self.instance)
         except BadChannel as problem:
             field = problem.field if problem.field in self.fields else None
-            self.add_error(field, capfirst(told(NotifyReason.SENTENCE(clause=problem.allowed))))
+            self.add_error(field, capfirst(rendered(NotifyReason.SENTENCE(clause=problem.allowed))))
         except SecretUnreadable as problem:
             self.add_error(self.secret_field, str(problem))
 

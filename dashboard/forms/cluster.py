@@ -10,7 +10,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
@@ -173,7 +173,7 @@ class ClusterForm(ClusterModelForm):
             if secret:
                 stored = _("A value is stored. Leave the field empty to keep it.")
                 problem = secret.problem()
-                self.fields[name].help_text = told(problem) if problem else stored
+                self.fields[name].help_text = rendered(problem) if problem else stored
             elif self.is_bound and self.data.get(self.add_prefix(name)):
                 self.fields[name].help_text = _("Enter the secret again: Waymark does not send secrets to the page.")
         self.fields["zookeeper_authentication"].required = False  # what is not said is nothing
@@ -205,7 +205,7 @@ class ClusterForm(ClusterModelForm):
         if isinstance(outcome, Problem):
             self.may_be_down = outcome.passing
             if not (outcome.passing and self.cleaned_data.get("unanswered")):
-                self.add_error(outcome.field if outcome.field in self.fields else None, told(outcome.reason))
+                self.add_error(outcome.field if outcome.field in self.fields else None, rendered(outcome.reason))
                 return False
             return True
         self.found = outcome
@@ -219,7 +219,7 @@ class ClusterForm(ClusterModelForm):
         if "rest_url" in self.errors:
             return
         if isinstance(target, Denied):
-            self.add_error("rest_url", told(target.reason))
+            self.add_error("rest_url", rendered(target.reason))
         elif "?" in url or "#" in url:
             self.add_error("rest_url", _("The URL of a REST API cannot contain ? or #."))
         cleaned["rest_url"] = url.rstrip("/")
@@ -283,13 +283,13 @@ class ClusterForm(ClusterModelForm):
             self._keep(cleaned, "client_key", needed=False, missing="")
         key = cleaned.get("client_key")
         if isinstance(key, Secret) and (problem := key.problem()):
-            self.add_error("client_key", told(problem))
+            self.add_error("client_key", rendered(problem))
             return
         plain = key.reveal() if isinstance(key, Secret) else str(key or "")
         try:
             trust(Tls(cleaned.get("ca_bundle") or "", cleaned.get("client_certificate") or "", plain))
         except BadTls as error:
-            self.add_error(error.field, told(error.reason))
+            self.add_error(error.field, rendered(error.reason))
 
     def _leads_elsewhere(self, cleaned: dict[str, Any]) -> bool:
         """Whether another server than before would be asked."""

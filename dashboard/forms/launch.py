@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from checkpointing.ids import new_id
 from checkpointing.jobs.known_keys import check_keys
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Engine, Job, LaunchVersion
 from monitoring.recovery.found_launch import parallelism_of, settings_of
@@ -218,7 +218,7 @@ class LaunchForm(forms.Form):
         except BadLaunch as problem:
             self.add_error(*self._in_its_field(problem))
         except NotRun as problem:
-            self.add_error("command", told(problem.reason))
+            self.add_error("command", rendered(problem.reason))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
             self.add_error("name", _("Enter a name for the second job."))
         return cleaned
@@ -237,8 +237,8 @@ class LaunchForm(forms.Form):
     def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
         """The field's label stands beside it: not the name of the record's key as well."""
         if problem.field not in self.fields:
-            return None, told(problem.reason)
-        allowed = told(problem.allowed)
+            return None, rendered(problem.reason)
+        allowed = rendered(problem.allowed)
         return problem.field, f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:

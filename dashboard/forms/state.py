@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.state import Place, places_of
 from monitoring.models import Checkpoint, StateReadKind
 from monitoring.state_reads.asking import Question, label_of
@@ -51,7 +51,7 @@ class StateForm(forms.Form):
         places, other = self.fields["place"], self.fields["other"]
         if isinstance(places, forms.ChoiceField) and isinstance(other, forms.ChoiceField):
             places.choices = [(value, place.label) for value, place in self._places.items()]
-            other.choices = [("", _("Select a snapshot")), *((each.pk, told(label_of(each))) for each in others)]
+            other.choices = [("", _("Select a snapshot")), *((each.pk, rendered(label_of(each))) for each in others)]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -13,7 +13,7 @@ from checkpointing.rest.submission import locations_by_query
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical
 from dashboard.forms.launch import LaunchForm, check_program, lines_of, settings_in
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.masking import unmasked_launch
 from monitoring.models import Cluster, Job, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -152,7 +152,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
             check_launch(spec)
         except BadLaunch as problem:
             field = "upload" if problem.field == "jar_id" else problem.field
-            allowed = told(problem.allowed)
+            allowed = rendered(problem.allowed)
             text = f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
             self.add_error(field if field in self.fields else None, text)
 

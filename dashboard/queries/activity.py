@@ -11,8 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.audit_texts import action_text, target_text
-from dashboard.language import schedule_text
-from dashboard.phrases import told
+from dashboard.language import rendered, schedule_text
 from dashboard.units import age_text, bytes_text, duration_text, is_chinese
 from monitoring.models import (
     AttemptState,
@@ -73,7 +72,7 @@ def _incident_step(event: IncidentEvent, name: str) -> Happening:
 
 
 def _incident_text(event: IncidentEvent) -> str:
-    said = without_name(told(stored(event, "text")), event.incident.subject)
+    said = without_name(rendered(stored(event, "text")), event.incident.subject)
     if event.kind != IncidentEventKind.RESOLVED or (is_chinese() and event.text_value is not None):
         return said
     return _("resolved: ") + said
@@ -109,9 +108,9 @@ def restart_text(newest: RestartStep) -> str:
     if attempt.state == AttemptState.FAILED:
         return _("restart %(epoch)s failed: %(error)s") % {
             "epoch": attempt.epoch,
-            "error": told(stored(attempt, "error")),
+            "error": rendered(stored(attempt, "error")),
         }
-    text = told(stored(newest, "text")) or _(StepState(newest.state).label).lower()
+    text = rendered(stored(newest, "text")) or _(StepState(newest.state).label).lower()
     where = {"epoch": attempt.epoch, "name": _step_name(newest.name), "text": text}
     return _("restart %(epoch)s: %(name)s – %(text)s") % where
 
@@ -143,7 +142,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
         figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
         return said % figures + why + stops
     said = _(SavepointState(savepoint.state).label).lower()
-    cause = f": {told(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""
+    cause = f": {rendered(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""
     return _("savepoint%(number)s %(state)s") % {"number": number, "state": said} + why + stops + cause
 
 

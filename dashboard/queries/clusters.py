@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
 from monitoring.engine.zookeeper import base_path
@@ -86,7 +86,7 @@ class ClusterCard:
             _("ZooKeeper password"): self.cluster.zookeeper_password,
         }
         problems = ((name, secret.problem()) for name, secret in secrets.items())
-        return next((f"{gettext(name)}: {told(why)}" for name, why in problems if why), "")
+        return next((f"{gettext(name)}: {rendered(why)}" for name, why in problems if why), "")
 
     @property
     def version(self) -> EngineVersion:

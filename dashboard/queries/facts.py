@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Model, QuerySet
 
 from dashboard.health import JobFacts
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.models import AttemptState, Incident, IncidentKind, IncidentState, Job, RestartAttempt, Severity
 from monitoring.reasons.columns import stored
 
@@ -85,7 +85,7 @@ def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
 
 def left_down(incidents: Iterable[Incident]) -> str:
     """What one of them says of a job that a restart did not bring back; "" when none does."""
-    found = (told(stored(each, "sentence")) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
+    found = (rendered(stored(each, "sentence")) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
     return next(found, "")
 
 
@@ -119,7 +119,7 @@ def _facts(
         last_failure=broken.get("failure_message", ""),
         incidents=len(incidents),
         worst_severity=incidents[0].severity if incidents else "",
-        incident_sentence=told(stored(incidents[0], "sentence")) if incidents else "",
+        incident_sentence=rendered(stored(incidents[0], "sentence")) if incidents else "",
         left_down=left_down(incidents),
         attempt=attempt,
     )

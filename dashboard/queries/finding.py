@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
 from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.models import Cluster, Incident, Job
 from monitoring.reasons.columns import stored
 
@@ -79,7 +79,7 @@ def _incidents(text: str, reach: Reach) -> list[Hit]:
         return []
     found = reach.narrow_either(Incident.objects.filter(pk=int(number)))
     return [
-        Hit(noop("incident"), f"#{each.pk}", told(stored(each, "sentence")), reverse("incident", args=[each.pk]))
+        Hit(noop("incident"), f"#{each.pk}", rendered(stored(each, "sentence")), reverse("incident", args=[each.pk]))
         for each in found
     ]
 

@@ -18,7 +18,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.base import ModelState
 
 from dashboard.health import JobFacts
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.facts import left_down, open_attempts, unresolved_incidents
 from monitoring.models import Cluster, Incident, Job, RestartAttempt, Run
 from monitoring.reasons.columns import stored
@@ -143,7 +143,7 @@ def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
 def _add(facts: JobFacts, troubles: Sequence[Incident], attempt: RestartAttempt | None) -> None:
     if troubles:
         worst = troubles[0]
-        said = {"worst_severity": worst.severity, "incident_sentence": told(stored(worst, "sentence"))}
+        said = {"worst_severity": worst.severity, "incident_sentence": rendered(stored(worst, "sentence"))}
         facts.__dict__.update(incidents=len(troubles), left_down=left_down(troubles), **said)
     facts.__dict__["attempt"] = attempt
 

@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import Mark, Marks, marks_of
 from monitoring.history.archive import reading
@@ -254,7 +254,7 @@ class ArchiveUnreadable(Exception):
 
 
 def unreadable_in_words(why: Unreadable) -> str:
-    quoted: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": told(why.why)}
+    quoted: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": rendered(why.why)}
     if isinstance(why, Silent):
         quoted |= {"seconds": f"{why.limit_s:g}"}
         said = gettext(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.alerts.kinds import GROUPS, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.scope import terms_of
@@ -34,7 +34,7 @@ class RuleRow:
 
     @property
     def sentence(self) -> str:
-        return told(self.explanation or _("This version of Waymark does not know the rule type."))
+        return rendered(self.explanation or _("This version of Waymark does not know the rule type."))
 
     @property
     def watches(self) -> str:
@@ -66,6 +66,6 @@ def rows_of(rules: Sequence[AlertRule]) -> list[RuleRow]:
 def kinds_by_group(of_jobs: bool) -> list[tuple[str, list[tuple[Kind, str]]]]:
     """Each kind with the sentence of its defaults; `of_jobs`: only those that a single job can have."""
     found = [kind for kind in kinds().values() if not of_jobs or kind.subject is Subject.JOB]
-    sentences = [(kind, told(kind.explain(kind.fill(None, None, {})))) for kind in found]
+    sentences = [(kind, rendered(kind.explain(kind.fill(None, None, {})))) for kind in found]
     groups = [(group, [each for each in sentences if each[0].group == group]) for group in GROUPS]
     return [(group, members) for group, members in groups if members]

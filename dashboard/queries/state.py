@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from dashboard.phrases import told
+from dashboard.language import rendered
 from monitoring.models import Job, StateRead, StateReadKind, StateReadState
 from monitoring.reasons.columns import stored
 
@@ -86,8 +86,8 @@ class Answer:
         of_operator = _("%(view)s of operator %(operator)s") % {"view": read.view, "operator": read.operator}
         about = {
             "where": of_operator if read.view else _("the state"),
-            "label": told(stored(read, "label")),
-            "other": told(stored(read, "other_label")),
+            "label": rendered(stored(read, "label")),
+            "other": rendered(stored(read, "other_label")),
             "only": self._only,
         }
         match read.kind:

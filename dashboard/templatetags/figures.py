@@ -23,8 +23,7 @@ from dashboard import launch_wait, units
 from dashboard.audit_texts import action_text, reason_text, target_text
 from dashboard.documentation import explained_codes
 from dashboard.health import Freshness, Level
-from dashboard.language import schedule_text
-from dashboard.phrases import told
+from dashboard.language import rendered, schedule_text
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
@@ -117,7 +116,7 @@ def span(seconds: float | None) -> str:
 @register.filter
 def savepoint_retention(job: Job) -> str:
     """`keeps the newest 5 and those of the last 7 d`."""
-    return told(policy_of(job).reason)
+    return rendered(policy_of(job).reason)
 
 
 @register.filter
@@ -244,7 +243,7 @@ def found(value: Any) -> str:
     """A value of evidence or of a fact as people write it."""
     if isinstance(value, bool) and units.is_chinese():
         return _("yes") if value else _("no")
-    return told(from_json(value) or plain(value))
+    return rendered(from_json(value) or plain(value))
 
 
 @register.filter
@@ -320,7 +319,7 @@ register.filter("checkpoint_failure", checkpoint_failure)
 register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
 register.filter("without_name", without_name)
-register.filter("told", told)
+register.filter("rendered", rendered)
 register.filter("length_text", units.length_text)
 
 
@@ -333,7 +332,7 @@ def without_values(details: Mapping[str, Any]) -> list[tuple[str, Any]]:
 @register.filter
 def reason(row: Model | Mapping[str, Any], column: str) -> str:
     """What the column of a row, or the key of a stored object, says in the page's language."""
-    return told(_reason_in(row, column))
+    return rendered(_reason_in(row, column))
 
 
 def _reason_in(row: Model | Mapping[str, Any], column: str) -> Reason | str:
@@ -371,7 +370,7 @@ def rule_name(rule: AlertRule) -> str:
 
 @register.filter
 def rule_sentence(watch: Watch) -> str:
-    return told(watch.kind.explain(watch.terms))
+    return rendered(watch.kind.explain(watch.terms))
 
 
 @register.filter

@@ -17,7 +17,7 @@ from dashboard.access.roles import Role
 from dashboard.forms.automation import PauseForm
 from dashboard.forms.note import NoteForm
 from dashboard.forms.within_reach import offer_clusters
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import action
 from dashboard.views.job import find_job
 from monitoring import pauses
@@ -47,7 +47,7 @@ def pause(request: HttpRequest) -> HttpResponse:
     try:
         made = pauses.pause(typed["cluster"], typed["reason"], until, actor_of(request), now)
     except pauses.BadPause as problem:
-        form.add_error(problem.field if problem.field in form.fields else None, told(problem.allowed))
+        form.add_error(problem.field if problem.field in form.fields else None, rendered(problem.allowed))
         return _show(request, form, 422)
     messages.success(
         request,

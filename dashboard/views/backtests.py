@@ -17,7 +17,7 @@ from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.units import length_text
 from dashboard.views.rules import known_kind
 from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
@@ -40,7 +40,7 @@ PER_WEEK = (1, 2, 5, 20)
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
     """The rule in words as it stands in the form, or what is not right yet."""
     form = _form(request, known_kind(kind))
-    said = told(form.kind.explain(form.terms)) if form.is_valid() else ""
+    said = rendered(form.kind.explain(form.terms)) if form.is_valid() else ""
     context = {"form": form, "kind": form.kind, "sentence": said}
     return render(request, "rules/sentence.html", context)
 

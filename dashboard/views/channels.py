@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import action, operator_required
 from monitoring.models import Channel, ChannelKind, DeliveryState
 from monitoring.notify.addresses import without_path
@@ -70,7 +70,7 @@ def change_channel(request: HttpRequest, found: Channel) -> HttpResponse:
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Channel, pk=pk)
     outcome = try_channel(found, actor_of(request), timezone.now())
-    answer = {"answer": told(outcome.answer)}
+    answer = {"answer": rendered(outcome.answer)}
     if isinstance(outcome, Sent):
         messages.success(request, _("Test message sent. The receiver answered: %(answer)s") % answer)
     else:
@@ -86,7 +86,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             remove_channel(found, actor_of(request), timezone.now())
         except ChannelStays as stays:
-            messages.error(request, told(stays.reason))
+            messages.error(request, rendered(stays.reason))
             return redirect("channel-remove", pk)
         messages.success(request, _("Channel %(name)s deleted.") % {"name": found.name})
         return redirect("channels")

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.forms.cluster import ClusterForm
 from dashboard.forms.note import ReasonForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from dashboard.views.access import admin_action, admin_required
 from monitoring.engine import registration
@@ -78,7 +78,7 @@ def try_stored(request: HttpRequest, pk: int) -> HttpResponse:
     outcome = examine(Cluster.objects.get(pk=pk), timezone.now)
     if isinstance(outcome, Problem):
         label = ClusterForm(instance=tested).fields[outcome.field].label
-        return render(request, "clusters/tested.html", {"wrong": [Wrong(str(label), told(outcome.reason))]})
+        return render(request, "clusters/tested.html", {"wrong": [Wrong(str(label), rendered(outcome.reason))]})
     return render(request, "clusters/tested.html", {"found": outcome})
 
 
@@ -163,7 +163,7 @@ def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None
 
 def _warn(request: HttpRequest, saved: Cluster) -> None:
     if remark := unencrypted_secret(saved):
-        messages.warning(request, told(remark))
+        messages.warning(request, rendered(remark))
 
 
 def _label(form: ClusterForm, name: str) -> str:
@@ -174,4 +174,4 @@ def _welcome(form: ClusterForm) -> str:
     name = form.instance.name
     if form.found is None:
         return _("%(name)s is watched from now on. It did not answer yet.") % {"name": name}
-    return _("%(name)s is watched from now on: %(found)s.") % {"name": name, "found": told(form.found.reason)}
+    return _("%(name)s is watched from now on: %(found)s.") % {"name": name, "found": rendered(form.found.reason)}

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.messages import may_retry, require_to_retry, seen_channels, seen_messages
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.channels import NotGivenUp, retry_delivery
@@ -69,7 +69,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         retry_delivery(found, actor_of(request), timezone.now())
     except NotGivenUp as problem:
-        messages.warning(request, told(problem.reason))
+        messages.warning(request, rendered(problem.reason))
     else:
         messages.success(request, _("Waymark sends the message again now, with the same key."))
     return redirect("delivery", pk)

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.incidents import (
     UNRESOLVED,
     IncidentFilter,
@@ -131,7 +131,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))
     except lifecycle.IncidentMovedOn as moved:
-        messages.warning(request, told(moved.reason))
+        messages.warning(request, rendered(moved.reason))
     return redirect("incident", pk)
 
 

@@ -15,7 +15,7 @@ from dashboard.access.reach import Reach
 from dashboard.acts.job_settings import save_retention
 from dashboard.forms.keeping import KeepForm, RetentionForm
 from dashboard.forms.note import NoteForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, Run, Savepoint
@@ -38,9 +38,9 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], actor_of(request))
         except BadNote as problem:
-            form.add_error("note", told(problem.reason))
+            form.add_error("note", rendered(problem.reason))
         except NotPinned as problem:
-            form.add_error("pinned", told(problem.reason))
+            form.add_error("pinned", rendered(problem.reason))
     if not form.is_valid():
         return render(request, "savepoints/savepoint.html", _context(request, found, form), status=422)
     messages.success(request, _("Saved."))
@@ -56,7 +56,7 @@ def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         dispose(found, form.cleaned_data["note"], actor_of(request), timezone.now())
     except NotDisposable as stays:
-        messages.error(request, _("Nothing was deleted. %(stays)s") % {"stays": told(stays.reason)})
+        messages.error(request, _("Nothing was deleted. %(stays)s") % {"stays": rendered(stays.reason)})
     else:
         messages.success(request, _("Waymark is deleting the files of the savepoint."))
     return redirect("savepoint", pk)

@@ -17,7 +17,7 @@ from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload, what_changes
 from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
 from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, LaunchVersion
@@ -58,7 +58,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
-        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": told(taken.reason)})
+        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
     else:
         return redirect("restart-progress", attempt.pk)
     return _page(request, job, form, status=422)

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from dashboard.access.guard import require
 from dashboard.access.roles import Role
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.logs import Asked, LogPage, read_all, read_news, read_page
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
@@ -47,7 +47,7 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
     run, start = _required_run(request, pk), _whole(request.GET.get("start", ""))
     found = read_news(run, request.GET.get("log", ""), start or 0)
     if isinstance(found, EngineError):
-        return JsonResponse({"error": told(found.reason)}, status=502)
+        return JsonResponse({"error": rendered(found.reason)}, status=502)
     return JsonResponse({"text": found.text, "end": found.end, "size": found.size})
 
 

@@ -19,7 +19,7 @@ from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.forms.maintenance import MaintenanceForm
 from dashboard.forms.within_reach import acts_everywhere, offer_clusters
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import action
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
 from monitoring.models import Incident, Job, MaintenanceWindow
@@ -68,7 +68,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         freed = end_window(found, actor_of(request), timezone.now())
     except WindowIsOver as problem:
-        messages.warning(request, told(problem.reason))
+        messages.warning(request, rendered(problem.reason))
     else:
         ended = ngettext(
             "Window ended. Waymark now sends %(freed)s notification that the window held back.",

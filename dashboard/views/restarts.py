@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.states import best_of, happened_since, offered_state, offered_states, why_not_offered
 from dashboard.views.access import action, operator_required
@@ -122,13 +122,13 @@ def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _not_run(request: HttpRequest, pk: int, why: object) -> HttpResponse:
-    messages.error(request, _("The job was not started. %(refused)s") % {"refused": told(why)})
+    messages.error(request, _("The job was not started. %(refused)s") % {"refused": rendered(why)})
     return redirect("job-runs", pk)
 
 
 def _refused(request: HttpRequest, pk: int, why: object, again: dict[str, str]) -> HttpResponse:
     """`again`: what was chosen, for the page to show."""
-    messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(why)})
+    messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": rendered(why)})
     return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")
 
 

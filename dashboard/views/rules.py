@@ -16,7 +16,7 @@ from dashboard.access.guard import access_of, actor_of, reach_at, require_on, re
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
 from dashboard.forms.rule import RuleForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.rules import kinds_by_group, listed_rules, rows_of
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -142,7 +142,7 @@ def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpRespon
         "kind": kind,
         "rule": rule,
         "job": rule.job,
-        "sentence": told(kind.explain(terms)),
+        "sentence": rendered(kind.explain(terms)),
         "has_incidents": rule.pk is not None and rule.incidents.exists(),
         "section": "rules",
     }

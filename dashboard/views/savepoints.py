@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.states import read_retained
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -79,9 +79,11 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
     try:
         problem = look_at(job, path, timezone.now())
     except EngineError as error:
-        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told(error.reason)})
+        messages.error(
+            request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": rendered(error.reason)}
+        )
     except StorageSilent as silent:
-        told_why = told(SavepointReason.SENTENCE(clause=silent.reason))
+        told_why = rendered(SavepointReason.SENTENCE(clause=silent.reason))
         messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})
     else:
         _say(request, name, problem)
@@ -98,7 +100,7 @@ def _say(request: HttpRequest, name: str, problem: Reason | str | None) -> None:
             % {"name": name},
         )
     elif problem:
-        messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": told(problem)})
+        messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": rendered(problem)})
     else:
         messages.success(request, _("%(name)s is complete: all files exist.") % {"name": name})
 
@@ -130,7 +132,7 @@ def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
     try:
         request_savepoint(job, SavepointOrigin.MANUAL, actor_of(request), timezone.now(), stops_job=stop_job)
     except SavepointDeferred as deferred:
-        messages.error(request, told(deferred.sentence))
+        messages.error(request, rendered(deferred.sentence))
     else:
         messages.success(request, _("Savepoint requested.") if not stop_job else _("Stopping with a savepoint."))
     return redirect("job-savepoints", pk)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.state import StateForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.queries.state import Spread, ahead_of, answers, contents_read, without_values
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -56,7 +56,7 @@ def _asked(
     try:
         ask(job, snapshot, question, actor_of(request), timezone.now(), other)
     except CannotAsk as error:
-        messages.error(request, told(error.reason))
+        messages.error(request, rendered(error.reason))
     return redirect(f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}")
 
 

@@ -21,7 +21,7 @@ from dashboard.acts.submitting import (
     submit_job,
 )
 from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
-from dashboard.phrases import told
+from dashboard.language import rendered
 from dashboard.views.access import admin_action, admin_required
 from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
@@ -55,7 +55,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
         except NotStarted as refused:
             form.add_error(refused.field if refused.field in form.fields else None, str(refused))
         except AttemptOpen as taken:
-            form.add_error("name", told(taken.reason))
+            form.add_error("name", rendered(taken.reason))
         else:
             return redirect("restart-progress", attempt.pk)
     return _page(request, cluster, form, found=found, snapshot=snapshot, path=origin.path)

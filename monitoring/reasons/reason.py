@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import reduce
 from typing import Any, Self
 
 from cronsim import CronSim
-from django.utils.translation import gettext, override
+from django.utils.translation import gettext, gettext_noop, override
 
-from monitoring.durations import in_chinese, in_words
+from monitoring.durations import in_words, with_units
 from monitoring.units import bytes_text, milliseconds_text
 
 SOURCE = "en"  # the language that the texts of the codes are written in
@@ -92,24 +93,22 @@ def codes() -> Sequence[ReasonCode]:
     return tuple(_CODES.values())
 
 
-def render(reason: Reason | str, language: str, quoted: Callable[[str], str] = str) -> str:
+def render(reason: Reason | str, language: str) -> str:
     """Return the text of `reason` in `language`, such as "en" or "zh-hans".
 
-    A `str` is the text already: of a row that was written when tables had only texts. `quoted` is applied to it, and
-    to arguments that are texts.
+    A `str` is returned as it is: the text of a row that was written when tables had only texts.
     """
     if isinstance(reason, str):
-        return quoted(reason)
+        return reason
     if language == SOURCE:
-        return _Text(language, quoted).of(reason)
+        return _Text(str).of(reason)
     with override(language):
-        return _Text(language, quoted).of(reason)
+        return _Text(gettext).of(reason)
 
 
 class _Text(string.Formatter):
-    def __init__(self, language: str, quoted: Callable[[str], str]) -> None:
-        self._language, self._quoted = language, quoted
-        self._translated = str if language == SOURCE else gettext
+    def __init__(self, translated: Callable[[str], str]) -> None:
+        self._translated = translated
 
     def of(self, reason: Reason) -> str:
         return self.vformat(self._translated(reason.code.text), (), reason.args)
@@ -120,52 +119,52 @@ class _Text(string.Formatter):
                 return self.format_field(value, "").rstrip(".。")
             case Reason():
                 return self.of(value)
-            case tuple() if format_spec in BETWEEN:
-                is_apart = format_spec != "sentences" or not self._language.startswith("zh")
-                between = self._translated(BETWEEN[format_spec]) if is_apart else ""
-                return between.join(self.format_field(each, "") for each in value)
+            case tuple() if format_spec in JOINED:
+                return self._joined(JOINED[format_spec], [self.format_field(each, "") for each in value])
             case tuple():
-                return self._translated(", ").join(self.format_field(each, format_spec) for each in value)
+                return self._joined(_LISTED, [self.format_field(each, format_spec) for each in value])
             case _ if format_spec in FORMS:
-                return FORMS[format_spec](value, self._language)
-            case str() if not format_spec:
-                return self._quoted(value)
+                return FORMS[format_spec](value, self._translated)
             case _:
                 return format(value, format_spec)
 
+    def _joined(self, pair: str, texts: Sequence[str]) -> str:
+        return reduce(self._translated(pair).format, texts) if texts else ""
 
-def _moment(form: str) -> Callable[[Any, str], str]:
-    return lambda value, language: f"{datetime.fromisoformat(value):{form}}"
+
+# Return the text of an argument; the second parameter translates what the form adds to the argument.
+Form = Callable[[Any, Callable[[str], str]], str]
 
 
-def _cron(value: Any, language: str) -> str:
-    """A cron expression in words, which there are in English only."""
+def _moment(form: str) -> Form:
+    return lambda value, translated: f"{datetime.fromisoformat(value):{translated(form)}}"
+
+
+def _cron(value: Any, translated: Callable[[str], str]) -> str:
+    """Return a cron expression in words, which exist in English only; the expression in other languages."""
     words = CronSim(value, datetime.now(UTC)).explain()
-    return f"{words[0].lower()}{words[1:]}" if language == SOURCE else str(value)
+    return f"{words[0].lower()}{words[1:]}" if translated is str else str(value)
 
 
-def _date(value: Any, language: str) -> str:
-    return f"{datetime.fromisoformat(value):{'%Y年%-m月%-d日' if language.startswith('zh') else '%-d %B %Y'}}"
+def _length(in_english: Callable[[Any], str]) -> Form:
+    return lambda value, translated: with_units(in_english(value), translated)
 
 
-def _length(in_english: Callable[[Any], str]) -> Callable[[Any, str], str]:
-    return lambda value, language: in_chinese(in_english(value)) if language.startswith("zh") else in_english(value)
-
-
-# What else may stand after the colon of a place: "clause" for a sentence without its full stop, and these for lists.
-BETWEEN = {"clauses": "; ", "sentences": " "}
+# How two items of a list are joined. Apart from these, "clause" removes the full stop of a sentence.
+_LISTED = gettext_noop("{}, {}")
+JOINED = {"clauses": gettext_noop("{}; {}"), "sentences": gettext_noop("{} {}")}
 # How the text of a time, or a number, is shown.
-FORMS: Mapping[str, Callable[[Any, str], str]] = {
+FORMS: Mapping[str, Form] = {
     "minute": _moment("%Y-%m-%d %H:%M %Z"),
     "second": _moment("%Y-%m-%d %H:%M:%S %Z"),
     "hh:mm": _moment("%H:%M %Z"),
     "hh:mm:ss": _moment("%H:%M:%S %Z"),
     "day": _moment("%Y-%m-%d"),
-    "date": _date,
+    "date": _moment(gettext_noop("%-d %B %Y")),
     "cron": _cron,
     "length": _length(in_words),
     "milliseconds": _length(milliseconds_text),
-    "bytes": lambda value, language: bytes_text(value),
+    "bytes": lambda value, translated: bytes_text(value),
 }
 
 

@@ -84,7 +84,7 @@ class CheckState:
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
                 return wait_for(answer)  # it says nothing about the state
             case EngineError():
-                return reject(attempt, str(answer), now)
+                return reject(attempt, answer.reason, now)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a validation")
 

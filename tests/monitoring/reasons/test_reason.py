@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.utils.translation import gettext, override
 
-from monitoring.reasons.reason import BETWEEN, FORMS, SOURCE, Reason, ReasonCode, codes, from_json, render
+from monitoring.reasons.reason import FORMS, JOINED, SOURCE, Reason, ReasonCode, codes, from_json, render
 
 AT = datetime(2026, 5, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -102,10 +102,6 @@ def test_a_text_of_before_is_shown_as_it_is() -> None:
     assert render("It was so.", "zh-hans") == "It was so."
 
 
-def test_quoted_texts_are_passed_through_the_callers_function() -> None:
-    assert render(late(), SOURCE, str.upper).startswith("ORDERS is late")
-
-
 def test_a_time_keeps_its_zone() -> None:
     at = AT.astimezone(timezone(timedelta(hours=2), "X"))
 
@@ -140,6 +136,6 @@ def example_of(form: str) -> object:
         return "0 3 * * *"
     if form in FORMS:
         return AT
-    if form in BETWEEN:
+    if form in JOINED:
         return ["example"]
     return 3 if form not in ("", "clause") else "example"

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from checkpointing.model.job_graph import JobGraph
+from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.model.status import JobStatus
 
 
-class AlreadyContinued(Exception):
+class AlreadyContinued(Refused):
     """A job that has not ended continues the query that Spark wrote to `location`."""
 
     def __init__(self, location: str, job_id: str, job_name: str, status: JobStatus) -> None:
-        super().__init__(
-            f"{location} cannot be used: job {job_name} ({job_id}) continues its query and is {status.value}. Two jobs "
-            f"would damage each other's output. End that job first: manage.py job cancel {job_id}"
-        )
+        super().__init__(Refusal.CONTINUED, location=location, job=job_name, id=job_id, status=status.value)
         self.location = location
         self.job_id = job_id
         self.job_name = job_name

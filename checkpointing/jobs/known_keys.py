@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.model.configuration import InvalidConfiguration
 from checkpointing.model.job_environment import PREFIXES, JobEnvironment
+from checkpointing.model.refusals import Refusal, Refused
 
 DIRECTORY = "waymark.directory"
 _BY_FAMILY = {
@@ -39,12 +40,12 @@ _BY_FAMILY = {
 KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for rest in names)
 
 
-class UnknownKey(InvalidConfiguration):
-    """Nobody reads `key`; `allowed` says which there are."""
+class UnknownKey(InvalidConfiguration, Refused):
+    """Nobody reads `key`; `allowed` are those that may be meant."""
 
-    def __init__(self, key: str, value: str, allowed: str) -> None:
-        super().__init__(key, value, allowed)
-        self.args = (f"{key}: a PySpark job has no such key; {allowed}",)
+    def __init__(self, key: str, value: str, refusal: Refusal, **allowed: str) -> None:
+        InvalidConfiguration.__init__(self, key, value, ", ".join(allowed.values()))
+        Refused.__init__(self, refusal, key=key, **allowed)
 
 
 def is_checked(key: str) -> bool:
@@ -63,6 +64,8 @@ def check_keys(configuration: Mapping[str, str]) -> None:
         if not is_checked(key) or key in KNOWN_KEYS or key.startswith(PREFIXES):
             continue
         near = difflib.get_close_matches(key, KNOWN_KEYS, n=1, cutoff=0.85)
+        if near:
+            raise UnknownKey(key, value, Refusal.UNKNOWN_KEY_NEAR, near=near[0])
         family = next(family for family in _BY_FAMILY if key.startswith(family))
-        there_are = f"there are {', '.join(sorted(each for each in KNOWN_KEYS if each.startswith(family)))}"
-        raise UnknownKey(key, value, f"the nearest is {near[0]}" if near else there_are)
+        keys = ", ".join(sorted(each for each in KNOWN_KEYS if each.startswith(family)))
+        raise UnknownKey(key, value, Refusal.UNKNOWN_KEY, keys=keys)

@@ -18,7 +18,7 @@ from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.rest.errors import RestError, bad_request
-from checkpointing.rest.operation_json import operation_json
+from checkpointing.rest.operation_json import operation_json, refusal_json
 from checkpointing.rest.requests import id_field, json_body, path_id, text_field
 from checkpointing.rest.savepoints import confined
 from checkpointing.spark.imported import import_savepoint
@@ -92,7 +92,7 @@ class ImportHandlers:
         try:
             self._dispatcher.check_import({answer["queryId"]: location} if answer["valid"] else {})
         except AlreadyContinued as error:
-            return {"valid": False, "reason": str(error)}
+            return _unusable(error)
         return answer
 
     async def status(self, request: Request) -> JSONResponse:
@@ -117,7 +117,11 @@ def _looked_at(location: str) -> dict[str, Any]:
     except StorageUnreachable:
         raise
     except (ImportRefused, OSError) as error:
-        return {"valid": False, "reason": str(error)}
+        return _unusable(error)
+
+
+def _unusable(error: Exception) -> dict[str, Any]:
+    return {"valid": False, "reason": str(error), **refusal_json(error)}
 
 
 def _found_json(found: SparkLocation) -> dict[str, Any]:

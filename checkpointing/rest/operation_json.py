@@ -9,6 +9,7 @@ from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.dispatcher import JobNotFound
 from checkpointing.jobs.job_requests import StopWithSavepointStopping
 from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, Succeeded
+from checkpointing.model.refusals import Refused
 from checkpointing.rest.java_throwable import java_failure
 
 # What Flink's clients and ours know these failures by.
@@ -28,7 +29,13 @@ def operation_json(outcome: Outcome, failure_key: str = "failure-cause") -> dict
         case Succeeded(result):
             return {"status": {"id": "COMPLETED"}, "operation": result}
         case OperationFailed(error):
-            return {"status": {"id": "COMPLETED"}, "operation": {failure_key: failure_cause(error)}}
+            cause = {**failure_cause(error), **refusal_json(error)}
+            return {"status": {"id": "COMPLETED"}, "operation": {failure_key: cause}}
+
+
+def refusal_json(error: BaseException) -> dict[str, Any]:
+    """Return what Waymark shows in other languages than English, if it is a refusal of ours."""
+    return {"refusal": error.as_json()} if isinstance(error, Refused) else {}
 
 
 def failure_cause(error: BaseException) -> dict[str, str]:

@@ -12,6 +12,7 @@ from checkpointing.jobs.known_keys import DIRECTORY, check_keys
 from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.model.job_environment import SECRET, SECRET_FILE, without_secrets
+from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import time_text
 from checkpointing.rest.launch_wait import launch_wait_text
@@ -24,6 +25,10 @@ _NO_LEADER = 503
 # FAILING says what happened, FAILED what came of it: it tells when a job never got as far as failing.
 _TELLING = ("FAILING", "FAILED")
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
+
+
+class BadLocations(Refused, ValueError):
+    """What does not name one location for each query."""
 
 
 class JobFailed(Exception):
@@ -263,7 +268,7 @@ def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def locations_by_query(texts: Sequence[str]) -> dict[str, str]:
-    """Return checkpoint locations by their query. Each text is `LOCATION` or `NAME=LOCATION`; ValueError.
+    """Return checkpoint locations by their query. Each text is `LOCATION` or `NAME=LOCATION`; BadLocations.
 
     A location may contain `=`, as in `/data/day=1`.
     """
@@ -273,12 +278,14 @@ def locations_by_query(texts: Sequence[str]) -> dict[str, str]:
         if not equals or "/" in name:
             name, location = "", text
         if name in found:
-            raise ValueError(f"query {name!r} has two locations" if name else "write NAME=LOCATION for each query")
+            if not name:
+                raise BadLocations(Refusal.NAME_NEEDED)
+            raise BadLocations(Refusal.TWO_LOCATIONS, query=repr(name))
         if not location:
-            raise ValueError(f"{text!r} is not allowed; LOCATION or NAME=LOCATION is expected")
+            raise BadLocations(Refusal.LOCATION_NEEDED, text=repr(text))
         found[name] = location
     if "" in found and len(found) > 1:
-        raise ValueError("write NAME=LOCATION for each query")
+        raise BadLocations(Refusal.NAME_NEEDED)
     return found
 
 

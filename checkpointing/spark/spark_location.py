@@ -10,6 +10,7 @@ from typing import Any
 
 from checkpointing.checkpoint_location.layout import BatchFile, IncompleteBatch, Owner, committed_batches, select_batch
 from checkpointing.model.messages import VertexKind
+from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.spark.timelines import TIMELINES
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA
@@ -21,7 +22,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _STORES = {"HDFSBackedStateStoreProvider": "HDFS-backed", "RocksDBStateStoreProvider": "RocksDB"}
 
 
-class ImportRefused(Exception):
+class ImportRefused(Refused):
     """The location cannot be imported; the text names it, what is wrong, and what to do."""
 
 
@@ -140,15 +141,13 @@ def find(location: str) -> SparkLocation:
         selected = (*select_batch(listing, batch, read), *begun)
         return SparkLocation(location, files, listing, _query_id(read("metadata"), location), batch, selected)
     except IncompleteBatch as error:
-        raise ImportRefused(f"{location}: batch {batch}, the newest one, is not complete: {error}") from error
+        raise ImportRefused(Refusal.BATCH_INCOMPLETE, location=location, batch=batch, what=str(error)) from error
     except FileNotFoundError as error:
         raise in_use(location) from error
 
 
 def in_use(location: str) -> ImportRefused:
-    return ImportRefused(
-        f"{location} changed while it was read: a query still runs there. Stop it, and import the location again."
-    )
+    return ImportRefused(Refusal.IN_USE, location=location)
 
 
 def listing_of(files: Files, location: str) -> dict[str, int]:
@@ -166,27 +165,22 @@ def listing_of(files: Files, location: str) -> dict[str, int]:
 
 def _check_foreign(listing: Mapping[str, int], location: str) -> None:
     if not listing:
-        raise ImportRefused(f"{location} does not exist, or is empty.")
+        raise ImportRefused(Refusal.EMPTY, location=location)
     if METADATA in listing:
-        raise ImportRefused(f"{location} is a checkpoint or savepoint. Start the job from it as from a savepoint.")
+        raise ImportRefused(Refusal.SNAPSHOT, location=location)
     if TIMELINES in listing:
-        raise ImportRefused(
-            f"{location} belongs to a job of Waymark. Take a savepoint of that job, and start from the savepoint."
-        )
+        raise ImportRefused(Refusal.OF_WAYMARK, location=location)
     if "metadata" not in listing:
-        raise ImportRefused(f"{location} is no checkpoint location of Spark: it has no file 'metadata'.")
+        raise ImportRefused(Refusal.NOT_OF_SPARK, location=location)
 
 
 def _newest_batch(listing: Mapping[str, int], location: str) -> int:
     commits = committed_batches(path.removeprefix("commits/") for path in listing if path.startswith("commits/"))
     if not commits:
-        raise ImportRefused(f"{location} has no committed batch. Start the job without it: there is no state yet.")
+        raise ImportRefused(Refusal.NO_BATCH, location=location)
     begun = committed_batches(path.removeprefix("offsets/") for path in listing if path.startswith("offsets/"))
     if begun and begun[-1] > commits[-1] + 1:
-        raise ImportRefused(
-            f"{location} has offsets of batch {begun[-1]}, but the newest commit is of batch {commits[-1]}: "
-            "commits are missing, and Spark could not go on from there either."
-        )
+        raise ImportRefused(Refusal.COMMITS_MISSING, location=location, begun=begun[-1], batch=commits[-1])
     return commits[-1]
 
 
@@ -202,10 +196,8 @@ def _check_formats(
     for path, known in logs:
         version = _version(files.read(f"{location}/{path}")) if path in listing else known[0]
         if version not in known:
-            raise ImportRefused(
-                f"{location}/{path} has the format {version[:20]!r}, which is not known here; "
-                f"{' and '.join(known)} are. It is damaged, or of another version of Spark."
-            )
+            file, shown = f"{location}/{path}", repr(version[:20])
+            raise ImportRefused(Refusal.UNKNOWN_FORMAT, file=file, version=shown, known=" and ".join(known))
 
 
 def _version(log: bytes) -> str:
@@ -216,4 +208,4 @@ def _query_id(metadata: bytes, location: str) -> str:
     try:
         return str(json.loads(metadata)["id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ImportRefused(f"{location}/metadata is damaged: it does not name the query's id.") from error
+        raise ImportRefused(Refusal.METADATA_DAMAGED, location=location) from error

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.storage.errors import StorageError
 
 # The memory of a job manager, as a place: `execution.checkpointing.storage: jobmanager`.
@@ -19,6 +20,10 @@ JOB_MANAGER_MEMORY = f"{JOB_MANAGER}://memory"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _REMOTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
 _CREDENTIALS = re.compile(r"//[^/]*@")
+
+
+class BadLocation(Refused, StorageError):
+    """What is no location."""
 
 
 def scheme_of(location: str) -> str | None:
@@ -41,7 +46,7 @@ def as_absolute(location: str) -> str:
 
 
 def canonical(location: str) -> str:
-    """The one spelling of `location`, without a slash at its end; StorageError for what is no location."""
+    """The one spelling of `location`, without a slash at its end; BadLocation for what is no location."""
     return local_path(location).rstrip("/") or "/" if is_local(location) else _canonical_remote(location)
 
 
@@ -50,12 +55,12 @@ def local_path(path: str) -> str:
     if path.startswith("file:"):
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
-            raise StorageError(f"{path}: a file: address of another machine")
+            raise BadLocation(Refusal.OTHER_MACHINE, location=path)
         path = unquote(parts.path)
     elif not is_local(path):
         raise StorageError(f"{_without_secrets(path)}: a local path or file: address is expected")
     if not path.startswith("/") or "\x00" in path:
-        raise StorageError(f"{_without_secrets(path)!r} is neither an absolute path nor an address (scheme://…)")
+        raise BadLocation(Refusal.NOT_ABSOLUTE, location=repr(_without_secrets(path)))
     return path
 
 
@@ -71,14 +76,14 @@ def _canonical_remote(location: str) -> str:
     shown = _without_secrets(location)
     match = _REMOTE.fullmatch(location)
     if match is None:
-        raise StorageError(f"{shown}: write scheme://…, with two slashes")
+        raise BadLocation(Refusal.SLASHES_MISSING, location=shown)
     authority, path = match[2], (match[3] or "").rstrip("/")
     if ":" in authority.rpartition("@")[0]:
-        raise StorageError(f"{shown}: a password has no place in an address; put it into fsspec's configuration")
+        raise BadLocation(Refusal.HAS_PASSWORD, location=shown)
     if any(character in location for character in "?#\x00\r\n"):
-        raise StorageError(f"{shown}: an address of storage has no '?', no '#' and no control character")
+        raise BadLocation(Refusal.BAD_CHARACTER, location=shown)
     if path and any(part in ("", ".", "..") for part in path.split("/")[1:]):
-        raise StorageError(f"{shown}: empty, '.' and '..' are no names in a path of remote storage")
+        raise BadLocation(Refusal.BAD_NAME, location=shown)
     return f"{match[1].lower()}://{authority}{path}"
 
 

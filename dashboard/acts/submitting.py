@@ -60,7 +60,7 @@ def fingerprint(found: Sequence[FoundCheckpoint]) -> str:
 
 def check_usable(found: Sequence[FoundCheckpoint]) -> None:
     """Raise NotStarted with the reason of each location that cannot be imported."""
-    if refused := [each.reason for each in found if not each.valid]:
+    if refused := [rendered(each.reason) for each in found if not each.valid]:
         raise NotStarted("checkpoints", " ".join(refused))
 
 

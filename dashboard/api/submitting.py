@@ -18,6 +18,7 @@ from dashboard.api.errors import FieldError, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.restarts import WRITTEN_AGAIN, ProgramOut, QuerySinkOut
+from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import ProgramForm, settings_text
@@ -26,6 +27,7 @@ from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine, Job, RestartAttempt
 from monitoring.programs import copy_of
+from monitoring.reasons.columns import columns
 from monitoring.recovery.manual import AttemptOpen
 from monitoring.recovery.rows_written_again import QuerySink
 
@@ -49,6 +51,7 @@ class FoundCheckpointOut(Schema):
     location: str
     valid: bool = Field(description="Whether it can be imported. If not, all fields after `reason` are null or empty.")
     reason: str = Field(description="The reason, if it cannot be imported.")
+    reason_value: ReasonJson
     query_id: str
     batch: int | None = Field(description="The newest committed batch. The job continues after it.")
     batch_at: datetime | None = Field(description="The start of this batch.")
@@ -190,4 +193,4 @@ def _lines(checkpoints: dict[str, str]) -> str:
 
 def _found(each: FoundCheckpoint) -> dict[str, Any]:
     operators = [{"name": name, "partitions": partitions} for name, partitions in each.operators]
-    return {**vars(each), "operators": operators, "formats": dict(each.formats)}
+    return {**vars(each), **columns("reason", each.reason), "operators": operators, "formats": dict(each.formats)}

@@ -16,6 +16,7 @@ from checkpointing.jobs.known_keys import check_keys
 from dashboard.language import rendered
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Engine, Job, LaunchVersion
+from monitoring.reasons.refusals import reason_of
 from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launch_command import DEFAULT_LIMIT_S, LONGEST_LIMIT_S, SHORTEST_LIMIT_S, uses
 from monitoring.recovery.launch_values import LaunchValues, NotRun
@@ -208,7 +209,8 @@ class LaunchForm(forms.Form):
                 check_keys(self.spec["configuration"])
         except ValueError as problem:
             self.add_error(
-                "command" if cleaned["kind"] == "command" else "configuration", _("%(problem)s.") % {"problem": problem}
+                "command" if cleaned["kind"] == "command" else "configuration",
+                _("%(problem)s.") % {"problem": rendered(reason_of(problem))},
             )
             return cleaned
         try:

@@ -16,6 +16,7 @@ from dashboard.forms.launch import LaunchForm, check_program, lines_of, settings
 from dashboard.language import rendered
 from monitoring.masking import unmasked_launch
 from monitoring.models import Cluster, Job, RestartAttempt
+from monitoring.reasons.refusals import reason_of
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.manual import LONGEST_PATH, Origin
 
@@ -45,7 +46,7 @@ class CheckpointsForm(forms.Form):
         try:
             found = locations_by_query([line.strip() for line in lines_of(self.cleaned_data["checkpoints"])])
         except ValueError as problem:
-            raise forms.ValidationError(f"{capfirst(str(problem))}.") from problem
+            raise forms.ValidationError(capfirst(_sentence(problem))) from problem
         return {query: _location(location) for query, location in found.items()}
 
 
@@ -116,7 +117,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         try:
             check_keys(settings)
         except ValueError as problem:
-            raise forms.ValidationError(f"{problem}.") from problem
+            raise forms.ValidationError(_sentence(problem)) from problem
         return settings
 
     def clean(self) -> dict[str, Any]:
@@ -171,4 +172,8 @@ def _location(text: str) -> str:
     try:
         return canonical(text)
     except StorageError as problem:
-        raise forms.ValidationError(f"{problem}.") from problem
+        raise forms.ValidationError(_sentence(problem)) from problem
+
+
+def _sentence(problem: Exception) -> str:
+    return _("%(problem)s.") % {"problem": rendered(reason_of(problem))}

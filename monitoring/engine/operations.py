@@ -18,6 +18,8 @@ from monitoring.engine.answers import CheckpointStats
 from monitoring.engine.errors import Malformed, NotReady, Unreachable
 from monitoring.engine.fields import Fields
 from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.refusals import refusal_in
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -44,11 +46,12 @@ class Done(Generic[T_co]):
 @dataclass(frozen=True)
 class Failed:
     """`reason` is the root cause in a sentence, `trace` what the engine said in full. `usable_location`: the job failed
-    while it stopped, but this savepoint was completed before that."""
+    while it stopped, but this savepoint was completed before that. `refusal`: our job manager refused it."""
 
     reason: str
     usable_location: str | None = None
     trace: str = field(default="", repr=False, compare=False)
+    refusal: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def _failed(failure: Fields) -> Failed:
     trace = failure.optional_text("stack-trace")
     saved = _SAVED_BEFORE_FAILING.search(trace)
     reason = causes.root_cause(trace) or causes.human(failure.optional_text("class"))
-    return Failed(reason, saved.group(1) if saved else None, trace)
+    return Failed(reason, saved.group(1) if saved else None, trace, refusal_in(failure.raw.get("refusal")))
 
 
 def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> Operation[int]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from checkpointing.model.messages import AfterRestore
 from monitoring.engine.fields import Fields
 from monitoring.reasons.reason import Reason
+from monitoring.reasons.refusals import refusal_in
 from monitoring.reasons.savepoints import SavepointReason
 
 
@@ -68,7 +69,7 @@ class FoundCheckpoint:
     query: str
     location: str
     valid: bool
-    reason: str
+    reason: Reason | str
     query_id: str = ""
     batch: int | None = None
     batch_at: datetime | None = None
@@ -83,7 +84,8 @@ class FoundCheckpoint:
     def parse(cls, fields: Fields) -> FoundCheckpoint:
         query, location = fields.optional_text("query"), fields.text("location")
         if not fields.flag("valid"):
-            return cls(query, location, valid=False, reason=fields.optional_text("reason"))
+            reason = refusal_in(fields.raw.get("refusal")) or fields.optional_text("reason")
+            return cls(query, location, valid=False, reason=reason)
         formats = fields.child("formats")
         return cls(
             query=query,

@@ -49,8 +49,8 @@ class ImportState:
                 return Wait(Why.IMPORTING())
             case Forgotten():
                 return Wait(Why.IMPORT_LOST())
-            case Failed(reason, trace=trace):
-                return _not_copied(_CLASS.sub("", trace.partition("\n")[0]) or reason)
+            case Failed(reason, trace=trace, refusal=refusal):
+                return _not_copied(refusal or _CLASS.sub("", trace.partition("\n")[0]) or reason)
             case NotFound():
                 return _not_copied(Why.NO_IMPORTS_HERE())
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):

@@ -85,7 +85,7 @@ async def test_an_import_is_refused_before_anything_is_copied(manager: RunningJo
     before = sorted(savepoints.iterdir())
 
     cause = (await _import(manager, words=location))["failure-cause"]
-    assert cause["class"] == "AlreadyContinued"
+    assert (cause["class"], cause["refusal"]["code"]) == ("AlreadyContinued", "imports.continued")
     assert _refusal(location, first) in cause["stack-trace"]
     body = {"checkpoints": {"words": str(location)}}
     [found] = (await manager.post("/savepoints/import/validate", body))["checkpoints"]

@@ -34,6 +34,7 @@ async def test_it_says_what_was_found_and_copies_nothing(manager: RunningJobMana
         "files": words["files"],
     }
     assert (late["valid"], late["reason"]) == (False, f"{tmp_path}/none does not exist, or is empty.")
+    assert late["refusal"] == {"code": "imports.empty", "args": {"location": f"{tmp_path}/none"}}
     assert not list((manager.settings.state_directory / "savepoints").glob("*"))
 
 

@@ -193,26 +193,27 @@ def newest(location: Path, log: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "code", "message"),
     [
-        (nothing, "does not exist, or is empty"),
-        (of_a_waymark_job, "belongs to a job of Waymark. Take a savepoint"),
-        (a_savepoint, "is a checkpoint or savepoint. Start the job from it"),
-        (without_metadata, "it has no file 'metadata'"),
-        (without_commits, "has no committed batch"),
-        (torn_metadata, "/metadata is damaged"),
-        (torn_state, "is not complete: .*state/0/1"),
-        (torn_commit, r"commits/\d+ has the format '', which is not known"),
-        (newer_offsets, r"offsets/\d+ has the format 'v9', which is not known here; v1 are"),
-        (commits_cleaned, "commits are missing"),
+        (nothing, "imports.empty", "does not exist, or is empty"),
+        (of_a_waymark_job, "imports.of-waymark", "belongs to a job of Waymark. Take a savepoint"),
+        (a_savepoint, "imports.snapshot", "is a checkpoint or savepoint. Start the job from it"),
+        (without_metadata, "imports.not-of-spark", "it has no file 'metadata'"),
+        (without_commits, "imports.no-batch", "has no committed batch"),
+        (torn_metadata, "imports.metadata-damaged", "/metadata is damaged"),
+        (torn_state, "imports.batch-incomplete", "is not complete: .*state/0/1"),
+        (torn_commit, "imports.unknown-format", r"commits/\d+ has the format '', which is not known"),
+        (newer_offsets, "imports.unknown-format", r"offsets/\d+ has the format 'v9', which is not known here; v1 are"),
+        (commits_cleaned, "imports.commits-missing", "commits are missing"),
     ],
 )
 def test_a_location_that_cannot_be_brought_along_is_refused_and_nothing_is_left(
-    count: Recording, tmp_path: Path, damage: Callable[[Path], None], message: str
+    count: Recording, tmp_path: Path, damage: Callable[[Path], None], code: str, message: str
 ) -> None:
     damage(count.location)
-    with pytest.raises(ImportRefused, match=message):
+    with pytest.raises(ImportRefused, match=message) as refused:
         imported({"words": str(count.location)}, str(tmp_path / "savepoints"))
+    assert refused.value.code == code
     assert not list(tmp_path.glob("savepoints/*"))
 
 

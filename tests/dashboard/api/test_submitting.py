@@ -35,6 +35,7 @@ def test_what_is_at_locations_is_told(admin_api: Caller, cluster: Cluster, https
         "location": "file:/checkpoints/orders",
         "valid": True,
         "reason": "",
+        "reason_value": None,
         "query_id": "6f2f",
         "batch": 41,
         "batch_at": "2026-11-25T03:06:05.862Z",
@@ -46,6 +47,15 @@ def test_what_is_at_locations_is_told(admin_api: Caller, cluster: Cluster, https
         "size": 81_300,
     }
     assert (refused["valid"], refused["reason"], refused["batch"]) == (False, "/checkpoints/orders is no.", None)
+
+
+def test_why_a_location_cannot_be_imported_has_a_code(
+    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    refusal = {"code": "imports.empty", "args": {"location": "/none"}}
+    expect_look(httpserver, REFUSED | {"refusal": refusal})
+    (refused,) = look(admin_api, cluster, {"": "/none"}).json()
+    assert (refused["reason"], refused["reason_value"]) == ("/none does not exist, or is empty.", refusal)
 
 
 def test_the_job_starts_from_copies(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:

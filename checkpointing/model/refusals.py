@@ -1,0 +1,109 @@
+"""Why a location, a checkpoint location of Spark or a key is refused: codes, and their English texts.
+
+They are reasons of Waymark's, too, whose catalogues have the texts in other languages (monitoring/reasons/refusals.py).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+
+def _(text: str) -> str:
+    """Mark a text for the catalogues."""
+    return text
+
+
+class Refusal(Enum):
+    """The code, and the text with a place for each value."""
+
+    EMPTY = "imports.empty", _("{location} does not exist, or is empty.")
+    SNAPSHOT = (
+        "imports.snapshot",
+        _("{location} is a checkpoint or savepoint. Start the job from it as from a savepoint."),
+    )
+    OF_WAYMARK = (
+        "imports.of-waymark",
+        _("{location} belongs to a job of Waymark. Take a savepoint of that job, and start from the savepoint."),
+    )
+    NOT_OF_SPARK = (
+        "imports.not-of-spark",
+        _("{location} is no checkpoint location of Spark: it has no file 'metadata'."),
+    )
+    NO_BATCH = (
+        "imports.no-batch",
+        _("{location} has no committed batch. Start the job without it: there is no state yet."),
+    )
+    COMMITS_MISSING = (
+        "imports.commits-missing",
+        _(
+            "{location} has offsets of batch {begun}, but the newest commit is of batch {batch}: commits are missing, "
+            "and Spark could not go on from there either."
+        ),
+    )
+    UNKNOWN_FORMAT = (
+        "imports.unknown-format",
+        _(
+            "{file} has the format {version}, which is not known here; {known} are. It is damaged, or of another "
+            "version of Spark."
+        ),
+    )
+    METADATA_DAMAGED = (
+        "imports.metadata-damaged",
+        _("{location}/metadata is damaged: it does not name the query's id."),
+    )
+    BATCH_INCOMPLETE = (
+        "imports.batch-incomplete",
+        _("{location}: batch {batch}, the newest one, is not complete: {what}"),
+    )
+    IN_USE = (
+        "imports.in-use",
+        _("{location} changed while it was read: a query still runs there. Stop it, and import the location again."),
+    )
+    CONTINUED = (
+        "imports.continued",
+        _(
+            "{location} cannot be used: job {job} ({id}) continues its query and is {status}. Two jobs would damage "
+            "each other's output. End that job first: manage.py job cancel {id}"
+        ),
+    )
+    NAME_NEEDED = "imports.name-needed", _("write NAME=LOCATION for each query")
+    TWO_LOCATIONS = "imports.two-locations", _("query {query} has two locations")
+    LOCATION_NEEDED = (
+        "imports.location-needed",
+        _("{text} is not allowed; LOCATION or NAME=LOCATION is expected"),
+    )
+
+    NOT_ABSOLUTE = (
+        "locations.not-absolute",
+        _("{location} is neither an absolute path nor an address (scheme://…)"),
+    )
+    OTHER_MACHINE = "locations.other-machine", _("{location}: a file: address of another machine")
+    SLASHES_MISSING = "locations.slashes-missing", _("{location}: write scheme://…, with two slashes")
+    HAS_PASSWORD = (
+        "locations.has-password",
+        _("{location}: a password has no place in an address; put it into fsspec's configuration"),
+    )
+    BAD_CHARACTER = (
+        "locations.bad-character",
+        _("{location}: an address of storage has no '?', no '#' and no control character"),
+    )
+    BAD_NAME = (
+        "locations.bad-name",
+        _("{location}: empty, '.' and '..' are no names in a path of remote storage"),
+    )
+
+    UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the nearest is {near}")
+    UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; there are {keys}")
+
+
+class Refused(Exception):
+    """Something that a person gave cannot be used. The text is the English one."""
+
+    def __init__(self, refusal: Refusal, **values: str | int) -> None:
+        self.code, text = refusal.value
+        self.values = values
+        super().__init__(text.format(**values))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "args": self.values}

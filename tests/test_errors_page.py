@@ -42,7 +42,7 @@ WITHOUT_SECTION = (
     # what a cycle did, and what wraps a reason
     *("recovery.pause-over", "recovery.breaker-opened", "recovery.needs-person", "recovery.left"),
     *("recovery.not-restarted", "recovery.not-restarted-after", "recovery.restart-decided"),
-    *("recovery.restarted-already", "recovery.restart-failed", "recovery.restarts-moved", "recovery.back-again"),
+    *("recovery.restart-failed", "recovery.restarts-moved", "recovery.back-again"),
     *("recovery.job-is", "recovery.job-is-back", "recovery.run-of-job", "recovery.with-last-answer"),
     *("recovery.waiting", "recovery.succeeded", "recovery.ended-failed", "recovery.canceled", "recovery.overtaken"),
     *("recovery.canceled-by", "recovery.once", "recovery.times"),
@@ -58,6 +58,13 @@ WITHOUT_SECTION = (
     *("savepoints.keeps-*", "savepoints.job-keeps-all", "savepoints.among-newest", "savepoints.younger"),
     *("savepoints.outlasted", "savepoints.not-ours", "savepoints.by-hand", "savepoints.sentence"),
     *("savepoints.no-schedule", "savepoints.every", "savepoints.cron"),
+    # a request that is refused, which says what is allowed
+    *("alerts.maintenance", "alerts.of-*", "state-reads.checkpoint", "state-reads.savepoint"),
+    *("automation.*-needed", "automation.why-too-long", "recovery.bad-*", "recovery.name-needed"),
+    *("recovery.free-name-needed", "recovery.path-needed", "notify.bad-*", "notify.sentence"),
+    *("notify.*-needed", "notify.services", "notify.incomplete-address", "notify.no-incidents"),
+    *("notify.apprise-sent", "notify.mail-taken", "notify.only-channel", "notify.channel-removed"),
+    *("notify.still-waiting", "notify.sent-already", "notify.test-given-up"),
 )
 
 

@@ -1,1 +1,1 @@
-"""What the pages show, gathered from the database: each module feeds one page or one part that pages share."""
+"""Queries for the pages: each module reads the data of one page, or of one part that several pages share."""

@@ -1,4 +1,4 @@
-"""What Waymark is doing and did last: incidents' steps, restarts, savepoints and changes by hand, as one list."""
+"""The newest activity as one list: steps of incidents, restarts, savepoints, and changes that people made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from monitoring.models import (
 from monitoring.reasons.columns import stored
 from monitoring.savepoints.schedule import timetable_of
 
-# Incidents, restarts and savepoints tell their own story, better than their audit entries do.
+# The list has lines for incidents, restarts and savepoints already, with more details than their audit entries.
 _TOLD_ELSEWHERE = (
     Q(action__startswith="incident.")
     | Q(action__startswith="restart.")
@@ -46,11 +46,12 @@ class Happening:
 
 
 def latest_happenings(limit: int = 5, reach: Reach = EVERYTHING) -> list[Happening]:
-    """Newest first, of what may be seen. An incident, a restart and a savepoint are one line each: where they stand.
+    """Return the newest activity within `reach`, newest first.
 
-    The audit is of everything: whoever sees less is not told of it.
+    Each incident, restart and savepoint has one line with its present status. Entries of the audit log are included
+    only if the reader may see every cluster, because the audit log covers all clusters.
     """
-    # Savepoints are routine: they never push everything else out.
+    # Savepoints are frequent: limit them to half of the list.
     found = [*_incident_steps(limit, reach), *_restart_steps(limit, reach), *_savepoints(limit // 2, reach)]
     if reach.sees_everything:
         found += _audited(limit)
@@ -97,7 +98,7 @@ def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
 
 
 def restart_text(newest: RestartStep) -> str:
-    """Where a restart stands: how it ended, or its `newest` step."""
+    """Return how a restart ended, or its `newest` step if the restart has not ended."""
     attempt = newest.attempt
     if attempt.state == AttemptState.SUCCEEDED and attempt.ended_at:
         run = _(" as run %(number)s") % {"number": attempt.new_run.number} if attempt.new_run else ""
@@ -116,7 +117,7 @@ def restart_text(newest: RestartStep) -> str:
 
 
 def _step_name(name: str) -> str:
-    """Stages are named as they are shown alone, with a capital."""
+    """Translate the name of a step. The names of stages are in the catalogue with a capital letter."""
     alone = name[:1].upper() + name[1:]
     return named if (named := _(alone)) != alone else name
 
@@ -133,7 +134,7 @@ def _savepoints(limit: int, reach: Reach) -> list[Happening]:
 
 
 def savepoint_text(savepoint: Savepoint) -> str:
-    """`savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
+    """Return a line such as `savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
     why = f" ({_why(savepoint)})"
     stops = _(", stops the job") if savepoint.stops_job else ""
@@ -155,7 +156,7 @@ def _why(savepoint: Savepoint) -> str:
 
 
 def without_name(text: str, name: str) -> str:
-    """`3 checkpoints of X failed` as `3 checkpoints failed`, for where X is named already."""
+    """Shorten `3 checkpoints of X failed` to `3 checkpoints failed`, for a line that names X already."""
     return text.removeprefix(f"{name} ") if is_chinese() else text.replace(f" of {name}", "", 1)
 
 

@@ -1,6 +1,6 @@
-"""One checkpoint, one operator: from PostgreSQL, else from the archive.
+"""Read one checkpoint or one operator from PostgreSQL, else from the archive.
 
-Only a file of the archive has the job of an archived row, so these functions tell the access check what they read.
+The job of an archived row is known only after its file is read, so these functions call the access check themselves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def find_checkpoint(request: HttpRequest, pk: int) -> Checkpoint:
     """Return the checkpoint with its run and job.
 
     Raises:
-        Http404: There is none, or the reader may not see it.
-        Unreadable: The archive may have it, and cannot be read.
+        Http404: The checkpoint does not exist, or the reader may not see it.
+        Unreadable: The archive may have the checkpoint, but cannot be read.
     """
     with_job = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration")
     found = with_job.filter(pk=pk).first()
@@ -34,7 +34,7 @@ def find_checkpoint(request: HttpRequest, pk: int) -> Checkpoint:
 
 
 def operators_of(checkpoint: Checkpoint) -> Sequence[OperatorCheckpoint]:
-    """Return them in their order. Raise Unreadable as `find_checkpoint` does."""
+    """Return the operators of a checkpoint in their order. Raise Unreadable as `find_checkpoint` does."""
     return reading.operators(checkpoint) if checkpoint.archived else list(checkpoint.operators.all())
 
 
@@ -48,7 +48,10 @@ def find_operator(request: HttpRequest, pk: int) -> OperatorCheckpoint:
 
 
 def _archived(request: HttpRequest, read: Callable[[int], T | None], pk: int) -> T:
-    """A reader of some jobs learns nothing of a file that cannot be read: it may have none of them."""
+    """Read a row from the archive, or raise Http404.
+
+    An unreadable file may belong to jobs that the reader may not see. Only a reader of everything gets `Unreadable`.
+    """
     try:
         found = read(pk)
     except Unreadable:

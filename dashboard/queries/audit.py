@@ -1,4 +1,4 @@
-"""The audit log by filters."""
+"""Search the audit log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from monitoring.models import AuditEntry
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Empty values choose everything. `text` is part of who or of to what; an `action` that ends with a dot means all
-    of its kind; `until` is not included."""
+    """Conditions for entries of the audit log. An empty value matches every entry.
+
+    `text` is searched in the actor and in the target. An `action` that ends with a dot matches all actions with this
+    prefix. The time `until` is excluded.
+    """
 
     text: str = ""
     actor: str = ""
@@ -27,7 +30,7 @@ class AuditFilter:
 
 
 def find_entries(chosen: AuditFilter) -> QuerySet[AuditEntry]:
-    """The newest first."""
+    """Return the matching entries, newest first."""
     found = AuditEntry.objects.all()
     if text := _plain(chosen.text):
         found = found.filter(Q(target__icontains=text) | Q(actor__icontains=text))
@@ -41,5 +44,5 @@ def find_entries(chosen: AuditFilter) -> QuerySet[AuditEntry]:
 
 
 def _plain(text: str) -> str:
-    """PostgreSQL has no text with a NUL in it."""
+    """Remove NUL characters, which PostgreSQL does not accept in text."""
     return text.replace("\0", "").strip()

@@ -1,4 +1,4 @@
-"""Clusters as the pages show them: state, jobs, and how old what we know is."""
+"""Clusters as the pages show them: state, number of jobs, and delay of the polls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitoring.engine.zookeeper import base_path
 from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 
 LIVE = [state for state in RunState if not state.terminal]
-# A poll that is later than this, in the cluster's own intervals, is worth a word.
+# A cluster is "polled late" when its poll is overdue by more than this many of its poll intervals.
 LATE_INTERVALS = 5.0
 # The pages' text for each state; the REST API returns the state itself.
 _LABELS = {
@@ -31,13 +31,13 @@ _LABELS = {
     "another cluster": _("identity changed"),
     "secret not readable": _("unreadable secret"),
 }
-# What needs somebody comes first.
+# Tones of the badges, in the order in which the clusters are sorted: clusters with problems come first.
 _URGENCY = ("bad", "warn", "busy", "good", "calm")
 
 
 @dataclass(frozen=True)
 class ClusterCard:
-    """`lag_s`: by how much the next poll is overdue."""
+    """One cluster with its state and job counts. `lag_s` is the time by which its next poll is overdue."""
 
     cluster: Cluster
     now: datetime
@@ -47,7 +47,7 @@ class ClusterCard:
 
     @property
     def state(self) -> tuple[str, str]:
-        """A word, and the tone of its badge."""
+        """Return the state and the tone of its badge."""
         cluster = self.cluster
         if cluster.archived_at:
             return "removed", "calm"
@@ -65,7 +65,7 @@ class ClusterCard:
 
     @property
     def label(self) -> str:
-        """The text of the badge, in English."""
+        """Return the text of the badge, in English."""
         return _LABELS[self.state[0]]
 
     @property
@@ -136,7 +136,7 @@ class Clusters:
 
 
 def read_clusters(now: datetime, reach: Reach = EVERYTHING) -> Clusters:
-    """Two queries, however many clusters there are."""
+    """Return all clusters within `reach`, in two queries."""
     found = list(reach.narrow_clusters(Cluster.objects.all()))
     states = _job_states(Q())
     cards = [_card(cluster, states.get(cluster.pk, Counter()), now) for cluster in found]
@@ -154,7 +154,7 @@ def _card(cluster: Cluster, states: Counter[str], now: datetime) -> ClusterCard:
 
 
 def _job_states(which: Q) -> dict[int, Counter[str]]:
-    """Jobs of each cluster by the state of their current run."""
+    """Count the jobs of each cluster by the status of their current run."""
     found: dict[int, Counter[str]] = {}
     for cluster_id, state in Job.objects.filter(which).values_list("cluster_id", "current_run__state"):
         found.setdefault(cluster_id, Counter())[state or "no run"] += 1

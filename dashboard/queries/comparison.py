@@ -1,4 +1,4 @@
-"""Two checkpoints or two runs of a job side by side: each figure, its difference, and what changed most."""
+"""Compare two checkpoints or two runs of a job: each figure, its difference, and the largest changes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dashboard.units import bytes_text, duration_text
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
 TOLD = 3
-# Below that a change is noise, whatever its ratio.
+# A change below this amount counts as noise, even if its ratio is large.
 _NOTICED = {"ms": 20, "bytes": 4096, "count": 1, "percent": 1}
 _MOST_OPERATORS = 50
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`unit`: "ms", "bytes", "count" or "percent"."""
+    """One figure before and after. `unit` is "ms", "bytes", "count" or "percent"."""
 
     label: str
     unit: str
     before: float | None
     after: float | None
-    of: str = ""  # the operator, where it is one's
+    of: str = ""  # the operator's name, if the figure belongs to an operator
 
     @property
     def title(self) -> str:
@@ -38,7 +38,7 @@ class Difference:
 
     @property
     def shown(self) -> str:
-        """The label in the page's language: what is measured, and of what."""
+        """Return the label in the page's language. Its parts are separated by a comma and translated one by one."""
         return ", ".join(gettext(part) for part in self.label.split(", "))
 
     @property
@@ -47,12 +47,12 @@ class Difference:
 
     @property
     def ratio(self) -> float | None:
-        """After over before; None where there is nothing to divide by."""
+        """Return `after` divided by `before`, or None if one is missing or `before` is 0."""
         return None if not self.before or self.after is None else float(self.after) / float(self.before)
 
     @property
     def weight(self) -> float:
-        """How much it stands out: doublings and halvings count the same, noise nothing."""
+        """Return the size of the change on a log scale. Twice and half weigh the same; noise weighs 0."""
         if abs(self.change or 0) < _NOTICED[self.unit]:
             return 0
         least = _NOTICED[self.unit]
@@ -94,7 +94,7 @@ def _times(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`groups`: title and figures. `settings`: key, before, after, only those that differ."""
+    """All differences. `groups` has titles and figures; `settings` has key, before and after of changed settings."""
 
     groups: list[tuple[str, list[Difference]]]
     settings: list[tuple[str, Any, Any]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def told(self) -> list[Difference]:
-        """What changed most, the most first."""
+        """Return the largest changes, the largest first."""
         found = [each for _, group in self.groups for each in group if each.weight]
         return sorted(found, key=lambda each: -each.weight)[:TOLD]
 
@@ -123,7 +123,10 @@ Pair = tuple[str, OperatorCheckpoint | None, OperatorCheckpoint | None]
 
 
 def _pairs(a: Checkpoint, b: Checkpoint) -> list[Pair]:
-    """An operator is found again by its id, else by its name: a changed program may give it another id."""
+    """Pair the operators of two checkpoints by their id, else by their name.
+
+    An operator of a changed program may have the same name with another id.
+    """
     after = list(b.operators.all())
     pairs: list[Pair] = []
     for one in a.operators.all():
@@ -175,8 +178,11 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
 
 
 def _summaries(job: Job, spans: list[Span]) -> list[Summary]:
-    """Of checkpoints alone: a savepoint writes the whole state, and a run with one would seem to write more. Of long
-    runs they are together, as roll-ups hold them: there a few say little."""
+    """Return the summaries of the spans, without savepoints if possible.
+
+    A savepoint writes the full state, so a run with savepoints would seem to write more. The roll-ups of long runs
+    include savepoints, but there a few of them hardly change the result.
+    """
     kind = "" if any(ask(job, span).is_long for span in spans) else "checkpoint"
     return [read_summary(job, span, kind) for span in spans]
 
@@ -203,7 +209,7 @@ def _settings(a: Run, b: Run) -> list[tuple[str, Any, Any]]:
 
 
 def _flat(run: Run) -> dict[str, Any]:
-    """How a run checkpoints and how wide its operators are, one value a key."""
+    """Return a run's checkpoint settings and the parallelism of its operators as a flat mapping."""
     found: dict[str, Any] = {}
     for key, value in run.checkpoint_config.items():
         found |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}

@@ -1,4 +1,4 @@
-"""How many rows several questions have, in one statement: each page asks the same handful, and the way costs most."""
+"""Count the rows of several querysets in one statement, because round trips to the database cost most of the time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 
 def counts(*asked: QuerySet[Any]) -> list[int]:
-    """As `count()` of each, in their order."""
+    """Return the `count()` of each queryset, in their order."""
     statements, parameters = zip(*map(_statement, asked), strict=True)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(statements)}", [each for some in parameters for each in some])
@@ -20,6 +20,6 @@ def counts(*asked: QuerySet[Any]) -> list[int]:
 def _statement(asked: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
     try:
         inner, parameters = asked.order_by().values("pk").query.sql_with_params()
-    except EmptyResultSet:  # a reader who sees no cluster: nothing is asked
+    except EmptyResultSet:  # the reader may see no cluster, so Django builds no query
         return "0", ()
     return f"(SELECT count(*) FROM ({inner}) asked)", parameters  # noqa: S608 - Django's own statement

@@ -1,5 +1,7 @@
-"""One operator's subtasks of a checkpoint, with minimum, average, maximum and percentiles. (Flink has columns for the
-percentiles, and says "NaN" in all of them.)"""
+"""The subtasks of one operator in a checkpoint, with minimum, average, maximum and percentiles of each column.
+
+The percentiles are computed here, because Flink's REST API returns "NaN" for them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint, 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a subtask. `field` is OperatorCheckpoint's array, `unit` is "ms" or "bytes"."""
+    """One measured value of a subtask. `field` is an array of OperatorCheckpoint, `unit` is "ms" or "bytes"."""
 
     field: str
     label: str
@@ -45,7 +47,7 @@ SHOWN_FRACTIONS = tuple((name, fraction) for name, fraction in FRACTIONS.items()
 class Cell:
     value: float | None
     unit: str
-    is_maximum: bool = False  # the slowest or largest of its column, where that tells something
+    is_maximum: bool = False  # the largest value of its column, if the values differ
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class SubtaskRow:
     aborted: bool
 
     def value(self, field: str) -> Any:
-        """Of a column of COLUMNS, or of this row's own."""
+        """Return the row's value of a column of COLUMNS, its index or its time of acknowledgement."""
         if field in ("index", "acknowledged_at"):
             return getattr(self, field)
         return self.cells[[column.field for column in COLUMNS].index(field)].value
@@ -71,7 +73,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Subtasks:
-    """`rows`: all of them, by index."""
+    """The table of subtasks. `rows` has every subtask, sorted by index."""
 
     columns: Sequence[Column]
     summary: list[SummaryRow]
@@ -96,7 +98,7 @@ def read_subtasks(operator: OperatorCheckpoint) -> Subtasks:
 
 
 def summary_of(values: Mapping[str, Sequence[int | None]]) -> list[SummaryRow]:
-    """Minimum, average, maximum and percentiles of each column of COLUMNS; None where no subtask has a value."""
+    """Return minimum, average, maximum and percentiles of each column, or None if no subtask has a value."""
     known = {name: sorted(v for v in column if v is not None) for name, column in values.items()}
     measures: list[tuple[str, Callable[[list[int]], float]]] = [
         ("Minimum", min),
@@ -112,7 +114,7 @@ def summary_of(values: Mapping[str, Sequence[int | None]]) -> list[SummaryRow]:
 
 
 def _peak(column: Sequence[int | None]) -> int | None:
-    """The largest value, when there are several and they differ."""
+    """Return the largest value of a column, or None if all its values are equal."""
     known = [v for v in column if v is not None]
     return max(known) if len(set(known)) > 1 else None
 
@@ -126,8 +128,10 @@ def _at(values: Sequence[Any], index: int) -> Any:
 
 
 def exceptions_around(checkpoint: Checkpoint, most: int = 3) -> list[RunException]:
-    """What the run threw while a failed checkpoint was under way: of a task that failed in it, the checkpoint's own
-    message says only that the coordinator was suspended."""
+    """Return the newest exceptions of the run that occurred during a failed checkpoint.
+
+    If a task failed during the checkpoint, the checkpoint's message says only that the coordinator was suspended.
+    """
     if checkpoint.status != CheckpointStatus.FAILED or checkpoint.failed_at is None:
         return []
     thrown = (checkpoint.triggered_at, checkpoint.failed_at + _TOLD_LATE)

@@ -1,4 +1,4 @@
-"""The facts that a job's health is judged from, for any number of jobs in a constant number of queries."""
+"""Read the facts that determine a job's health, for any number of jobs in a constant number of queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Model)
 MANY = 100
 OPEN_ATTEMPT_STATES = [state.value for state in AttemptState if state.open]
 
-# Runs from the newest on, until one has completed a checkpoint: mostly one look in an index for each job.
+# Read the runs of each job from the newest on until one has a completed checkpoint. Usually the first run has one.
 _LATEST = """
 SELECT asked.job_id, newest.* FROM unnest(%s::bigint[]) AS asked (job_id)
 CROSS JOIN LATERAL (
@@ -47,7 +47,7 @@ ORDER BY r.job_id, r.number DESC
 
 
 def select(sql: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows of one statement as dictionaries by column name."""
+    """Execute a statement and return its rows as dictionaries by column name."""
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         names = [column.name for column in cursor.description or ()]
@@ -61,7 +61,7 @@ def jobs_with_runs() -> QuerySet[Job]:
 
 
 def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
-    """Facts for jobs that came from `jobs_with_runs`, in their order."""
+    """Return the facts of jobs that were read by `jobs_with_runs`, in the same order."""
     listed = list(jobs)
     ids = [job.pk for job in listed]
     completed = {row["job_id"]: row for row in select(_LATEST, [ids])}
@@ -75,7 +75,7 @@ def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
 
 
 def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
-    """By job, the worst and newest first."""
+    """Return the unresolved incidents by job, those with the highest severity first, then the newest."""
     found: dict[int, list[Incident]] = {}
     unresolved = _of(ids, Incident.objects.exclude(state=IncidentState.RESOLVED).order_by("-opened_at"))
     for incident in sorted(unresolved, key=lambda i: i.severity != Severity.CRITICAL):
@@ -95,7 +95,10 @@ def open_attempts(ids: list[int]) -> dict[int, RestartAttempt]:
 
 
 def _of(ids: Sequence[int], rows: QuerySet[M]) -> QuerySet[M]:
-    """Of many jobs all are read: the few that are open, instead of a statement with thousands of numbers in it."""
+    """Filter the rows by job if there are few jobs.
+
+    For many jobs, read all rows: few are open, and a statement with thousands of ids would cost more.
+    """
     return rows.filter(job__in=ids) if len(ids) <= MANY else rows
 
 

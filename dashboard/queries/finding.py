@@ -1,4 +1,4 @@
-"""What the search box offers while somebody types: jobs, clusters, incidents by number, and pages."""
+"""Find the suggestions of the search box: jobs, clusters, incidents by number, and pages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PAGES = {
     "Health": "system-health",
     "Audit": "audit",
 }
-_OF_ALL = ("channels", "system-health", "audit")  # only for those who see everything
+_OF_ALL = ("channels", "system-health", "audit")  # pages that are offered only to readers of every cluster
 
 
 @dataclass(frozen=True)
 class Hit:
-    """`kind` says what it is, in English, `name` is what was looked for, `about` where it belongs."""
+    """One suggestion. `kind` is its type in English, `name` the matched text, `about` for example the job's cluster."""
 
     kind: str
     name: str
@@ -43,15 +43,17 @@ class Hit:
 
 
 def find(text: str, reach: Reach = EVERYTHING) -> list[Hit]:
-    """Of what may be seen, the best first: names that begin with `text` before those that only contain it. Nothing for
-    an empty text but the pages."""
+    """Return the suggestions within `reach` for a text, the best first.
+
+    Names that begin with `text` precede names that only contain it. An empty text finds only the pages.
+    """
     text = text.replace("\0", "").strip()[:200]
     pages = _pages(text, reach)
     return [*_incidents(text, reach), *_jobs(text, reach), *_clusters(text, reach), *pages] if text else pages
 
 
 def _pages(text: str, reach: Reach) -> list[Hit]:
-    """By what they are called in the page's language, and in English, as documents and colleagues call them."""
+    """Return the pages whose title contains the text, in the page's language or in English."""
     offered = {name: url for name, url in _PAGES.items() if reach.sees_everything or url not in _OF_ALL}
     return [
         Hit(noop("page"), _(name), "", reverse(url))
@@ -73,7 +75,7 @@ def _clusters(text: str, reach: Reach) -> list[Hit]:
 
 
 def _incidents(text: str, reach: Reach) -> list[Hit]:
-    """`#12` and `12` are the incident of that number."""
+    """Return the incident with the number in the text, such as `#12` or `12`."""
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdecimal() and len(number) < 19):
         return []
@@ -85,5 +87,5 @@ def _incidents(text: str, reach: Reach) -> list[Hit]:
 
 
 def _beginning(text: str) -> Case:
-    """Names that begin with it come first."""
+    """Return an order in which names that begin with the text come first."""
     return Case(When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField())

@@ -20,11 +20,11 @@ from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
 
 PAGE_SIZE = 50
-PAGES_AT_ONCE = 6  # a list that grew renews itself as a whole: beyond that the next page is one of its own
+PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
 DAYS = 7
 
-# The last hour, so that a page that renews itself every few seconds reads little however long the history is.
+# Only the last hour: the page is refreshed every few seconds and must not read a long history each time.
 _RECENT = """
 WITH recent AS (
     SELECT r.job_id, c.end_to_end_duration AS duration, c.alignment_max AS alignment, c.triggered_at,
@@ -57,7 +57,7 @@ ORDER BY job_id, completed_at DESC
 
 @dataclass(frozen=True)
 class Figures:
-    """What a row shows beyond the job's health."""
+    """The values of a row other than the job's health."""
 
     duration_p95: float | None = None
     alignment_p95: float | None = None
@@ -74,8 +74,10 @@ class JobRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Shown:
-    """The rows of pages `first` to `last` of the list, all from one look at it: whatever moved meanwhile, none is there
-    twice and none is left out."""
+    """The rows of the pages `first` to `last`, taken from one read of the list.
+
+    So no job is missing or listed twice, although the order of the jobs changes between two requests.
+    """
 
     rows: list[JobRow]
     first: int
@@ -102,14 +104,16 @@ class Shown:
 
     @property
     def beat(self) -> str:
-        """The event of the page's beat (static/dashboard/js/live.js) that it is renewed at: of six pages every sixth
-        tick, so that a long list costs no more processor time than a short one."""
+        """Return the event of static/dashboard/js/live.js at which the list is refreshed.
+
+        A list of six pages is refreshed at every sixth tick, so that it costs no more CPU time than one page.
+        """
         pages = self.last - self.first + 1
         return "tick" if pages <= 1 else f"tick-{pages}"
 
     @property
     def grows(self) -> bool:
-        """Whether the next page comes below this one, or alone."""
+        """Return whether the next page is appended to the list. Otherwise the next page replaces the list."""
         return self.last - self.first + 1 < PAGES_AT_ONCE
 
 
@@ -120,8 +124,8 @@ class Fleet:
     counts: dict[Level, int]
     freshness: dict[Freshness, int]
     clusters: list[Cluster]
-    known_jobs: int  # before any filter
-    matching: list[JobRow] = field(default_factory=list)  # of all pages, without figures, the most urgent first
+    known_jobs: int  # the number of jobs without any filter
+    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, the most urgent first
 
     @property
     def silent_clusters(self) -> list[Cluster]:
@@ -134,8 +138,11 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the reader asked for. `level` is a Level's word, `labels` a selector as rules have it; `upto`: the last page
-    of those that are shown, where it is not `page` itself."""
+    """The filters and pages of a request.
+
+    `level` is the word of a Level, and `labels` a selector as in rules. `upto` is the last shown page, if it is not
+    `page`.
+    """
 
     text: str = ""
     level: str = ""
@@ -146,7 +153,7 @@ class Selection:
 
     @cached_property
     def selector(self) -> Selector | None:
-        """None for one that makes no sense: it chooses nothing."""
+        """Return the parsed selector, or None if its syntax is wrong. Then no job matches."""
         try:
             return parse(self.labels)
         except BadSelector:
@@ -166,7 +173,7 @@ class Selection:
 
 
 def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> Fleet:
-    """Of what may be seen."""
+    """Return the fleet within `reach`."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
     everything = _everything(now, reach)
     matching = _matching(everything, chosen)
@@ -191,7 +198,7 @@ def _shown(matching: list[JobRow], chosen: Selection, now: datetime) -> Shown:
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
-    """The ids of all that the fleet's list would show, on whatever page."""
+    """Return the ids of the matching jobs of all pages."""
     return [row.facts.pk for row in _matching(_everything(now, reach), chosen)]
 
 
@@ -200,7 +207,7 @@ def all_with_figures(chosen: Selection, now: datetime, reach: Reach) -> list[Job
 
 
 def _everything(now: datetime, reach: Reach) -> list[JobRow]:
-    """The most urgent first."""
+    """Return all jobs within `reach`, the most urgent first."""
     jobs = reach.narrow(Job.objects.filter(cluster__archived_at=None))
     found = facts_at_a_glance(jobs, now)
     clusters = {facts.cluster.id: facts.cluster for facts in found}
@@ -226,7 +233,7 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
 
 
 def whole(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
-    """With all that is stored of the jobs: those of one page are few."""
+    """Return the rows with the full facts of their jobs. Call it only for the few jobs of one page."""
     listed = list(rows)
     jobs = jobs_with_runs().in_bulk([row.facts.pk for row in listed])
     facts = {each.job.pk: each for each in gather_facts(jobs.values(), now)}

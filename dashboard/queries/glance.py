@@ -1,8 +1,7 @@
-"""What a list of thousands of jobs knows of each, in a constant number of queries and little of the page's time.
+"""Read the facts of thousands of jobs in a constant number of queries and with little CPU time.
 
-Moments come as seconds: Django makes each datetime in Python, which for thousands takes as long as all else together.
-Clusters are made once, and rows become jobs and runs only where a page shows them, without Django's way over every
-field that was not asked for.
+The statement returns times as seconds, because the conversion of thousands of timestamps takes half of the total time.
+Each cluster is read once. A row becomes a Job and a Run only when a page shows it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ from monitoring.models import Cluster, Incident, Job, RestartAttempt, Run
 from monitoring.reasons.columns import stored
 
 M = TypeVar("M", bound=Model)
-# Of nearly every job that runs the newest is younger, and none is from the future but by an engine's clock: then only
-# the newest partitions are looked into, and not those that were made ahead.
+# Limits for the newest checkpoint of a running job, so that PostgreSQL reads only the newest partitions. A checkpoint
+# is in the future only if the engine's clock is wrong.
 _YOUNG, _AHEAD = timedelta(days=2), timedelta(hours=1)
 
-# Each job with its current run, and the newest checkpoint: of that run, if young, else of the newest run that has one.
+# Each job with its current run and its newest checkpoint. `young` is the current run's checkpoint within the limits;
+# `old` is the newest checkpoint of any run, and is read only if `young` is missing.
 _RUNS = r"""
 SELECT j.id, j.cluster_id, j.current_run_id, j.name, j.labels, j.auto_restart, j.automation_paused,
        j.savepoint_interval_s, j.savepoint_cron, r.state, split_part(ltrim(r.exception, E' \t\r\n'), E'\n', 1),
@@ -69,7 +69,7 @@ _READ = (*_OF_A_JOB, *_OF_A_RUN, *_OF_A_CHECKPOINT)
 
 
 class _Glance(JobFacts):
-    """From one row of _RUNS. Its job and run become instances where somebody asks: a page asks for those it shows."""
+    """Facts from one row of _RUNS. The Job and Run instances are created at the first access."""
 
     row: tuple[Any, ...]
     pk: int = 0
@@ -98,8 +98,11 @@ class _Glance(JobFacts):
 
 
 def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
-    """Without what only a job's own page and the API tell: its newest failure and the number of its newest checkpoint.
-    Anything else of a job or run than what is read here would be a query each."""
+    """Return the facts that lists need.
+
+    The newest failure and the number of the newest checkpoint are missing: only the job's page and the API show them.
+    Access to any other field of the job or run costs one query.
+    """
     ids = list(jobs.values_list("pk", flat=True))
     rows = _rows(ids, now)
     clusters = Cluster.objects.in_bulk({row[1] for row in rows})
@@ -112,7 +115,7 @@ def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
 
 
 def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
-    """As _RUNS has them. The ids go as one text: a list is put together number by number."""
+    """Return the rows of _RUNS. The ids are sent as one text, because psycopg converts a list number by number."""
     with connection.cursor() as cursor:
         ids = f"{{{','.join(map(str, jobs))}}}"
         cursor.execute(_RUNS, {"jobs": ids, "young": now - _YOUNG, "ahead": now + _AHEAD})
@@ -120,7 +123,7 @@ def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
 
 
 def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
-    """Of thousands: without the way over each field that an instance of its class takes."""
+    """Return facts without a call of `__init__`, which would set each field and is too slow for thousands of rows."""
     pk, _, _, name, *_, state, exception, interval, _, started, missing, completed, took, size = row
     facts = _Glance.__new__(_Glance)
     facts.__dict__.update(
@@ -149,7 +152,7 @@ def _add(facts: JobFacts, troubles: Sequence[Incident], attempt: RestartAttempt 
 
 
 def _made(model: type[M], values: dict[str, Any], **related: Model | None) -> M:
-    """A stored row's instance, as `only(*values)` makes it, with those that it refers to."""
+    """Return an instance of a stored row, as `only(*values)` would, with the given related objects."""
     made, state = model.__new__(model), ModelState()
     state.adding, state.db = False, DEFAULT_DB_ALIAS
     state.fields_cache = related

@@ -1,4 +1,4 @@
-"""The facts of Waymark's own health as its page shows them."""
+"""The rows of the health page, from the facts of Waymark's own health."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TASKS = {
 
 @dataclass(frozen=True)
 class PartRow:
-    """`tone`: good, warn or bad; `word` is the state."""
+    """One component. `word` is its state; `tone` is good, warn, bad or calm."""
 
     name: str
     process: str
@@ -53,7 +53,7 @@ class PartRow:
 class TaskRow:
     name: str
     period_s: float | None
-    tick: Tick  # all empty when it never ran
+    tick: Tick  # without times if the task has never run
     fails: bool
 
 
@@ -63,7 +63,7 @@ class HealthPage:
     tone: str
     parts: list[PartRow]
     tasks: list[TaskRow]
-    clusters: list[ClusterLag]  # those that have waited longest
+    clusters: list[ClusterLag]  # the clusters whose polls are most overdue
     clusters_in_all: int
     worst_lag_s: float | None
     oldest: OldestJob | None

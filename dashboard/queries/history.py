@@ -1,6 +1,6 @@
-"""The checkpoint history of a job over all its runs, paged by keyset: the millionth row costs what the first does.
+"""The checkpoint history of a job over all its runs, paged by keyset, so that every page costs the same.
 
-It goes on in the archive (monitoring/history/archive), which is looked into only where PostgreSQL's rows end.
+Older rows are in the archive (monitoring/history/archive), which is read only where PostgreSQL's rows end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAGE_SIZE = 25
 COUNT_LIMIT = 10_000
 FEW = 100
 
-# Every run gives its next page from its own index; the merge of those is the job's next page.
+# PostgreSQL reads the next page of each run by the index of the runs, and merges these pages to that of the job.
 _PAGE = """
 SELECT c.id, c.triggered_at FROM monitoring_run r
 CROSS JOIN LATERAL (
@@ -54,7 +54,7 @@ SELECT count(*) AS n FROM (
 """
 
 
-# What `HistoryFilter.kind` may be, as people read it: Flink's types, and the two families of them.
+# The values of `HistoryFilter.kind` and their labels: two of Flink's types, and the two groups of types.
 KINDS = {
     "checkpoint": _("checkpoints"),
     CheckpointType.UNALIGNED_CHECKPOINT.value: _("unaligned checkpoints"),
@@ -68,7 +68,10 @@ _COLUMNS = {"number": "r.number"}
 
 @dataclass(frozen=True)
 class HistoryFilter:
-    """All of it must hold; `status` is a CheckpointStatus value, `kind` of KINDS, durations in ms, sizes in bytes."""
+    """Conditions that a checkpoint must all meet.
+
+    `status` is a CheckpointStatus value, and `kind` a key of KINDS. Durations are in ms, sizes in bytes.
+    """
 
     status: str = ""
     kind: str = ""
@@ -79,7 +82,7 @@ class HistoryFilter:
     least_size: int | None = None
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
-        """For statements that call the run `r`."""
+        """Return SQL conditions and their parameters, for a statement in which `r` is the run."""
         found = list(enumerate(self.wishes()))
         sql = "".join(f" AND {_COLUMNS.get(w.column, w.column)} {w.operator} %(wish{n})s" for n, w in found)
         return sql, {f"wish{n}": wish.value for n, wish in found}
@@ -107,20 +110,20 @@ class HistoryFilter:
 
     @property
     def leaves_all_in_between(self) -> bool:
-        """No checkpoint is left out between two that are shown."""
+        """Return whether the filter hides no checkpoint between two shown ones."""
         return not (self.status or self.kind or self.least_duration or self.least_size)
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """A row's place: older rows follow it, newer rows precede it."""
+    """The position of a row: older rows follow it, newer rows precede it."""
 
     at: datetime
     pk: int
 
     @classmethod
     def parse(cls, text: str) -> Cursor | None:
-        """`text` as `str()` writes it; None for anything else."""
+        """Return the cursor of a text that `str()` made, or None for any other text."""
         moment, _, pk = text.rpartition("_")
         try:
             at = datetime.fromisoformat(moment)
@@ -134,7 +137,7 @@ class Cursor:
 
     @classmethod
     def beginning(cls) -> Cursor:
-        """Older than every row: what comes right after it is the oldest page."""
+        """Return a cursor that is older than every row. The page that is newer than it is the oldest page."""
         return cls(datetime(1970, 1, 1, tzinfo=UTC), 0)
 
     def __str__(self) -> str:
@@ -144,8 +147,8 @@ class Cursor:
 @dataclass(frozen=True)
 class HistoryRow:
     checkpoint: Checkpoint
-    gap: CheckpointGap | None = None  # ids right before this one that were never seen
-    marks: tuple[Mark, ...] = ()  # what the page draws above the row: its run's heading, restarts since
+    gap: CheckpointGap | None = None  # unknown checkpoint ids directly before this one
+    marks: tuple[Mark, ...] = ()  # lines above the row: the heading of its run, and later restarts
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,8 @@ class HistoryPage:
     marks_below: tuple[Mark, ...]
     newer: Cursor | None
     older: Cursor | None
-    total: int  # of those in PostgreSQL
-    archived: int  # how many more the archive has, of all
+    total: int  # the number of matching checkpoints in PostgreSQL
+    archived: int  # the number of all checkpoints in the archive
     unreadable: Sequence[Unreadable]
 
     @property
@@ -164,7 +167,7 @@ class HistoryPage:
 
 
 def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, after: Cursor | None) -> HistoryPage:
-    """One page, newest first: the rows older than `before`, or those right before `after`, or the newest."""
+    """Return one page, newest first: rows older than `before`, rows newer than `after`, or the newest rows."""
     upwards = after is not None
     checkpoints, unreadable = _next(job, chosen, after or before, upwards=upwards, limit=PAGE_SIZE + 1)
     more = len(checkpoints) > PAGE_SIZE
@@ -188,15 +191,14 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
 def listed(
     job: Job, chosen: HistoryFilter, before: Cursor | None, limit: int
 ) -> tuple[list[Checkpoint], list[Unreadable]]:
-    """The newest of those that are older than `before`, or of all; and why files of the archive that should have been
-    looked into were not."""
+    """Return the newest checkpoints, only those older than `before` if it is set, and the unreadable archive files."""
     return _next(job, chosen, before, upwards=False, limit=limit)
 
 
 def _next(
     job: Job, chosen: HistoryFilter, cursor: Cursor | None, *, upwards: bool, limit: int
 ) -> tuple[list[Checkpoint], list[Unreadable]]:
-    """In the order of the way: from PostgreSQL, and from the archive where it may have some of them."""
+    """Return the checkpoints next to the cursor, the nearest first, from PostgreSQL and if necessary the archive."""
     stored = read_checkpoints(_ids(job, chosen, cursor, upwards, limit))
     until = _archived_until(job)
     if until is None or (chosen.since is not None and chosen.since >= until):
@@ -221,7 +223,7 @@ def _archived_until(job: Job) -> datetime | None:
 
 
 def count_history(job: Job, chosen: HistoryFilter) -> int:
-    """How many rows there are, counted up to one more than COUNT_LIMIT."""
+    """Count the rows in PostgreSQL, up to COUNT_LIMIT + 1."""
     conditions, parameters = chosen.conditions()
     counted = select(_COUNT.format(conditions=conditions), {**parameters, "job": job.pk, "most": COUNT_LIMIT + 1})
     return int(counted[0]["n"])
@@ -233,21 +235,21 @@ def newest_checkpoint(job: Job) -> Cursor | None:
 
 
 def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Checkpoint | None]:
-    """The next newer and the next older one, whatever run they are of."""
+    """Return the next newer and the next older checkpoint of the job, also of another run."""
     place = Cursor(checkpoint.triggered_at, checkpoint.pk)
     newer, older = (_next(job, HistoryFilter(), place, upwards=up, limit=1)[0] for up in (True, False))
     return (newer[0] if newer else None, older[0] if older else None)
 
 
 def newest_of_each(job: Job, wanted: Sequence[tuple[HistoryFilter, int]]) -> list[list[Checkpoint]]:
-    """Of every filter the newest that it lets through, so many of them, all read at once."""
+    """Return, for each filter and limit, the newest matching checkpoints. All checkpoints are read in one query."""
     found = [_ids(job, chosen, None, upwards=False, limit=limit) for chosen, limit in wanted]
     by_id = {each.pk: each for each in read_checkpoints([row for rows in found for row in rows])}
     return [[by_id[row["id"]] for row in rows if row["id"] in by_id] for rows in found]
 
 
 class ArchiveUnreadable(Exception):
-    """What was asked for is not all there: which files of the archive cannot be read, and why."""
+    """The result is incomplete. The message names the unreadable files of the archive and the reasons."""
 
     def __init__(self, reasons: Sequence[Unreadable]) -> None:
         super().__init__("; ".join(map(unreadable_in_words, reasons)))
@@ -267,13 +269,18 @@ def unreadable_in_words(why: Unreadable) -> str:
 
 
 def unreadable_files(job: Job, chosen: HistoryFilter) -> list[str]:
-    """Of the files that a download has to read those that cannot be, in words: known before its first line."""
+    """Return a sentence for each unreadable archive file of a download. The check precedes the first line."""
     return [unreadable_in_words(why) for why in reading.unreadable(job, chosen.wishes())]
 
 
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:
-    """Every one that matches, newest first, read `a_time` rows at a time: whoever takes them slowly holds nothing.
-    ArchiveUnreadable: those before are not all."""
+    """Yield every matching checkpoint, newest first.
+
+    Rows are read in blocks of `a_time`, so that a slow client does not hold a database connection.
+
+    Raises:
+        ArchiveUnreadable: More checkpoints match, but the archive cannot be read.
+    """
     cursor: Cursor | None = None
     while True:
         found, unreadable = _next(job, chosen, cursor, upwards=False, limit=a_time)
@@ -292,7 +299,7 @@ def _ids(
     way = ">" if upwards else "<"
     statement = _PAGE.format(
         conditions=conditions,
-        # Said twice: only a plain comparison keeps partitions of another time out of it.
+        # The first condition is redundant, but PostgreSQL skips partitions only by a comparison of one column.
         cursor=f"AND triggered_at {way}= %(at)s AND (triggered_at, id) {way} (%(at)s, %(pk)s)" if cursor else "",
         direction="ASC" if upwards else "DESC",
     )
@@ -301,11 +308,11 @@ def _ids(
 
 
 def read_checkpoints(found: Sequence[Mapping[str, Any]]) -> list[Checkpoint]:
-    """With their runs. `found`: `id` and `triggered_at` of each, in the order that is wanted."""
+    """Return the checkpoints with their runs, in the order of `found`, which has `id` and `triggered_at` of each."""
     if not found:
         return []
     times = [row["triggered_at"] for row in found]
-    # Of a few only the partitions are looked into that have one.
+    # For a few checkpoints, PostgreSQL reads only the partitions that have one of their times.
     then = Q(triggered_at__in=times) if len(times) <= FEW else Q(triggered_at__range=(min(times), max(times)))
     rows = Checkpoint.objects.filter(then, pk__in={row["id"] for row in found})
     read = rows.select_related("run").defer("run__exceptions", "run__summary", "run__vertices")
@@ -322,7 +329,7 @@ def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:
 
 
 def _gaps(checkpoints: Sequence[Checkpoint]) -> dict[tuple[int, int], CheckpointGap]:
-    """By run and the id that follows the gap."""
+    """Return the gaps by run and by the checkpoint id that follows the gap."""
     if not checkpoints:
         return {}
     before = {each.checkpoint_id - 1 for each in checkpoints}

@@ -1,4 +1,4 @@
-"""What the history tells between its rows: where runs began and how they ended, and where the engine restarted one."""
+"""The lines between the rows of the history: starts and ends of runs, and restarts by the engine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from django.db.models import Exists, F, OuterRef, Q
 from dashboard.queries.facts import select
 from monitoring.models import Checkpoint, Job, Run, RunState, RunStateChange
 
-MOST_MARKS = 20  # a page: a job that restarts in a loop has its own tab for that
-STARTING = timedelta(seconds=90)  # a run begins to run, with the state that it was given, within that time
+MOST_MARKS = 20  # the limit for a page; the restarts of a job that restarts in a loop have their own tab
+STARTING = timedelta(seconds=90)  # within this time after its start, a run restores its state and becomes RUNNING
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A run's heading; or, with `restarted_at`, a restart of the run by the engine itself. `times`: so many before
-    that, each of which nobody saw."""
+    """The heading of a run or, with `restarted_at`, a restart of the run by the engine.
+
+    `times` counts restarts that no poll saw, between two polls of which `restarted_at` is the second.
+    """
 
     run: Run
     restarted_at: datetime | None = None
@@ -27,15 +29,21 @@ class Mark:
 
 @dataclass(frozen=True)
 class Marks:
-    """By the checkpoint that they stand above; `below`: under the last one."""
+    """The marks of a page: those `above` each checkpoint, by its key, and those `below` the last checkpoint."""
 
     above: dict[int, tuple[Mark, ...]] = field(default_factory=dict)
     below: tuple[Mark, ...] = ()
 
 
 def marks_of(job: Job, checkpoints: Sequence[Checkpoint], whole: bool, is_newest: bool, is_oldest: bool) -> Marks:
-    """For a page, newest first. `whole`: nothing is left out between its rows, so runs without a checkpoint and the
-    engine's restarts are told, too; those before the first row or after the last only on the ends of the history."""
+    """Return the marks of a page of checkpoints, newest first.
+
+    Args:
+        whole: no filter hides checkpoints between the rows. Then the marks include runs without a checkpoint and
+            restarts by the engine.
+        is_newest: the page is the newest of the history, so marks after its first checkpoint are included.
+        is_oldest: the page is the oldest of the history, so marks before its last checkpoint are included.
+    """
     if not checkpoints:
         return Marks()
     placed = _between(job, checkpoints, is_newest, is_oldest) if whole else []
@@ -53,7 +61,7 @@ def marks_of(job: Job, checkpoints: Sequence[Checkpoint], whole: bool, is_newest
 def _between(
     job: Job, checkpoints: Sequence[Checkpoint], is_newest: bool, is_oldest: bool
 ) -> list[tuple[datetime, Mark]]:
-    """Newest first."""
+    """Return the runs without a checkpoint and the engine's restarts, newest first."""
     newest = None if is_newest else checkpoints[0].triggered_at
     oldest = None if is_oldest else checkpoints[-1].triggered_at
     silent = _runs_without_rows(job, {each.run_id for each in checkpoints}, oldest, newest)
@@ -71,9 +79,9 @@ def _runs_without_rows(
     return [(run.started_at, Mark(run)) for run in found]
 
 
-_SAMPLED_WITHIN = timedelta(minutes=10)  # a live run's counters are stored more often than that
+_SAMPLED_WITHIN = timedelta(minutes=10)  # the counters of a live run are stored at shorter intervals
 
-# A total that fell belongs to a new job manager, which counts anew: what it has restored by then came after that.
+# If the total decreased, a new job manager counts from zero, so all restores that it reports are new.
 _COUNTED = """
 SELECT run_id, since, at, times FROM (
     SELECT run_id, at, lag(at) OVER sampled AS since,
@@ -86,7 +94,7 @@ WHERE times > 0 AND at >= %(since)s ORDER BY at DESC LIMIT %(most)s
 
 
 def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> list[tuple[datetime, Mark]]:
-    """Those that were seen, and by the engine's counters those between two looks that were not."""
+    """Return the restarts that polls saw, and those between two polls that only the engine's counters show."""
     runs = {each.run_id: each.run for each in checkpoints}
     since, until = checkpoints[-1].triggered_at, newest or datetime.max.replace(tzinfo=UTC)
     seen = restarts_seen(runs, since, until)

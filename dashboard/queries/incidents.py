@@ -1,4 +1,4 @@
-"""Incidents as pages show them: the list by filters, one with its steps and who was told."""
+"""Read incidents for the pages: the filtered list, and the steps and notifications of one incident."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _HIDDEN_NOW = Q(inhibited_by__isnull=False) & ~Q(inhibited_by__state=IncidentSta
 
 @dataclass(frozen=True)
 class IncidentFilter:
-    """Empty values choose everything. `hidden_by` shows what one incident hid; else what is hidden now is left out."""
+    """Conditions for incidents. An empty value matches every incident.
+
+    `hidden_by` selects the incidents that the given incident hides. Without it, hidden incidents are excluded.
+    """
 
     state: str = ""
     severity: str = ""
@@ -34,7 +37,7 @@ class IncidentFilter:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Self:
-        """What makes no sense is left out."""
+        """Read the filter from the query parameters and ignore invalid values."""
         state, severity, hidden_by = (query.get(name, "") for name in ("state", "severity", "hidden_by"))
         return cls(
             state=state if state in (*IncidentState.values, UNRESOLVED) else "",
@@ -49,12 +52,12 @@ class IncidentFilter:
 
 
 def told_incidents() -> QuerySet[Incident]:
-    """Those that speak for themselves: not hidden by another one now."""
+    """Return the incidents that no other incident hides now."""
     return Incident.objects.exclude(_HIDDEN_NOW)
 
 
 def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
-    """Unresolved first; `hides` counts what each one hid."""
+    """Return the matching incidents, open ones first. `hides` counts the incidents that each one hides."""
     found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
     if chosen.severity:
         found = found.filter(severity=chosen.severity)
@@ -78,7 +81,7 @@ def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the timeline. `told` are the newest of its notifications, `left_out` counts the rest."""
+    """One line of the timeline. `told` has the newest of its notifications, and `left_out` counts the others."""
 
     event: IncidentEvent
     told: list[Notification]
@@ -86,7 +89,7 @@ class Step:
 
 
 def steps_of(incident: Incident) -> list[Step]:
-    """In their order, each with its notifications and their messages."""
+    """Return the steps of an incident in their order, each with its notifications and their deliveries."""
     steps = []
     for event in _events(incident):
         told = list(event.notifications.all())
@@ -104,6 +107,6 @@ def _events(incident: Incident) -> list[IncidentEvent]:
 
 
 def hidden_by(incident: Incident, limit: int) -> tuple[int, list[Incident]]:
-    """How many incidents it hid, and the first of them."""
+    """Return the number of incidents that `incident` hides, and the newest of them."""
     found = incident.inhibited.select_related("job", "cluster").order_by("-opened_at", "-id")
     return found.count(), list(found[:limit])

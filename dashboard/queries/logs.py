@@ -1,4 +1,4 @@
-"""The log of a job's driver for a page: whole lines, secrets masked, read from the cluster at this moment."""
+"""Read the log of a job's driver from the cluster: whole lines, with masked secrets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which log, and what of it: the lines at a moment or at a position, else the last ones."""
+    """The requested log and its part: lines at a time or at a position, else the last lines."""
 
     name: str = ""
     at: datetime | None = None
@@ -54,7 +54,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class LogPage:
-    """`log` is None when the run has no logs. `above`: a few lines before `lines`, where a position was asked for."""
+    """The page of a log. `log` is None if the run has no logs.
+
+    `above` has a few lines before `lines`, if a position or a time was requested.
+    """
 
     logs: tuple[DriverLog, ...] = ()
     log: DriverLog | None = None
@@ -64,7 +67,7 @@ class LogPage:
 
     @property
     def earlier(self) -> int:
-        """The position to read earlier lines from; 0 is the log's begin."""
+        """Return the position from which earlier lines are read. The log begins at 0."""
         shown = self.above or self.lines
         return max(0, shown.start - PART_BYTES) if shown else 0
 
@@ -96,7 +99,7 @@ async def _page(client: FlinkClient, job_id: str, asked: Asked) -> LogPage:
 
 
 async def _lines_at(client: FlinkClient, job_id: str, name: str, start: int | None) -> tuple[Lines | None, Lines]:
-    """Return the lines from `start` on and a few above them; the last ones where there is nothing at `start`."""
+    """Return the lines from `start` on and a few above them, or the last lines if the log ends before `start`."""
     if start is not None:
         context = min(start, _BYTES_ABOVE)
         part = await client.driver_log(job_id, name, start - context, context + PART_BYTES)
@@ -109,7 +112,7 @@ async def _lines_at(client: FlinkClient, job_id: str, name: str, start: int | No
 
 
 def _chosen(logs: tuple[DriverLog, ...], asked: Asked) -> DriverLog | None:
-    """Return the log that is named, else the one of the attempt that ran at the moment, else the newest."""
+    """Return the log with the requested name, else that of the attempt at the requested time, else the newest."""
     named = next((log for log in logs if log.name == asked.name), None)
     if named is not None or asked.at is None:
         return named or next(iter(logs), None)
@@ -118,7 +121,7 @@ def _chosen(logs: tuple[DriverLog, ...], asked: Asked) -> DriverLog | None:
 
 
 def read_news(run: Run, name: str, start: int) -> Lines | EngineError:
-    """Read what was written from `start` on: nothing while its line has not ended yet."""
+    """Read the complete lines from `start` on. An incomplete last line is left for the next call."""
     part = _read_part(run, name, start, PART_BYTES)
     return part if isinstance(part, EngineError) else lines_of(part, takes_last=False)
 
@@ -133,7 +136,7 @@ def _read_part(run: Run, name: str, start: int, length: int) -> LogPart | Engine
 
 
 def read_all(run: Run, name: str) -> Iterator[str]:
-    """Yield the log as it is now. Ends early, and says so, where the cluster stops answering."""
+    """Yield the log up to its size at the first call. If the cluster stops answering, the last line says so."""
     start, size = 0, 1
     while start < size:
         part = _read_part(run, name, start, _DOWNLOADED_AT_ONCE)
@@ -153,7 +156,7 @@ def lines_of(part: LogPart, *, begins_in_line: bool = False, takes_last: bool = 
 
     Args:
         begins_in_line: the part may begin within a line, whose rest is left out.
-        takes_last: the log's last line is taken, though it may not have ended yet.
+        takes_last: the last line of the log is included, even if it is incomplete.
     """
     content, start = part.content, part.start
     if begins_in_line and start > 0:
@@ -168,7 +171,7 @@ def lines_of(part: LogPart, *, begins_in_line: bool = False, takes_last: bool = 
 
 
 def _masked(matches: LogMatches, search: str) -> LogMatches:
-    """Mask the lines. One that matched by its secret only is left out."""
+    """Mask the secrets in the lines, and drop a line if only its secret matched the search."""
     masked = ((offset, str(mask_text(line, hidden))) for offset, line in matches.lines)
     shown = tuple((offset, line) for offset, line in masked if search.lower() in line.lower())
     return LogMatches(shown, matches.truncated)

@@ -1,4 +1,4 @@
-"""Messages of channels, as far as a reader's reach goes."""
+"""Read the messages and channels that an account may see."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from monitoring.models import Channel, Delivery, Incident, Notification
 
 
 def seen_messages(reach: Reach) -> QuerySet[Delivery]:
-    """One that tells of several incidents is seen by whoever may see all of them; a test, which tells of none, by
-    whoever sees everything."""
+    """Return the messages that an account may see.
+
+    A message about several incidents needs the right to see all of them. A test message has no incident and needs the
+    right to see everything.
+    """
     found = Delivery.objects.all()
     if reach.sees_everything:
         return found
@@ -24,14 +27,14 @@ def seen_messages(reach: Reach) -> QuerySet[Delivery]:
 
 
 def seen_channels(reach: Reach) -> QuerySet[Channel]:
-    """Return all channels, or for an account with grants those that the messages which it sees went to."""
+    """Return all channels. For an account with grants, return only the channels of the messages that it may see."""
     if reach.sees_everything:
         return Channel.objects.all()
     return Channel.objects.filter(Exists(seen_messages(reach).filter(channel=OuterRef("pk"))))
 
 
 def may_retry(access: Access, delivery: Delivery) -> bool:
-    """Whoever may act on everything that it tells of."""
+    """Return whether the account may operate the jobs and clusters of all incidents in the message."""
     if access.may(Role.OPERATOR):
         return True
     told = list(delivery.notifications.values_list("event__incident__job", "event__incident__cluster"))

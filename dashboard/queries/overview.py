@@ -28,8 +28,8 @@ class Tiles:
     checkpointed_avg: float | None
     completed: int
     failed: int
-    rolled: bool = False  # from roll-ups: savepoints included, percentiles a little off
-    whole_days: bool = False  # also those that the span begins and ends in
+    rolled: bool = False  # computed from roll-ups: they include savepoints, and percentiles are approximate
+    whole_days: bool = False  # the first and the last day are included as a whole
 
 
 _TILES = f"""
@@ -49,7 +49,7 @@ WHERE {IN_SPAN}
 """  # noqa: S608 - constants only
 
 
-# Of each run one look in an index, the newest run that has one.
+# The state size of the newest completed checkpoint. It costs one index look-up for each run.
 _STATE = """
 SELECT c.state_size FROM monitoring_run r CROSS JOIN LATERAL (
     SELECT state_size FROM monitoring_checkpoint
@@ -62,7 +62,7 @@ WHERE r.job_id = %(job)s AND (%(run)s::bigint IS NULL OR r.number = %(run)s) ORD
 
 
 def read_tiles(job: Job, span: Span) -> Tiles:
-    """Of a long time from roll-ups, as far as they reach."""
+    """Return the figures of a span, computed from roll-ups if the span is long and they cover it."""
     asked = ask(job, span)
     if asked.is_long:
         try:
@@ -115,7 +115,10 @@ _MARKED = (
 
 
 def read_latest(job: Job, count: int) -> tuple[list[Checkpoint], Latest]:
-    """The `count` newest, and the newest of each kind, over all runs (Flink shows only the current run's)."""
+    """Return the `count` newest checkpoints and the newest of each kind, over all runs.
+
+    Flink shows only those of the current run.
+    """
     rows, *kinds = newest_of_each(job, [(HistoryFilter(), count), *((kind, 1) for kind in _MARKED)])
     completed, failed, savepoint = (found[0] if found else None for found in kinds)
     restored = job.runs.filter(restored_at__isnull=False).order_by("-number").first()
@@ -123,7 +126,7 @@ def read_latest(job: Job, count: int) -> tuple[list[Checkpoint], Latest]:
 
 
 def read_rule_standing(job: Job, now: datetime) -> Standing | None:
-    """How near the job's rule about failed checkpoints is to opening an incident."""
+    """Return how close the job's rule about failed checkpoints is to an incident."""
     rules = [each for each in rules_for(job) if each.kind == "failed_in_window"]
     return standing_of(rules[0], job, now) if rules else None
 

@@ -1,4 +1,4 @@
-"""When a page tells a time from roll-ups, and which: of so many checkpoints that reading them takes too long."""
+"""Decide whether a page reads roll-ups, because a span has too many checkpoints to read them one by one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_
 from monitoring.history.stretches import SLACK, Stretch, hours_from, whole_days
 from monitoring.models import Job, Rollup, Run
 
-EXACT = 10_000  # as many checkpoints are read one by one
-MADE = 30_000  # as many that no roll-up tells of are read beside roll-ups
-SHARES = (0.5, 0.95)  # that charts draw
+EXACT = 10_000  # up to this number, checkpoints are read one by one
+MADE = 30_000  # the most checkpoints without a roll-up that are read in addition to roll-ups
+SHARES = (0.5, 0.95)  # the quantiles that charts draw
 _WEEK = 168  # hours
 _LONG = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`stretch`: the part of a span that is told; `at_least`: as many completed checkpoints roll-ups know in it, other
-    runs' in the first and last hours included; `days`: the stretch with the whole of each day at its ends of which
-    there are neither hours nor checkpoints any more; None: there are."""
+    """The time range that a page reads.
+
+    `stretch` is the range within the span. `at_least` is its number of completed checkpoints by the roll-ups of its
+    whole hours or days. `days` is the range extended to whole days, if only the roll-ups of days still exist for its
+    ends; else None.
+    """
 
     stretch: Stretch
     at_least: int
@@ -38,12 +41,12 @@ class Asked:
 
     @property
     def rolled(self) -> Stretch:
-        """What roll-ups are asked for."""
+        """Return the range for which roll-ups are read."""
         return self.days or self.stretch
 
 
 def ask(job: Job, span: Span) -> Asked:
-    """A few short statements."""
+    """Return the time range of a span and its number of checkpoints, by a few short statements."""
     stretch = _stretch(job, span)
     kept_from = hours_from()
     if kept_from is None or stretch.start >= kept_from:
@@ -52,7 +55,7 @@ def ask(job: Job, span: Span) -> Asked:
 
 
 def _stretch(job: Job, span: Span) -> Stretch:
-    """The end of a span belongs to it, that of a stretch does not."""
+    """Convert a span, which includes its end, to a stretch, which excludes its end."""
     start, end = span.start, span.end + timedelta(microseconds=1)
     run = Run.objects.filter(job=job, number=span.run).first() if span.run else None
     if run is None:
@@ -62,15 +65,17 @@ def _stretch(job: Job, span: Span) -> Stretch:
 
 
 def _completed(job: Job, stretch: Stretch, seconds: int) -> int:
-    """Of whole hours or days within it."""
+    """Count the completed checkpoints in the whole hours or days within the stretch."""
     last = stretch.end - timedelta(seconds=seconds)
     within = Rollup.objects.filter(job=job, seconds=seconds, start__gte=stretch.start, start__lte=last)
     return within.aggregate(completed=Sum("completed"))["completed"] or 0
 
 
 def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
-    """Every n-th hour of it (n first), so that they have about EXACT of its completed checkpoints; over time all hours
-    of the week are among them."""
+    """Return n and every n-th hour of the stretch, which have together about EXACT completed checkpoints.
+
+    n and the hours of a week have no common divisor, so a long stretch includes every hour of the week.
+    """
     apart = completed // EXACT + 1
     while gcd(apart, _WEEK) > 1:
         apart += 1
@@ -81,7 +86,7 @@ def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
 
 @dataclass(frozen=True)
 class RolledPoint:
-    """An hour or a UTC day of a chart; the first and the last are of the part that lies in the span."""
+    """An hour or a UTC day of a chart. The first and the last point cover only their part within the span."""
 
     start: datetime
     end: datetime
@@ -93,8 +98,11 @@ class RolledPoint:
 
 @dataclass(frozen=True)
 class RolledSeries:
-    """`points`: None where checkpoints are to be read one by one; `behind`: although there are many, and why.
-    `whole_days`: also those that the span begins and ends in, see Asked."""
+    """The points of a chart from roll-ups.
+
+    `points` is None if checkpoints must be read one by one. If they are many, `behind` is the reason why roll-ups are
+    missing. `whole_days` says that the first and the last day are included as a whole.
+    """
 
     points: list[RolledPoint] | None = None
     behind: str = ""
@@ -102,7 +110,11 @@ class RolledSeries:
 
 
 def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | None = None) -> RolledSeries:
-    """Of a long time; with `seen`, checkpoints that were found in it, also of one of which roll-ups know more."""
+    """Return the points of a long span.
+
+    `seen` is the number of checkpoints in the database. If roll-ups count more, the roll-ups of a short span are read
+    too.
+    """
     asked = ask(job, span)
     if not asked.is_long and (seen is None or seen >= asked.at_least):
         return RolledSeries()
@@ -115,7 +127,7 @@ def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | Non
 
 
 def read_chart(job: Job, span: Span, figures: Sequence[str]) -> tuple[RolledSeries, list[CheckpointPoint]]:
-    """From roll-ups of a long time, or of one whose checkpoints are not there any more; else the checkpoints."""
+    """Return roll-ups if the span is long or its checkpoints are deleted, else the checkpoints."""
     rolled = read_series(job, span, figures)
     if rolled.points is not None:
         return rolled, []

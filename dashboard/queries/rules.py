@@ -1,4 +1,4 @@
-"""Rules as their pages list them."""
+"""Read rules for the list of rules and for the pages of one rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNRESOLVED = Count("incidents", filter=~Q(incidents__state="resolved"))
 @dataclass(frozen=True)
 class RuleRow:
     rule: AlertRule
-    kind: Kind | None  # None: of a newer Waymark
+    kind: Kind | None  # None if only a newer version of Waymark knows the type
     unresolved: int
 
     @property
@@ -38,7 +38,7 @@ class RuleRow:
 
     @property
     def watches(self) -> str:
-        """For whom, in words."""
+        """Return a text for the jobs or clusters that the rule watches."""
         if self.kind and self.kind.subject is not Subject.JOB:
             return _("all clusters") if self.kind.subject is Subject.CLUSTER else "Waymark"
         match self.rule.scope:
@@ -51,7 +51,7 @@ class RuleRow:
 
 
 def listed_rules(text: str = "") -> QuerySet[AlertRule]:
-    """Wide ones first, then those of single jobs by name."""
+    """Return the rules of many jobs first, then the rules of single jobs by the job's name."""
     rules = AlertRule.objects.select_related("job__cluster").prefetch_related("channels")
     rules = rules.annotate(unresolved=_UNRESOLVED)
     if text:
@@ -64,7 +64,10 @@ def rows_of(rules: Sequence[AlertRule]) -> list[RuleRow]:
 
 
 def kinds_by_group(of_jobs: bool) -> list[tuple[str, list[tuple[Kind, str]]]]:
-    """Each kind with the sentence of its defaults; `of_jobs`: only those that a single job can have."""
+    """Return the groups of rule types, each type with the sentence for its defaults.
+
+    With `of_jobs`, return only the types that a single job can have.
+    """
     found = [kind for kind in kinds().values() if not of_jobs or kind.subject is Subject.JOB]
     sentences = [(kind, rendered(kind.explain(kind.fill(None, None, {})))) for kind in found]
     groups = [(group, [each for each in sentences if each[0].group == group]) for group in GROUPS]

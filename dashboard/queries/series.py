@@ -1,4 +1,4 @@
-"""Rows for the charts, thinned in SQL: at most POINTS per trace however long the range is."""
+"""Read the data of charts, thinned in SQL to at most POINTS per trace, however long the range is."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RANGES: dict[str, timedelta | None] = {
 }
 DEFAULT_RANGE = "1h"
 SHORTEST = timedelta(minutes=2)
-_MOST_STARTS = 20  # marks of a chart, the newest
+_MOST_STARTS = 20  # a chart shows only the newest marks
 
 
 @dataclass(frozen=True)
 class Span:
-    """Both ends belong to it. `run`: only what is of the run of that number."""
+    """A time range that includes both its ends. With `run`, only the run with this number counts."""
 
     start: datetime
     end: datetime
@@ -45,7 +45,7 @@ class Span:
 
     @property
     def bucket(self) -> timedelta:
-        """How much time one drawn point stands for when there are too many."""
+        """Return the time that one point covers if there are more checkpoints than points."""
         return max((self.end - self.start) / POINTS, timedelta(milliseconds=1))
 
 
@@ -63,17 +63,17 @@ class CheckpointPoint:
     asynchronous: int | None
     state_size: int | None
     checkpointed_size: int | None
-    stands_for: int  # checkpoints of its bucket, itself included
+    stands_for: int  # number of checkpoints in its bucket, including this one
     failure: str = ""
     processed: int | None = None
     persisted: int | None = None
-    start_delay_max: int | None = None  # of all subtasks, not only of the last one
+    start_delay_max: int | None = None  # over all subtasks; start_delay is that of the last subtask
     pk: int = 0
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run's beginning, or where the engine itself began it anew (`by_engine`)."""
+    """The start of a run or, with `by_engine`, a restart of the run by the engine."""
 
     number: int
     at: datetime
@@ -92,7 +92,7 @@ class RunStart:
 
 @dataclass(frozen=True)
 class Gap:
-    """Checkpoints that the engine took and nobody saw: between the last seen before and the first seen after."""
+    """Checkpoints that no poll saw, between the last seen checkpoint before and the first after them."""
 
     start: datetime
     end: datetime
@@ -102,7 +102,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class AlignmentColumn:
-    """`stands_for`: checkpoints of its part of the span that were looked at, itself included."""
+    """The checkpoint of one column. `stands_for` is the number of checkpoints from which it was selected."""
 
     checkpoint_id: int
     triggered_at: datetime
@@ -111,7 +111,10 @@ class AlignmentColumn:
 
 @dataclass(frozen=True)
 class AlignmentGrid:
-    """`values[row][column]` in ms, None where the subtask did not acknowledge. `left_out`: how many waited less."""
+    """Waits by subtask (row) and checkpoint (column) in ms, None if the subtask did not acknowledge.
+
+    `left_out` is the number of subtasks with shorter waits that are not shown.
+    """
 
     columns: list[AlignmentColumn]
     subtasks: list[tuple[str, int]]  # operator's name, subtask
@@ -120,7 +123,7 @@ class AlignmentGrid:
 
     @property
     def by_subtask(self) -> list[tuple[str, int, float | None, int | None, AlignmentColumn | None]]:
-        """Name, subtask, average, longest and where the longest was, over the columns."""
+        """Return for each row: operator, subtask, average wait, longest wait, and the column of the longest wait."""
         rows = []
         for (name, subtask), line in zip(self.subtasks, self.values, strict=True):
             known = [(value, column) for value, column in zip(line, self.columns, strict=True) if value is not None]
@@ -139,7 +142,7 @@ WHERE r.job_id = %s
 
 
 def span_of(job: Job, chosen: str, now: datetime) -> Span:
-    """The chosen range up to `now`, but no more than the history covers: a young job's charts are not mostly empty."""
+    """Return the chosen range up to `now`, shortened to the job's history, so that charts are not mostly empty."""
     length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
     first = first_checkpoint_at(job)
     covered = max(now - first, SHORTEST) if first else length or SHORTEST
@@ -147,14 +150,14 @@ def span_of(job: Job, chosen: str, now: datetime) -> Span:
 
 
 def first_checkpoint_at(job: Job) -> datetime | None:
-    """Of those that are stored, or the hour of one that only roll-ups know any more."""
+    """Return the time of the oldest stored checkpoint, or the hour of the oldest roll-up if that is earlier."""
     first: datetime | None = select(_FIRST, [job.pk])[0]["first"]
     hours = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True)
     rolled = hours.first()
     return rolled if rolled and (first is None or rolled + timedelta(seconds=HOUR) <= first) else first
 
 
-# Which checkpoints are in a span: for statements with the run as `r` and the checkpoint as `c`.
+# The condition for checkpoints in a span, for statements with the run as `r` and the checkpoint as `c`.
 IN_SPAN = """
 r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.triggered_at <= %(end)s
 AND (r.ended_at IS NULL OR r.ended_at >= %(start)s) AND (%(run)s::bigint IS NULL OR r.number = %(run)s)
@@ -162,12 +165,12 @@ AND (r.ended_at IS NULL OR r.ended_at >= %(start)s) AND (%(run)s::bigint IS NULL
 
 
 def in_span(job: Job, span: Span) -> dict[str, Any]:
-    """The parameters of IN_SPAN."""
+    """Return the parameters of IN_SPAN."""
     return {"job": job.pk, "start": span.start, "end": span.end, "run": span.run}
 
 
-# Of every bucket the slowest checkpoint and savepoint that completed and that failed; of each the phases of the subtask
-# that acknowledged last. The highest figures of each phase may be of several subtasks and add up to more than it took.
+# Select the slowest completed and failed checkpoint and savepoint of each bucket. The phases are those of the subtask
+# that acknowledged last: the maxima of the phases may belong to different subtasks and exceed the total duration.
 _POINTS = f"""
 WITH points AS (
     SELECT DISTINCT ON (bucket, failed, is_savepoint) *,
@@ -196,14 +199,14 @@ FROM points LEFT JOIN LATERAL (
 
 
 def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
-    """Oldest first."""
+    """Return the points of a span, oldest first."""
     rows = select(_POINTS, in_span(job, span) | {"bucket": span.bucket.total_seconds()})
     points = [CheckpointPoint(pk=row.pop("id"), **{k: v for k, v in row.items() if k != "bucket"}) for row in rows]
     return sorted(points, key=lambda point: (point.triggered_at, point.checkpoint_id))
 
 
 def read_run_starts(job: Job, span: Span) -> list[RunStart]:
-    """Where runs began, the job's first one not among them, and where the engine restarted one, oldest first."""
+    """Return the starts of runs, except the job's first, and the engine's restarts, oldest first."""
     runs = Run.objects.filter(job=job, started_at__lte=span.end).exclude(ended_at__lt=span.start)
     runs = runs.filter(number=span.run) if span.run else runs
     newest = list(runs.defer("exceptions", "summary", "vertices").order_by("-number")[:_MOST_STARTS])
@@ -228,13 +231,13 @@ ORDER BY g.id DESC LIMIT 50
 
 
 def read_gaps(job: Job, span: Span) -> list[Gap]:
-    """The newest of the span, cut to it."""
+    """Return the newest gaps of a span, with start and end limited to the span."""
     found = [Gap(**row) for row in select(_GAPS, in_span(job, span))]
     return [replace(gap, start=max(gap.start, span.start), end=min(gap.end, span.end)) for gap in found]
 
 
 def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
-    """A run itself tells its last restore: the one it began with, unless the engine has restarted it since."""
+    """Return the start of a run, and the engine's restart with which the run restored its state last, if any."""
     own = _named(run.restored_checkpoint_id, run.restored_is_savepoint)
     since = attempt.restore_path != run.restored_path if attempt else _later(run)
     marks = [RunStart(run.number, run.started_at, _given(attempt) if since else own)] if run.number > 1 else []
@@ -244,7 +247,7 @@ def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
 
 
 def _other_restarts(runs: Sequence[Run], span: Span) -> list[RunStart]:
-    """Beside each run's last restore, which the run itself tells."""
+    """Return the engine's restarts without each run's last restore, which `_marks` returns."""
     restored = F("run__restored_at")
     others = Q(run__restored_at=None) | Q(at__lt=restored) | Q(at__gt=restored + STARTING)
     numbers = {run.pk: run.number for run in runs}
@@ -253,7 +256,7 @@ def _other_restarts(runs: Sequence[Run], span: Span) -> list[RunStart]:
 
 
 def _given(attempt: RestartAttempt | None) -> str:
-    """The state that a restart began its run with."""
+    """Return the name of the savepoint from which a restart started its run."""
     taken = attempt.savepoint.checkpoint if attempt and attempt.savepoint else None
     return _named(taken.checkpoint_id, True) if taken else ""
 
@@ -266,8 +269,8 @@ def _later(run: Run) -> bool:
     return run.restored_at is not None and run.restored_at - run.started_at > STARTING
 
 
-# Of each part of the span the checkpoint with the longest wait, among the newest LOOKED_AT of each run whose subtasks
-# are known: so it costs the same however many there are.
+# Select for each part of the span the checkpoint with the longest wait. Only the newest LOOKED_AT checkpoints of each
+# run with known subtasks are examined, so that the cost does not grow with the number of checkpoints.
 _WAITED = f"""
 SELECT longest.* FROM generate_series(0, %(columns)s - 1) AS part (n)
 CROSS JOIN LATERAL (
@@ -297,7 +300,7 @@ WHERE {in_span} ORDER BY r.number DESC LIMIT 1
 
 
 def read_alignment(job: Job, span: Span) -> AlignmentGrid:
-    """Over the whole span, in as many columns as CELLS allow."""
+    """Return the waits over the whole span, in as many columns as CELLS allows."""
     chosen = _longest_waits(job, span)
     ends = (chosen[0]["triggered_at"], chosen[-1]["triggered_at"]) if chosen else (span.start, span.end)
     place = {each["id"]: index for index, each in enumerate(chosen)}
@@ -319,7 +322,7 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
 
 
 def _longest_waits(job: Job, span: Span) -> list[dict[str, Any]]:
-    """Oldest first."""
+    """Return the checkpoints with the longest wait in each part of the span, oldest first."""
     known = select(_SUBTASKS.format(in_span=IN_SPAN), in_span(job, span))
     subtasks = known[0]["num_subtasks"] if known else 1
     columns = max(1, min(MOST_COLUMNS, CELLS // max(1, min(subtasks or 1, MOST_SUBTASKS))))

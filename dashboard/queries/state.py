@@ -1,4 +1,4 @@
-"""What the reader of a snapshot answered, as the State tab shows it."""
+"""Results of reading a snapshot, as the State tab shows them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def places_of(contents: Mapping[str, Any]) -> Iterator[Place]:
 
 @dataclass(frozen=True)
 class Spread:
-    """How an operator's state lies in its partitions; `rows` where they were counted."""
+    """The distribution of an operator's state over its partitions, in bytes, or in rows if they were counted."""
 
     partitions: Sequence[Mapping[str, Any]]
     unit: str  # "bytes" or "rows"
@@ -53,7 +53,7 @@ class Spread:
 
     @property
     def skew(self) -> float | None:
-        """The largest partition over the mean of all."""
+        """Return the size of the largest partition divided by the mean."""
         return max(self.sizes) * len(self.sizes) / self.total if self.total else None
 
     @property
@@ -68,7 +68,7 @@ class Spread:
 
     @property
     def bars(self) -> list[tuple[int, int, float]]:
-        """Index, size and percent of the largest, the largest MOST_BARS of them by index."""
+        """Return index, size and percentage of the maximum for the MOST_BARS largest partitions, sorted by index."""
         top = max([*self.sizes, 1])
         kept = sorted(range(len(self.sizes)), key=lambda n: -self.sizes[n])[:MOST_BARS]
         return [(int(self.partitions[n]["index"]), self.sizes[n], 100 * self.sizes[n] / top) for n in sorted(kept)]
@@ -76,7 +76,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question with what came of it, its values as text."""
+    """A request to read state, and its result with all values as text."""
 
     read: StateRead
 
@@ -113,7 +113,10 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Partition or change, key, map key, and one or two values."""
+        """Return the rows. Rows of a diff are change, key, map key, before and after.
+
+        Other rows are partition, key, map key, value and time of expiry.
+        """
         answer = self.read.answer or {}
         if self.read.kind == StateReadKind.DIFF:
             return [
@@ -144,12 +147,12 @@ def _text(value: Any) -> str | None:
 
 
 def contents_read(job: Job, snapshot: int) -> StateRead | None:
-    """The newest question of what the snapshot holds."""
+    """Return the newest request for the contents of the snapshot."""
     return StateRead.objects.filter(job=job, snapshot=snapshot, kind=StateReadKind.LIST).first()
 
 
 def without_values(contents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a snapshot holds without the elements of its operator state, which are the job's data."""
+    """Return the contents of a snapshot without the elements of its operator state, which are the job's data."""
     holders = [
         dict(holder) | {"states": [dict(state) | {"elements": None} for state in holder["states"]]}
         for holder in contents.get("operator_state", ())
@@ -158,13 +161,13 @@ def without_values(contents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers(job: Job, snapshot: int) -> list[Answer]:
-    """The newest first."""
+    """Return the requests about a snapshot with their results, newest first."""
     found = StateRead.objects.filter(job=job, snapshot=snapshot).exclude(kind=StateReadKind.LIST)
     return [Answer(read) for read in found[:SHOWN]]
 
 
 def ahead_of(reads: Sequence[StateRead]) -> int:
-    """How many questions are before the oldest of `reads` that waits."""
+    """Count the open requests that were made before the oldest waiting one of `reads`."""
     waiting = [read for read in reads if read.state == StateReadState.WAITING]
     if not waiting:
         return 0

@@ -1,5 +1,7 @@
-"""The states that a job can be started from: its completed savepoints, the checkpoints that outlive their run, those
-that a dead run left in its directory and no poll saw, and of a running job the savepoint that it will be stopped with.
+"""The snapshots from which a job can be started.
+
+These are completed savepoints, retained checkpoints, checkpoints in the directory of a dead run that no poll saw, and
+for a running job the savepoint with which it will be stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.stored import LISTED_WITHIN_S, size_of
 
-# An engine keeps a handful; of older ones it is not known whether they are still there.
+# The newest checkpoints that are offered. An engine retains only a few, and older ones may be deleted already.
 RETAINED = 10
 SAVEPOINTS = 20
 FROM_STOP = "stop"
@@ -41,7 +43,7 @@ _FOUND = re.compile(r"found-(\d{1,9})-(\d{1,18})")
 
 @dataclass(frozen=True)
 class Retained:
-    """A retained checkpoint, and what was found when its files were last looked at."""
+    """A retained checkpoint, and the result of the last check of its files."""
 
     checkpoint: Checkpoint
     checked_at: datetime | None = None
@@ -50,20 +52,20 @@ class Retained:
 
 @dataclass(frozen=True)
 class Choice:
-    """A state that the job could be started from. `key` is what the form sends back.
+    """A snapshot from which the job can be started. The form sends back its `key`.
 
-    The savepoint that the job is stopped with is to be taken: it has no path and no size yet, and `taken_at` is now."""
+    The savepoint with which the job will be stopped has no path and no size yet, and its `taken_at` is now."""
 
     key: str
     label: str
     taken_at: datetime
     size: int | None
     path: str
-    source: Savepoint | str | None  # as restart_from takes it
-    run: Run | None = None  # the one that took it
+    source: Savepoint | str | None  # the argument for restart_from
+    run: Run | None = None  # the run that took the snapshot
     note: str = ""
-    problem: Reason | str = ""  # what was wrong with its files when last looked at
-    found: bool = False  # lies in the directory of a dead run and is in no history; when it was taken is reckoned
+    problem: Reason | str = ""  # the problem that the last check of its files found
+    found: bool = False  # found in the directory of a dead run, not in the history; `taken_at` is an estimate
 
     @property
     def to_be_taken(self) -> bool:
@@ -71,7 +73,7 @@ class Choice:
 
 
 def read_retained(job: Job) -> list[Retained]:
-    """The newest first; runs and their launch versions are read with them."""
+    """Return the newest retained checkpoints with their runs and launch versions, newest first."""
     found = list(retained_checkpoints(job).select_related("run__launch_version")[:RETAINED])
     looks = {look.path: look for look in job.checked_states.filter(path__in=[each.external_path for each in found])}
     return [
@@ -84,8 +86,11 @@ def read_retained(job: Job) -> list[Retained]:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the job can be started from, newest first. `left`: as far as they were found where a dead run left them.
-    `silent`: why that is not all."""
+    """The snapshots from which the job can be started, newest first.
+
+    `left` has the checkpoints that were found in the directories of dead runs. If `silent` is set, it is the reason
+    why some of them may be missing.
+    """
 
     choices: list[Choice]
     left: list[State]
@@ -93,13 +98,17 @@ class Offer:
 
 
 def offered_states(job: Job) -> Offer:
-    """Whatever storage does, this takes no longer than LISTED_WITHIN_S for it."""
+    """Return the offered snapshots. The wait for the storage is limited to LISTED_WITHIN_S."""
     left = _Left(job, Patience(LISTED_WITHIN_S))
     return Offer([*_from_stop(job), *_newest_first(_stored(job) + left.choices())], left.states, left.silent)
 
 
 def offered_state(job: Job, key: str) -> Choice | None:
-    """The one of that key. Storage is looked at only for what lies nowhere else. StorageSilent."""
+    """Return the snapshot with the key. The storage is read only for a checkpoint that is not in the database.
+
+    Raises:
+        StorageSilent: The storage did not answer in time.
+    """
     if not _FOUND.fullmatch(key):
         known = [*_from_stop(job), *_stored(job)]
         return next((choice for choice in known if choice.key == key), None)
@@ -111,12 +120,12 @@ def offered_state(job: Job, key: str) -> Choice | None:
 
 
 def offered_savepoints(job: Job) -> list[Choice]:
-    """Newest first; of a running job the one that it is stopped with, too."""
+    """Return the savepoints, newest first. For a running job, the first is the savepoint taken when it stops."""
     return [*_from_stop(job), *_newest_first(_savepoints(job))]
 
 
 def why_not_offered(job: Job, key: str) -> str:
-    """In a sentence, of one that is not among the offered states."""
+    """Return a sentence that explains why the snapshot with the key is not offered."""
     found = _FOUND.fullmatch(key)
     if found is None:
         gone = job.savepoints.filter(state=SavepointState.COMPLETED, gone_at__isnull=False)
@@ -131,8 +140,11 @@ def why_not_offered(job: Job, key: str) -> str:
 
 
 def best_of(job: Job, offer: Offer) -> Choice | None:
-    """Of a running job the savepoint that it is stopped with: nothing is replayed, and no newer checkpoint can take its
-    place meanwhile. Else what the automation would take; else the newest that is not known to be damaged."""
+    """Return the snapshot that is preselected.
+
+    For a running job this is the savepoint taken when it stops: the job replays nothing, and no newer checkpoint can
+    appear. Otherwise it is the snapshot that recovery would select, else the newest without a known problem.
+    """
     if to_be_taken := next((choice for choice in offer.choices if choice.to_be_taken), None):
         return to_be_taken
     sound = [choice for choice in offer.choices if not choice.problem] or offer.choices
@@ -164,7 +176,7 @@ def _savepoints(job: Job) -> list[Choice]:
 
 
 class _Left:
-    """What dead runs left in their directories, looked for once and as long as there is patience."""
+    """Checkpoints in the directories of dead runs, listed once and within the time limit of `patience`."""
 
     def __init__(self, job: Job, patience: Patience) -> None:
         self._job, self._patience = job, patience
@@ -202,7 +214,7 @@ class _Left:
         )
 
     def _size(self, state: State) -> int | None:
-        """None once the storage fell silent."""
+        """Return the size of a checkpoint, or None if the storage has stopped answering."""
         if self.silence is None:
             try:
                 return size_of(state.path, self._patience)
@@ -248,10 +260,10 @@ def _checkpoint(retained: Retained) -> Choice:
 
 @dataclass(frozen=True)
 class Since:
-    """What happened to a job after a state of it was taken: what going back to it would undo or do again.
+    """Events after a snapshot was taken, which a restart from it would undo or repeat.
 
-    `version`: of the program that took the state, None where that is not known; `changed`: what is another in the
-    one that would be started now; `settings`: keys of the engine's configuration that became another."""
+    `version` is the launch version that took the snapshot, or None if it is unknown. `changed` lists the differences
+    of the present launch. `settings` lists the changed keys of the engine's configuration."""
 
     completed: int
     failed: int
@@ -262,7 +274,7 @@ class Since:
 
 
 def happened_since(job: Job, run: Run | None, taken_at: datetime) -> Since:
-    """`run`: the one that took the state."""
+    """Return the events since `run` took a snapshot at `taken_at`."""
     counted = Checkpoint.objects.filter(run__job=job, is_savepoint=False, triggered_at__gt=taken_at).aggregate(
         completed=Count("pk", filter=Q(status=CheckpointStatus.COMPLETED)),
         failed=Count("pk", filter=Q(status=CheckpointStatus.FAILED)),

@@ -1,7 +1,7 @@
-"""How a job's checkpoints usually go: Flink's summary, over any time and any of the job's runs.
+"""Summarize a job's checkpoints as Flink does, but over any time range and any of the job's runs.
 
-Flink knows its last ten checkpoints of the live run; percentiles are computed as it does, so that both show the same.
-Of many checkpoints they come from roll-ups where there are some (dashboard/queries/rolled.py).
+Flink summarizes only the live run. Percentiles are computed as in Flink, so that both show the same values. For many
+checkpoints, the values come from roll-ups if these exist (dashboard/queries/rolled.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from monitoring.history.quantiles import ROLLED, NotRolledUp, Told, UnknownSketc
 from monitoring.history.stretches import SLACK, Stretch
 from monitoring.models import Job
 
-# More values than that are not sorted while somebody waits: the percentiles then come from every second, third, …
+# Sorting more values takes too long for a page: percentiles then come from every second, third, … checkpoint.
 SORTED = 100_000
 RUNS_SHOWN = 25
 
@@ -52,10 +52,13 @@ KINDS = {"": "", "checkpoint": " AND NOT c.is_savepoint", "savepoint": " AND c.i
 
 @dataclass(frozen=True)
 class Summary:
-    """`rows`: name → values in the order of MEASURES, None where nothing is known. `one_in`: percentiles come from
-    every so many-th checkpoint. `rolled`: from roll-ups, and what roll-ups do not tell from every `hours_apart`-th
-    hour's checkpoints; `whole_days`: all of the days that the span begins and ends in. `behind`: why not from
-    roll-ups, although there are many."""
+    """The summary of a span.
+
+    `rows` has by name the values in the order of MEASURES, None for an unknown value. If `one_in` is n, percentiles
+    come from every n-th checkpoint. If `rolled`, the values come from roll-ups, and measures without roll-ups from
+    the checkpoints of every `hours_apart`-th hour. `whole_days` says that the first and the last day are included as
+    a whole. `behind` is the reason why roll-ups could not be used for many checkpoints.
+    """
 
     completed: int
     failed: int
@@ -90,11 +93,14 @@ WHERE {IN_SPAN} AND c.status = 'COMPLETED' AND c.id %% %(one_in)s = 0 {{kind}}
 
 
 def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
-    """Of completed checkpoints and savepoints, or only those of a `kind` of KINDS. A constant number of statements."""
+    """Summarize the completed checkpoints and savepoints, or only those of a `kind` of KINDS.
+
+    The number of statements is constant.
+    """
     asked = ask(job, span)
     if kind or not asked.is_long:
         exact = _exact(job, span, kind)
-        # Fewer than roll-ups know: some were archived since.
+        # If the roll-ups count more checkpoints than PostgreSQL has, some are archived: use the roll-ups.
         if kind or exact.completed >= asked.at_least:
             return exact
     try:
@@ -104,7 +110,10 @@ def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
 
 
 def _rolled(job: Job, span: Span, asked: Asked) -> Summary:
-    """Everything exact but percentiles, of what roll-ups tell; the rest from some hours' checkpoints."""
+    """Summarize from roll-ups; measures without roll-ups come from the checkpoints of some hours.
+
+    The values of roll-ups are exact, except percentiles.
+    """
     shares = list(FRACTIONS.values())
     found = told(job, [asked.rolled], list(FIGURES), shares, most=MADE)[0]
     counts = found["duration"].counts
@@ -120,7 +129,7 @@ def _column(figure: Told) -> list[float | None]:
     return [figure.minimum, figure.mean, figure.maximum, *figure.quantiles.values()]
 
 
-# One look in an index for each hour and run that lived then.
+# One index look-up for each chosen hour and each run that was live in the hour.
 _SOME_HOURS = f"""
 SELECT {{columns}} FROM unnest(%(hours)s::timestamptz[]) AS chosen (hour)
 JOIN monitoring_run r ON r.job_id = %(job)s AND r.started_at <= chosen.hour + interval '1 hour'
@@ -136,7 +145,7 @@ WHERE {IN_SPAN}
 
 
 def _of_some_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tuple[int, dict[str, list[Any]]]:
-    """Of measures that roll-ups lack: from every how many-th hour; minimum, average, maximum, percentiles."""
+    """Return n and the values of the measures without roll-ups, computed from every n-th hour."""
     apart, hours = some_hours(stretch, completed)
     rest = [m.name for m in MEASURES if m.name not in ROLLED]
     columns = ", ".join(
@@ -154,7 +163,7 @@ def _of_some_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tu
 
 
 def _exact(job: Job, span: Span, kind: str) -> Summary:
-    """Three statements."""
+    """Summarize from the checkpoints, by three statements."""
     parameters, only = in_span(job, span), KINDS[kind]
     counted = select(_COUNTED.format(columns=_columns(_COUNTS), kind=only), parameters)[0]
     one_in = counted["completed"] // SORTED + 1
@@ -209,11 +218,11 @@ class RunSummary:
     median: float | None
     p95: float | None
     longest: int | None
-    state_size: int | None  # of its newest completed checkpoint in the span
-    checkpointed: float | None  # on average
+    state_size: int | None  # that of its newest completed checkpoint in the span
+    checkpointed: float | None  # the average checkpointed size
 
 
-# The same percentiles as above; the fraction of each run follows from how many it has.
+# The same percentiles as above. The fraction for each run depends on its number of checkpoints.
 _BY_RUN = f"""
 WITH chosen AS (
     SELECT * FROM monitoring_run WHERE job_id = %(job)s AND started_at <= %(end)s
@@ -239,8 +248,10 @@ _FRACTION = "greatest(0, least(1, ({0} * (counted.n + 1) - 1) / greatest(counted
 
 
 def read_by_run(job: Job, span: Span, kind: str = "", *, rolled: bool = False) -> list[RunSummary]:
-    """The newest runs of the span, RUNS_SHOWN at most, those with checkpoints in it. `rolled`: from roll-ups, if they
-    reach."""
+    """Return the newest runs with checkpoints in the span, at most RUNS_SHOWN.
+
+    With `rolled`, use roll-ups if they cover the span.
+    """
     if rolled and not kind:
         try:
             return _by_run_rolled(job, span)
@@ -250,7 +261,7 @@ def read_by_run(job: Job, span: Span, kind: str = "", *, rolled: bool = False) -
     return [RunSummary(**row) for row in select(statement, in_span(job, span))]
 
 
-# With the size of the state that each had last; by the run's own end where that is sooner.
+# The newest runs of a span, each with the state size of its newest completed checkpoint in the span.
 _RUNS = f"""
 SELECT r.id, r.number, r.state, r.started_at, r.ended_at, (
     SELECT c.state_size FROM monitoring_checkpoint c

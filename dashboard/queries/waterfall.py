@@ -1,9 +1,8 @@
-"""How one checkpoint went, subtask by subtask: from its trigger over barrier, alignment, sync and async to the
-acknowledgement.
+"""The phases of one checkpoint in each subtask: start delay, alignment, sync, async, and the rest until it acknowledged.
 
-The phases are told as lengths. An aligned subtask goes through them one after the other. An unaligned one takes its
-snapshot when the first barrier comes, so its alignment runs beside sync and async. Lengths are measured on the task
-manager and the whole on the job manager, so the phases may add up to a little more.
+The engine reports only the duration of each phase. The phases of an aligned subtask follow one another. An unaligned
+subtask takes its snapshot at the first barrier, so its alignment overlaps sync and async. The task manager measures
+the phases and the job manager the total, so the sum of the phases may slightly exceed the total.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from typing import Any
 from monitoring.models import OperatorCheckpoint
 
 MOST_LANES = 40
-# As the page names them, in the order of time.
+# The CSS names of the phases, in chronological order.
 PHASES = ("start-delay", "alignment", "sync", "async", "rest")
 
 
 @dataclass(frozen=True)
 class Bar:
-    """In ms since the trigger. `beside`: another phase of the subtask runs at the same time."""
+    """A phase in ms since the trigger. With `beside`, another phase of the subtask runs at the same time."""
 
     phase: str
     start: int
@@ -31,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A subtask; without bars where it did not acknowledge or the engine told no figures."""
+    """A subtask. It has no bars if it did not acknowledge or if the engine reported no durations."""
 
     operator: str
     subtask: int
@@ -47,12 +46,12 @@ class Lane:
 @dataclass(frozen=True)
 class Waterfall:
     lanes: Sequence[Lane]
-    length: int  # of the drawing, ms
-    left_out: int  # subtasks that were quicker than all drawn
+    length: int  # the length of the time axis in ms
+    left_out: int  # the number of faster subtasks that are not drawn
 
     @property
     def ticks(self) -> list[tuple[int, float]]:
-        """Moments in ms and their places in percent."""
+        """Return the ticks of the time axis: times in ms and positions in percent."""
         return [(round(self.length * part / 4), part * 25.0) for part in range(5)]
 
 

@@ -1,4 +1,4 @@
-"""The phases of one checkpoint in each subtask: start delay, alignment, sync, async, and the rest until it acknowledged.
+"""The phases of one checkpoint in each subtask: start delay, alignment, sync, async and the rest of the duration.
 
 The engine reports only the duration of each phase. The phases of an aligned subtask follow one another. An unaligned
 subtask takes its snapshot at the first barrier, so its alignment overlaps sync and async. The task manager measures

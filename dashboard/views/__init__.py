@@ -1,1 +1,1 @@
-"""The pages: each view reads through dashboard.queries or calls one function of monitoring, and renders."""
+"""The views of the pages: each view reads by dashboard.queries or calls one function of monitoring, and renders."""

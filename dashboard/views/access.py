@@ -1,4 +1,4 @@
-"""Who may do what, at the views: everybody sees what is within reach, operators act, administrators administer."""
+"""Decorators for views that require the role of an operator or administrator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operator_required(view: View[P]) -> View[P]:
 
 
 def admin_required(view: View[P]) -> View[P]:
-    """For what decides where Waymark connects to, with which secrets, and who may use it."""
+    """Restrict a view to administrators: settings of connections, secrets and accounts."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -41,5 +41,5 @@ def admin_action(view: View[P]) -> View[P]:
 
 
 def action(view: View[P]) -> View[P]:
-    """Something that changes the world: by POST only, by operators only."""
+    """Restrict a view that changes something to POST requests of operators."""
     return require_POST(operator_required(view))

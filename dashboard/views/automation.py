@@ -1,4 +1,4 @@
-"""What Waymark does by itself, what holds it, and what it decided."""
+"""The automation: its pauses and open breakers, and the decisions about restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE_SIZE = 50
 
 
 def automation(request: HttpRequest) -> HttpResponse:
-    """GET shows it, POST pauses."""
+    """Show the page, or pause the automation on POST."""
     if request.method == "POST":
         return pause(request)
     return _show(request, PauseForm(label_suffix=""))

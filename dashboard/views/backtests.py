@@ -1,4 +1,4 @@
-"""A rule that is being written: what it says, and what it would have done. Nothing here changes anything."""
+"""Preview a rule in its form: its sentence, and the incidents that it would have opened. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from monitoring.models import AlertRule, Cluster, Job, Run
 
 RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 SHORTEST = timedelta(minutes=5)
-BUDGET_S, LONG_BUDGET_S = 2.0, 20.0  # for counting over all of the scope
+BUDGET_S, LONG_BUDGET_S = 2.0, 20.0  # time limits for the count over all jobs in scope
 LISTED_BOUTS = 20
 LISTED = 500
 PER_WEEK = (1, 2, 5, 20)
 
 
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
-    """The rule in words as it stands in the form, or what is not right yet."""
+    """Render the sentence of the rule in the form, or the errors of the form."""
     form = _form(request, known_kind(kind))
     said = rendered(form.kind.explain(form.terms)) if form.is_valid() else ""
     context = {"form": form, "kind": form.kind, "sentence": said}
@@ -78,7 +78,7 @@ class Asked:
 
     @property
     def since(self) -> datetime:
-        """Not before the subject's history began: a young job's chart is not mostly empty."""
+        """Return the start of the range, but not before the history of the subject, so that the chart is not empty."""
         first = self.subject.since or self.now - self.length
         return max(self.now - self.length, min(first, self.now - SHORTEST))
 
@@ -86,7 +86,7 @@ class Asked:
         return replay(self.watch, self.subject, self.since, self.now)
 
     def count(self, scope: list[Watched], budget_s: float) -> Count | None:
-        """None: there is nothing beside the subject itself."""
+        """Count the incidents over the whole scope, or return None if the scope has only one subject."""
         return count(self.watch, scope, self.now - self.length, self.now, budget_s) if len(scope) > 1 else None
 
 
@@ -107,7 +107,7 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
 
 
 def _form(request: HttpRequest, kind: Kind) -> RuleForm:
-    """On a rule that is never saved."""
+    """Return the form with a rule that is never saved."""
     reach = reach_at(request)
     rules = reach.narrow_to_jobs_or_all(AlertRule.objects.filter(kind=kind.name))
     rule = rules.filter(pk=_number(request, "rule")).first()
@@ -123,8 +123,10 @@ def _number(request: HttpRequest, name: str) -> int:
 
 
 def _scope(form: RuleForm, reach: Reach) -> list[Watched]:
-    """What the rule is about by its own scope, of what may be seen; that narrower rules decide for some of the jobs is
-    left aside."""
+    """Return the jobs or clusters in the scope of the rule that the reader may see.
+
+    Jobs for which a rule with a narrower scope takes precedence are included.
+    """
     match form.kind.subject:
         case Subject.CLUSTER:
             clusters = reach.narrow_clusters(Cluster.objects.filter(enabled=True)).order_by("name")

@@ -1,4 +1,4 @@
-"""One deed for several jobs that were chosen on the fleet page."""
+"""One action for several jobs that were selected on the fleet page."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ _ACTED = "acted_on_several"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def several(request: HttpRequest) -> HttpResponse:
-    """POST acts. GET shows what came of it, to its reader: a page of its own, which may be loaded anew and gone back to
-    without doing anything again."""
+    """Act on POST, and show the outcome on GET.
+
+    POST redirects to the outcome, so that a reload or the back button does not repeat the action.
+    """
     return act(request) if request.method == "POST" else acted(request)
 
 
 def act(request: HttpRequest) -> HttpResponse:
-    """What ends jobs is asked again first, with their names. `matching`: the filters of a list, all of whose jobs are
-    meant, those that are on no page yet included."""
+    """Act on the selected jobs. An action that stops jobs is confirmed first, on a page with their names.
+
+    The parameter `matching` has the filters of the list and selects all matching jobs, also those on other pages.
+    """
     require_somewhere(request, Role.OPERATOR)
     form = BulkForm(_sent(request), offered=reach_at(request).narrow(jobs_with_runs()))
     if not form.is_valid():
@@ -56,13 +60,13 @@ def act(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, jobs: Iterable[Job]) -> dict[int, Shown]:
-    """The run of each that the question was asked about."""
+    """Return for each job the run that the page showed when the action was confirmed."""
     found = {job.pk: Shown.read(request.POST.dict(), str(job.pk)) for job in jobs}
     return {pk: shown for pk, shown in found.items() if shown is not None}
 
 
 def acted(request: HttpRequest) -> HttpResponse:
-    """The last time, in this session."""
+    """Show the outcome of the last action of this session."""
     last = request.session.get(_ACTED)
     if last is None:
         return redirect("fleet")
@@ -72,7 +76,7 @@ def acted(request: HttpRequest) -> HttpResponse:
 
 
 def _outcomes(request: HttpRequest, told: Sequence[tuple[int, bool, str]]) -> list[Outcome]:
-    """Of the jobs that are still there and may be seen."""
+    """Return the outcomes for the jobs that still exist and that the reader may see."""
     jobs = reach_at(request).narrow(jobs_with_runs()).in_bulk([pk for pk, *_rest in told])
     return [Outcome(jobs[pk], done, text) for pk, done, text in told if pk in jobs]
 

@@ -1,4 +1,4 @@
-"""Where notifications go: the channels, one of them with its latest messages, its test."""
+"""Channels for notifications: the list, the page of one channel with its latest messages, and the test message."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_channel(request: HttpRequest, kind: str) -> HttpResponse:
 
 
 def channel(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET shows it to everybody, POST changes it."""
+    """Show the channel to everybody, or change it on POST."""
     found = get_object_or_404(Channel, pk=pk)
     return change_channel(request, found) if request.method == "POST" else _edit(request, found)
 
@@ -80,7 +80,7 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
 
 @operator_required
 def remove(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET asks whether it is meant, POST deletes it."""
+    """Show the confirmation, or delete the channel on POST."""
     found = get_object_or_404(Channel, pk=pk)
     if request.method == "POST":
         try:

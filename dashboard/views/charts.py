@@ -1,4 +1,4 @@
-"""Figures as JSON, each with the sentence that its card shows below the title."""
+"""Charts as JSON, each with the note that its card shows below the title."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BUILDERS: dict[str, Builder] = {
     "delays": delays_figure,
 }
 
-# Whether there is anything to draw: a checkpoint that failed has neither a size nor a start delay.
+# Whether a chart has anything to draw: a failed checkpoint has neither a size nor a start delay.
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
     "sizes": lambda points: any(not point.failed for point in points),
@@ -52,7 +52,7 @@ _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
 
 
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
-    """`{"figure", "note", "empty"}`; unknown ranges count as the default one."""
+    """Return `{"figure", "note", "empty"}` as JSON. An unknown range counts as the default range."""
     job = find_job(pk)
     span = window_of(request, job, timezone.now()).span
     if name == "alignment":
@@ -80,7 +80,7 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
 
 
 def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """The same figures as a table, newest first: for whoever cannot see the drawing, or wants to copy from it."""
+    """Render the values of a chart as a table, newest first, for screen readers and for copying."""
     job = find_job(pk)
     span = window_of(request, job, timezone.now()).span
     if name == "alignment":
@@ -108,7 +108,7 @@ def _alignment(job: Job, span: Span) -> dict[str, Any]:
 
 
 def _worst(grid: AlignmentGrid, span: Span) -> str:
-    """The sentence that the picture should make plain."""
+    """Return the note of the alignment chart, which names the longest wait."""
     waits = [
         (value or 0, name, subtask, column)
         for (name, subtask), line in zip(grid.subtasks, grid.values, strict=True)

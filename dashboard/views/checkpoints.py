@@ -1,4 +1,4 @@
-"""The history of a job's checkpoints, down to the subtask."""
+"""The history of a job's checkpoints, one checkpoint, and the subtasks of its operators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Heading:
-    """`query` asks for the table sorted by this column, the other way round where it is sorted by it."""
+    """The heading of a column. `query` sorts by this column, or reverses the order if it is sorted by it."""
 
     label: str
     field: str
@@ -51,19 +51,22 @@ class Heading:
 
 @dataclass(frozen=True)
 class Sort:
-    """A table that is sorted where it is read: by a column of it, up or down, asked for in the address."""
+    """The order of a table: its column and direction, from the query string."""
 
     field: str
     descending: bool
 
     @classmethod
     def parse(cls, asked: Mapping[str, str], allowed: Iterable[str], default: str) -> Sort:
-        """What is not allowed counts as not asked for."""
+        """Return the requested order, or the default if the column is not allowed."""
         field = asked.get("sort", "")
         return cls(field, asked.get("order") == "desc") if field in allowed else cls(default, False)
 
     def headings(self, columns: Sequence[tuple[str, str]], texts: Iterable[str] = ()) -> list[Heading]:
-        """Of (field, label). The first click on a column of figures shows the highest, on one of `texts` the first."""
+        """Return the headings of (field, label) columns.
+
+        The first click sorts a numeric column in descending order, and a column in `texts` in ascending order.
+        """
         plain = set(texts)
         return [self._heading(field, label, field not in plain) for field, label in columns]
 
@@ -74,7 +77,7 @@ class Sort:
         return Heading(label, field, told, f"sort={field}&order={'desc' if down else 'asc'}", numeric)
 
     def apply(self, rows: Iterable[Row], value: Callable[[Row], Any]) -> list[Row]:
-        """Rows without a value come last, either way."""
+        """Return the sorted rows. Rows without a value come last in both directions."""
         known = [row for row in rows if value(row) is not None]
         unknown = [row for row in rows if value(row) is None]
         return [*sorted(known, key=value, reverse=self.descending), *unknown]
@@ -105,7 +108,7 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def news(request: HttpRequest, pk: int) -> HttpResponse:
-    """Whether there is something newer than what the reader looks at."""
+    """Tell the page whether there is a newer checkpoint than the newest one that it shows."""
     job = find_job(pk)
     seen, newest = Cursor.parse(request.GET.get("seen", "")), newest_checkpoint(job)
     fresh = newest is not None and (seen is None or (newest.at, newest.pk) > (seen.at, seen.pk))
@@ -114,7 +117,7 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
 
 @vary_on_headers("HX-Request", "HX-Target")
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
-    """One checkpoint: a page, or for the history's expanded row a fragment of it."""
+    """Show one checkpoint as a page, or as a fragment for the expanded row of the history."""
     try:
         found = find_checkpoint(request, pk)
         operators = operators_of(found)
@@ -128,7 +131,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if request.headers.get("HX-Target") == f"operators-{pk}":
         return render(request, "job/operators.html", context)
-    # What went before and after it, which a diagnosis rests on, is no more in PostgreSQL either.
+    # A diagnosis needs the neighbouring checkpoints, and those of an archived one are not in PostgreSQL either.
     context["causes"] = [] if found.archived else of_checkpoint(found, operators, timezone.now())
     if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "checkpoint-live":
         return render(request, "job/checkpoint.html", context)
@@ -146,7 +149,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def operator(request: HttpRequest, pk: int) -> HttpResponse:
-    """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
+    """Show a page of an operator's subtasks as a fragment, sorted by the requested column."""
     try:
         found = find_operator(request, pk)
     except Unreadable as why:
@@ -166,8 +169,7 @@ def operator(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _unreadable(request: HttpRequest, why: Unreadable) -> HttpResponse:
-    """What was asked for lies in a file of the archive that cannot be read. A part of a page says so in its place, as
-    htmx shows no answer of 503."""
+    """Report that the file of the archive cannot be read. A fragment has status 200, because htmx ignores a 503."""
     if request.headers.get("HX-Request"):
         return render(request, "job/unreadable.html", {"said": unreadable_in_words(why)})
     return render(request, "errors/archive.html", {"why": why}, status=503)

@@ -1,4 +1,4 @@
-"""Clusters: the list, each one's page, and what an administrator does with them."""
+"""Clusters: the list, the page of one cluster, and the actions of administrators."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def try_typed(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """What is typed in the form is tried and not stored; on the page it stays as it was typed."""
+    """Test the connection with the values of the form. Nothing is stored, and the form does not change."""
     form = ClusterForm(request.POST, instance=None if pk is None else find_cluster(pk), label_suffix="")
     if form.is_valid():
         form.examine(timezone.now)
@@ -84,7 +84,7 @@ def try_stored(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def watch(request: HttpRequest, pk: int) -> HttpResponse:
-    """By the value of `watched`: "yes" or "no". To stop needs a reason."""
+    """Start or stop monitoring a cluster, by the parameter `watched` ("yes" or "no"). To stop needs a reason."""
     found = find_cluster(pk)
     actor = actor_of(request)
     if request.POST.get("watched") == "yes":
@@ -155,7 +155,7 @@ def _context(found: Cluster) -> dict[str, Any]:
 
 
 def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None) -> HttpResponse:
-    """`stored`: as it is in the database; the form's own instance has what was typed."""
+    """Render the form. `stored` is the cluster in the database; the form's instance has the submitted values."""
     test_url = reverse("cluster-test-new") if stored is None else reverse("cluster-test-typed", args=[stored.pk])
     context = {"section": "clusters", "form": form, "cluster": stored, "test_url": test_url}
     return render(request, "clusters/form.html", context, status=422 if form.is_bound else 200)

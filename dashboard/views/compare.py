@@ -1,4 +1,4 @@
-"""Two checkpoints, or two runs, side by side."""
+"""Compare two checkpoints or two runs of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitoring.models import Checkpoint, Run
 
 
 def compare(request: HttpRequest, pk: int) -> HttpResponse:
-    """`?a=…&b=…` as `CompareForm` reads them; without them an empty form."""
+    """Show the comparison of `a` and `b` in the query string, or an empty form if they are missing."""
     job = find_job(pk)
     context = job_context(job, "history")
     form = CompareForm(job, request.GET or None)

@@ -1,4 +1,4 @@
-"""How the job checkpoints (the engine's word) and what Waymark does for it (ours, editable)."""
+"""The checkpoint configuration that the engine reports, and the job's automation, which can be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message that left, or should have: its tries with the receiver's answers, and a retry for what was given up."""
+"""Messages to channels: the list, one message with its delivery attempts, and the retry of a failed message."""
 
 from __future__ import annotations
 

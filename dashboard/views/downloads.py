@@ -1,4 +1,4 @@
-"""What a job's pages show, as CSV or JSON, by the same filters."""
+"""Download the data of a job's pages as CSV or JSON, with the filters of the pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]
 
 
 def _same(*names: str) -> list[Column[Any]]:
-    """Columns that are called as the row's attributes, the units of figures added."""
+    """Return columns with the names of the row's attributes, and a unit as suffix."""
     return [Column(f"{name}{_UNITS.get(name, '')}", attrgetter(name)) for name in names]
 
 
@@ -82,7 +82,7 @@ DIFFERENCES: list[Column[Difference]] = [
 
 
 def of_job(request: HttpRequest, pk: int, what: str, form: str) -> HttpResponseBase:
-    """`what` of WRITERS. What is wrong in the filters is said by field: `{"errors": {"took": ["…"]}}`."""
+    """Return a download by its name in WRITERS. Errors of filters are JSON: `{"errors": {"took": ["…"]}}`."""
     if what not in WRITERS:
         raise Http404
     return WRITERS[what](request, find_job(pk), form)
@@ -167,7 +167,7 @@ def _kind(request: HttpRequest) -> str:
 
 
 def of_checkpoint(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
-    """Every subtask of every operator."""
+    """Return a download with every subtask of every operator of a checkpoint."""
     try:
         checkpoint = find_checkpoint(request, pk)
         operators = operators_of(checkpoint)

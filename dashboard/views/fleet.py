@@ -1,4 +1,4 @@
-"""All jobs of all clusters, live."""
+"""The fleet page with the jobs of all clusters, its download, and the suggestions of the search box."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dashboard.queries.finding import find
 from dashboard.queries.fleet import JobRow, Selection, all_with_figures, read_fleet
 from monitoring.models import Cluster, Engine, SavedView
 
-NAMED = 8  # so many jobs have room for their names in the strip
+NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
 @vary_on_headers("HX-Request")
@@ -49,7 +49,10 @@ def fleet(request: HttpRequest) -> HttpResponse:
 
 
 def _submit_url(request: HttpRequest, clusters: Sequence[Cluster]) -> str:
-    """The page that submits a job; the list of clusters where there are several job managers; "" for most readers."""
+    """Return the URL of the page that submits a job, or "" if the reader may submit no job.
+
+    If the reader may submit to several job managers, return the URL of the list of clusters.
+    """
     managers = [each for each in clusters if each.engine == Engine.SPARK and each.enabled]
     access = access_of(request)
     mine = [each for each in managers if access.may_on(Role.ADMIN, None, each.pk)]
@@ -70,13 +73,13 @@ def selection_of(given: QueryDict) -> Selection:
 
 
 def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
-    """The reader's own, each with whether it is the one on the page."""
+    """Return the reader's saved views, each with a flag that is True for the view on the page."""
     shown = filters_of(request.GET.urlencode())
     return [(view, view.query == shown) for view in SavedView.objects.filter(user=request.user.pk)]
 
 
 def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
-    """Every job that the filters choose, the most urgent first, with what its row shows."""
+    """Return a download of the matching jobs, the most urgent first, with the values of their rows."""
     now, chosen = timezone.now(), selection_of(request.GET)
     if chosen.problem:
         return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
@@ -102,6 +105,6 @@ JOBS: list[Column[JobRow]] = [
 
 
 def palette(request: HttpRequest) -> HttpResponse:
-    """What the search box offers for what was typed so far."""
+    """Return the suggestions of the search box for the typed text."""
     hits = find(request.GET.get("q", ""), reach_at(request))
     return render(request, "parts/hits.html", {"hits": hits, "text": request.GET.get("q", "").strip()})

@@ -1,4 +1,4 @@
-"""The frame of every page, where it renews itself."""
+"""The navigation, which every page refreshes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboard.templatetags.shell import frame_of
 
 
 def nav(request: HttpRequest) -> HttpResponse:
-    """The pages' links with how much waits behind them."""
+    """Render the links of the navigation with their counts, such as that of unresolved incidents."""
     return render(
         request, "parts/nav.html", {"frame": frame_of(reach_at(request)), "section": request.GET.get("section", "")}
     )

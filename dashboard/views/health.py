@@ -1,4 +1,4 @@
-"""Is this process alive, does Waymark see, and every figure behind that: for load balancers, Prometheus and people."""
+"""Liveness, health and metrics of Waymark, for load balancers, Prometheus and people."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")
 
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Liveness: this process serves. A database that is away is no reason to kill it."""
+    """Report that this process answers. The database is not checked, because a restart would not help it."""
     return JsonResponse({"status": "up"})
 
 
 @login_not_required
 def health(request: HttpRequest) -> JsonResponse:
-    """503 while Waymark is blind. Everybody is told which parts have a problem; who may scrape is told the rest."""
+    """Report Waymark's health, with status 503 while Waymark cannot monitor the jobs.
+
+    Every client sees which parts have a problem. Only a client that may read the metrics sees the sentences.
+    """
     _, verdict = look()
     open_to_all = not _may_scrape(request)
     body = {
@@ -62,7 +65,10 @@ def _shown(finding: Finding, *, short: bool) -> dict[str, str]:
 
 
 def _may_scrape(request: HttpRequest) -> bool:
-    """With the token where there is one; else from this machine, and not through a proxy on it."""
+    """Return whether the client may read the metrics.
+
+    The client must send the token if one is configured. Otherwise it must connect from this machine without a proxy.
+    """
     given = request.headers.get("Authorization", "")
     if settings.METRICS_TOKEN:
         return hmac.compare_digest(given.encode(), f"Bearer {settings.METRICS_TOKEN}".encode())
@@ -72,5 +78,5 @@ def _may_scrape(request: HttpRequest) -> bool:
 def _is_loopback(address: str) -> bool:
     try:
         return ip_address(address).is_loopback
-    except ValueError:  # a unix socket has none: a proxy is at its other end
+    except ValueError:  # a unix socket has no address, and its client is a proxy
         return False

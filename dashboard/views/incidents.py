@@ -1,4 +1,4 @@
-"""What the rules found: unresolved first, each with its steps, its evidence and who was told."""
+"""Incidents: the list, unresolved ones first, and one incident with its steps, evidence and notifications."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _may_acknowledge(request: HttpRequest, found: Incident) -> bool:
 
 @require_POST
 def acknowledge_several(request: HttpRequest) -> HttpResponse:
-    """Those of the chosen that the reader may act on."""
+    """Acknowledge the selected incidents, as far as the reader may operate their jobs."""
     require_somewhere(request, Role.OPERATOR)
     form = SeveralForm(request.POST)
     if not form.is_valid():
@@ -151,7 +151,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
 
 
 def _back(request: HttpRequest) -> str:
-    """The list as it was filtered."""
+    """Return the URL of the filtered list from which the request came."""
     to = request.POST.get("back", "")
     own = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return to if own and to.startswith("/incidents/") else "incidents"

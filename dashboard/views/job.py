@@ -1,4 +1,4 @@
-"""A job's page: a heading that keeps itself true, and one tab per question."""
+"""The page of a job: its heading, which refreshes itself, and the tabs for overview, summary and exceptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find_job(pk: int) -> Job:
 
 
 def job_context(job: Job, tab: str) -> dict[str, Any]:
-    """What the heading and the tabs need."""
+    """Return the context for the heading and the tabs."""
     now = timezone.now()
     facts = gather_facts([job], now)[0]
     return {
@@ -51,12 +51,12 @@ def job_context(job: Job, tab: str) -> dict[str, Any]:
 
 
 def _writes_again(run: Run | None) -> bool:
-    """Whether another run may write rows a second time: then it starts from the page that says so."""
+    """Return whether another run may write rows twice. Then the job is started from a page that warns about it."""
     return run is not None and not run.outcome.get("saved") and bool(of_run(run).queries)
 
 
 def _ending(job: Job) -> dict[str, Any]:
-    """A run that somebody wished to end, and the savepoint it was stopped with."""
+    """Return the context for a run that finished or was canceled: the savepoint with which it was stopped."""
     run = job.current_run
     if run is None or run.state not in (RunState.FINISHED, RunState.CANCELED):
         return {}
@@ -67,7 +67,7 @@ def _ending(job: Job) -> dict[str, Any]:
 
 
 def header(request: HttpRequest, pk: int) -> HttpResponse:
-    """The heading alone, for its own renewal."""
+    """Render only the heading, when it refreshes itself."""
     return render(request, "job/header.html", job_context(find_job(pk), request.GET.get("tab", "overview")))
 
 

@@ -1,4 +1,4 @@
-"""One savepoint and what is known of it; which savepoints of a job stay; disposing of one."""
+"""The page of one savepoint, its deletion, and the retention of a job's savepoints."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def retention(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET shows what the policy that was typed, or else the job's own, would let go now; nothing changes."""
+    """Show which savepoints the policy in the form, or else the job's policy, would delete now.
+
+    Nothing is deleted.
+    """
     job = find_job(pk)
     form = RetentionForm(request.GET if "preview" in request.GET else None, instance=find_job(pk), label_suffix="")
     return _retention_page(request, job, form)
@@ -114,7 +117,10 @@ def _context(request: HttpRequest, found: Savepoint, form: KeepForm) -> dict[str
 
 
 def _restored_by(found: Savepoint, reach: Reach) -> list[Run]:
-    """Every run that came from it, of its own job first; of other jobs those that the reader may see."""
+    """Return every run that was restored from the savepoint, runs of its job first.
+
+    Runs of other jobs are included only if the reader may see these jobs.
+    """
     if not found.path:
         return []
     runs = Run.objects.filter(restored_path__in=spellings(found.path)).select_related("job")

@@ -1,4 +1,4 @@
-"""How a job is started: the versions of that, and starting it with another: upgrade, rescale, back, a second one."""
+"""The launch record of a job, its versions, and a start with a changed record: upgrade, rescale, roll-back or copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERSIONS = 30
 
 
 def launch(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET shows the record in force, or the version that `?version=` names; POST acts on what was typed."""
+    """Show the current launch record or the version in `?version=`, or process the form on POST."""
     if request.method == "POST":
         return change_launch(request, pk)
     job = find_job(pk)
@@ -93,7 +93,7 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
 
 
 def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, Reason | str]]:
-    """Each version with what it changed of the one before it."""
+    """Return each version with its changes from the version before it."""
     changes = ((new, what_changes(old.spec, new.spec)) for new, old in pairwise(versions))
     return [
         *((new, what.args["launch"] if what.code is RecoveryReason.START_WITH else what) for new, what in changes),

@@ -1,4 +1,4 @@
-"""The audit log, by filters, to look at and to take away."""
+"""The audit log with its filters, as a page and as CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboard.queries.audit import find_entries
 from monitoring.models import AuditEntry
 
 COLUMNS = ("at", "actor", "action", "target", "reason", "details")
-# What a spreadsheet would run: Excel and its like take a cell that begins so for a formula.
+# Spreadsheet programs treat a cell that begins with one of these characters as a formula and execute it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -29,7 +29,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    """All that the filters choose, however many, the newest first."""
+    """Return all matching entries as CSV, newest first."""
     entries = find_entries(AuditForm(request.GET).chosen()).iterator(2_000)
     headers = {"Content-Disposition": 'attachment; filename="waymark-audit.csv"'}
     return StreamingHttpResponse(_lines(entries), content_type="text/csv; charset=utf-8", headers=headers)

@@ -1,4 +1,4 @@
-"""The logs of a job's drivers. They may hold the job's data, so only operators read them."""
+"""The logs of a job's drivers. Only operators may read them, because they may contain the job's data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def logs(request: HttpRequest, pk: int) -> HttpResponse:
 @require_GET
 @operator_required
 def news(request: HttpRequest, pk: int) -> HttpResponse:
-    """Answer what was written to a log since the reader's last position, for the live tail."""
+    """Return the lines of a log after the reader's last position, for the live tail."""
     run, start = _required_run(request, pk), _whole(request.GET.get("start", ""))
     found = read_news(run, request.GET.get("log", ""), start or 0)
     if isinstance(found, EngineError):
@@ -67,7 +67,7 @@ def _ascii(text: str) -> str:
 
 
 def _run(request: HttpRequest, job: Job) -> Run | None:
-    """Return the run that is named, else the one of the moment that is asked for, else the current one."""
+    """Return the run with the requested number, else the run at the requested time, else the current run."""
     number, at = _whole(request.GET.get("run", "")), _moment(request.GET.get("at", ""))
     if number is not None:
         run: Run = get_object_or_404(job.runs.select_related("job__cluster"), number=number)
@@ -85,7 +85,7 @@ def _required_run(request: HttpRequest, pk: int) -> Run:
 
 
 def _asked(request: HttpRequest) -> Asked:
-    """Read the query; what is not understood counts as not asked for."""
+    """Read the query string and ignore invalid parameters."""
     asked = request.GET
     return Asked(
         name=asked.get("log", "")[:40],

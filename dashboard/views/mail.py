@@ -1,4 +1,4 @@
-"""The mail that the embedded sink kept instead of sending it out."""
+"""The mails that the embedded mail sink has stored instead of sending them."""
 
 from __future__ import annotations
 

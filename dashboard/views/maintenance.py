@@ -1,4 +1,4 @@
-"""Maintenance windows: planned, running and over, with what each silenced."""
+"""Maintenance windows: planned, active and past ones, with the incidents that each silenced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOBS_OFFERED = 500
 
 
 def windows(request: HttpRequest) -> HttpResponse:
-    """GET lists them, POST plans one."""
+    """List the windows, or plan one on POST."""
     if request.method == "POST":
         return plan(request)
     first = {"job": request.GET.get("job", "")[:600], "scope": "job"} if request.GET.get("job") else None
@@ -84,7 +84,10 @@ def seen_jobs(request: HttpRequest) -> QuerySet[Job]:
 
 
 def require_on_window(request: HttpRequest, window: MaintenanceWindow) -> None:
-    """Of one job or cluster whoever acts there may plan it; by label, who acts everywhere."""
+    """Require the right to plan the window.
+
+    A window for one job or cluster needs an operator of it. A window by labels needs an operator of everything.
+    """
     cluster = window.job.cluster_id if window.job else window.cluster_id
     require_on(request, Role.OPERATOR, window.job_id, cluster)
 
@@ -113,7 +116,7 @@ def _offered_jobs(reach: Reach) -> QuerySet[Job]:
 
 
 def _ordered(now: datetime) -> QuerySet[MaintenanceWindow]:
-    """What runs first, then what is to come, then what is over."""
+    """Return the active windows, then the planned ones, then the past ones."""
     place = Case(
         When(ends_at__lte=now, then=Value(2)),
         When(starts_at__gt=now, then=Value(1)),

@@ -1,4 +1,4 @@
-"""What each user sets for themselves: the time zone, the password, and an end to all sessions."""
+"""The settings of the own account: the time zone, the password, and the end of all sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from monitoring.models import Account
 
 
 def me(request: HttpRequest) -> HttpResponse:
-    """GET shows it, POST saves the preferences."""
+    """Show the settings, or save the preferences on POST."""
     if request.method != "POST":
         return _page(request)
     form = PreferencesForm(request.POST, server=settings.TIME_ZONE, label_suffix="")
@@ -39,7 +39,7 @@ def me(request: HttpRequest) -> HttpResponse:
 @require_POST
 @sensitive_post_parameters()
 def password(request: HttpRequest) -> HttpResponse:
-    """Change it. Every other session of the account ends, and its API tokens are revoked."""
+    """Change the password. Every other session of the account ends, and its API tokens are revoked."""
     user, now = own_user(request), timezone.now()
     form = OwnPasswordForm(user, request.POST, request=request, now=now, label_suffix="")
     if not user.has_usable_password():
@@ -62,7 +62,7 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
 
 
 class OwnPasswordForm(PasswordChangeForm):
-    """Failed guesses of the old password count like those of the log-in page."""
+    """A form for a new password. Wrong old passwords count like failed attempts of the log-in page."""
 
     def __init__(self, *args: Any, request: HttpRequest, now: datetime, **options: Any) -> None:
         super().__init__(*args, **options)

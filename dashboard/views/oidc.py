@@ -1,4 +1,4 @@
-"""To the provider and back."""
+"""Single sign-on: redirect to the OpenID Connect provider, and log in when the provider redirects back."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def _require_configured() -> None:
 
 
 def _own(request: HttpRequest, to: str) -> str:
-    """Only an address of ours: a link must not lead from the log-in to elsewhere."""
+    """Return the address if it belongs to Waymark, else "", so that the log-in never redirects to another site."""
     hosts = {request.get_host()}
     return to if url_has_allowed_host_and_scheme(to, allowed_hosts=hosts, require_https=request.is_secure()) else ""

@@ -1,4 +1,4 @@
-"""Restarting a job by hand: choose the state, see what it costs, act, and watch until the job runs again."""
+"""Restart a job by hand: select the snapshot, see what is replayed, start, and watch the progress."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def restarts(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def restart(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET shows what would be stopped and replayed; POST does it."""
+    """Show what a restart would stop and replay, or restart the job on POST."""
     if request.method == "POST":
         return start_restart(request, pk)
     job = find_job(pk)
@@ -57,7 +57,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
-    # An engine keeps only so many checkpoints, and the job makes new ones while it is saved.
+    # The engine may delete this checkpoint while the job is stopped with a savepoint and takes new checkpoints.
     context["may_go"] = chosen and isinstance(chosen.source, str) and chosen.run == context["run"]
     context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
     context["again"] = Restores(job).of(chosen.path) if chosen else None
@@ -67,7 +67,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def moved_on(request: HttpRequest, pk: int) -> HttpResponse:
-    """What a page that is about one run says once the job's life is another: nothing as long as it is the same."""
+    """Render a warning if the job has changed since the page was rendered. Otherwise return an empty response."""
     try:
         check_shown(find_job(pk), Shown.read(request.GET), timezone.now())
     except MovedOn as moved:
@@ -76,7 +76,7 @@ def moved_on(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
-    """The part of the page that has to ask the engine."""
+    """Render the number of rows that would be processed again. Only this part of the page needs the engine."""
     job = find_job(pk)
     rows = None
     with suppress(StorageSilent):  # the page says so
@@ -172,6 +172,6 @@ def _submit_again(attempt: RestartAttempt) -> str:
 
 
 def _ended_with(attempt: RestartAttempt) -> bool:
-    """The old run ended with the very savepoint that the new one begins with: nothing is replayed."""
+    """Return whether the new run starts from the savepoint that stopped the old run, so that nothing is replayed."""
     savepoint = attempt.savepoint
     return bool(savepoint and savepoint.stops_job and savepoint.run_id == attempt.old_run_id)

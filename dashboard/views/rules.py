@@ -1,4 +1,4 @@
-"""Alert rules: all of them, those that decide about one job, and the form of each kind."""
+"""Alert rules: the list of all rules, the rules for one job, and the form of each type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rules(request: HttpRequest) -> HttpResponse:
 
 
 def alerts(request: HttpRequest, pk: int) -> HttpResponse:
-    """The rules that decide about a job, from where, and what they found."""
+    """Show the rules that apply to a job, their scopes, and the job's newest incidents."""
     job = find_job(pk)
     context = job_context(job, "alerts")
     context |= {
@@ -65,7 +65,7 @@ def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
 
 
 def rule(request: HttpRequest, pk: int) -> HttpResponse:
-    """Everybody who is logged in may look; operators change."""
+    """Show the rule to every account, or let an operator change it on POST."""
     found = get_object_or_404(AlertRule.objects.select_related("job__cluster"), pk=pk)
     return _edit(request, known_kind(found.kind), found)
 
@@ -90,7 +90,10 @@ def known_kind(name: str) -> Kind:
 
 
 def template_of(kind: Kind, job: Job | None) -> AlertRule:
-    """What a new rule begins as: for a job, what decides about it now; else the kind's own defaults."""
+    """Return the initial values of a new rule.
+
+    A rule for a job starts with the values of the rule that applies to the job now, else with the type's defaults.
+    """
     fresh = AlertRule(kind=kind.name, job=job, name="" if job else kind.title, check_every_s=kind.check_every_s)
     wider = next((each for each in rules_for(job) if each.kind == kind.name), None) if job else None
     if wider is not None:
@@ -112,7 +115,7 @@ def _asked_job(request: HttpRequest) -> Job | None:
 
 
 def require_on_rule(request: HttpRequest, job: Job | None) -> None:
-    """A rule of one job is changed by whoever acts on that job; a wider one by who acts everywhere."""
+    """Require an operator of the job, or an operator of everything for a rule without a job."""
     require_on(request, Role.OPERATOR, job.pk if job else None, job.cluster_id if job else None)
 
 

@@ -1,4 +1,4 @@
-"""Rules and channels as YAML: to take away, and to bring back after a look at what would change."""
+"""Export rules and channels as YAML, and import YAML after a preview of the changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _import(request: HttpRequest) -> HttpResponse:
 
 
 def _text(request: HttpRequest) -> str:
-    """What was typed, or the file that was chosen."""
+    """Return the submitted text, or the content of the uploaded file."""
     sent = request.FILES.get("file")
     if sent is not None and not isinstance(sent, list):
         return str(sent.read(LONGEST + 1).decode("utf-8", errors="replace"))

@@ -1,4 +1,4 @@
-"""The runs of a job: when each began and ended, what it did, how it ended."""
+"""The runs of a job with their start, end, outcome and savepoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS_A_PAGE = 50
 
 
 def _seconds(run: Run) -> float | None:
-    """How long it lasted, None while it lives."""
+    """Return the duration of a run, or None if it has not ended."""
     return None if run.ended_at is None else (run.ended_at - run.started_at).total_seconds()
 
 

@@ -1,4 +1,4 @@
-"""Views of the fleet that a person keeps: each sees their own."""
+"""Saved views of the fleet page. Each account sees only its views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savepoints of one job and of all; asking for one, with or without stopping the job."""
+"""Savepoints of one job and of all jobs, and requests for a new savepoint, with or without a stop of the job."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def all_savepoints(request: HttpRequest) -> HttpResponse:
 
 
 def _text_of(request: HttpRequest) -> str:
-    """What is looked for; PostgreSQL has no text with a NUL in it."""
+    """Return the search text without NUL characters, which PostgreSQL does not accept."""
     return request.GET.get("q", "").replace("\0", "").strip()[:200]
 
 
 @action
 def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpResponse:
-    """Look at the files of a retained checkpoint now."""
+    """Check the files of a retained checkpoint."""
     job = find_job(pk)
     found = get_object_or_404(retained_checkpoints(job), pk=checkpoint)
     name = _("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": found.checkpoint_id}
@@ -69,7 +69,7 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
 
 @action
 def check_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
-    """Look at the files of a completed savepoint now."""
+    """Check the files of a completed savepoint."""
     found = get_object_or_404(Savepoint.objects.exclude(path=""), pk=pk, state=SavepointState.COMPLETED)
     _check(request, find_job(found.job_id), found.path, _("The savepoint"))
     return redirect("savepoint", pk)
@@ -111,7 +111,7 @@ def take_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def confirm_stop(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET asks, POST stops."""
+    """Show the confirmation, or stop the job on POST."""
     if request.method == "POST":
         return stop_with_savepoint(request, pk)
     return render(request, "job/stop.html", job_context(find_job(pk), "savepoints"))

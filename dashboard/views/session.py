@@ -1,4 +1,4 @@
-"""Logging in, and the pages for what a reader may not see, what is not there, and what broke."""
+"""The log-in page and the error pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Login(LoginView):
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Beyond the limits nothing is looked at: the right password would be told from a wrong one."""
+        """Log in, unless there were too many failed attempts.
+
+        Then the password is not checked, because the answer would show whether it is right.
+        """
         attempt = log_in.attempt_of(request, request.POST.get("username", ""))
         if minutes := log_in.minutes_to_wait(attempt, timezone.now()):
             context = self.get_context_data(form=self.form_class(request), wait=minutes)
@@ -64,12 +67,12 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 @login_not_required
 def sent_from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form whose token is older than a log-in, as of another tab; or somebody makes our readers send it."""
+    """Refuse a form with a wrong CSRF token, from a page older than the last log-in or from another site."""
     if request.path_info != reverse(settings.LOGIN_URL):
         return render(request, "errors/csrf.html", status=403)
     if not request.user.is_authenticated:
         messages.warning(request, _("The log-in page was too old. Log in again."))
-    return redirect(request.get_full_path())  # where whoever is logged in is led on
+    return redirect(request.get_full_path())  # the log-in page redirects an account that is logged in
 
 
 @login_not_required
@@ -79,7 +82,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 @login_not_required
 def broken(request: HttpRequest) -> HttpResponse:
-    """Renders without the database: it may be what is broken."""
+    """Render the error page without the database, which may be the cause of the error."""
     if request.path_info.startswith(PREFIX):
         return answer_of(500)
     return render(request, "errors/500.html", status=500)

@@ -1,4 +1,4 @@
-"""What keyed state a snapshot of a PySpark job holds: asked here, answered by a worker, shown when it is there."""
+"""Keyed state in a snapshot of a PySpark job. A worker reads it on request, and the page shows the result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def state(request: HttpRequest, pk: int) -> HttpResponse:
         return render(request, "job/state.html", job_context(job, "state") | context)
     answer = render(request, "job/state_live.html", {"job": job, **context})
     if request.GET.get("until") == "contents" and not context["is_listing"]:
-        answer.headers["HX-Refresh"] = "true"  # what can be asked is known now: the page has a form for it
+        answer.headers["HX-Refresh"] = "true"  # the contents are known, so the reloaded page has the form for requests
     return answer
 
 
@@ -66,7 +66,7 @@ def _chosen(request: HttpRequest, job: Job) -> Checkpoint | None:
 
 
 def _form(job: Job, snapshot: Checkpoint, data: Any = None) -> StateForm | None:
-    """None while it is not known what the snapshot holds."""
+    """Return the form for requests, or None while the contents of the snapshot are unknown."""
     listed = contents_read(job, snapshot.pk)
     if listed is None or not listed.answer:
         return None
@@ -77,7 +77,7 @@ def _form(job: Job, snapshot: Checkpoint, data: Any = None) -> StateForm | None:
 def _context(
     request: HttpRequest, job: Job, snapshot: Checkpoint | None, form: StateForm | None = None
 ) -> dict[str, Any]:
-    """Keys and values are the job's data: only operators see them."""
+    """Return the context of the page. Keys and values are the job's data, so only operators see them."""
     may_see_values = access_of(request).may(Role.OPERATOR)
     listed = contents_read(job, snapshot.pk) if snapshot else None
     found = answers(job, snapshot.pk) if snapshot and may_see_values else []

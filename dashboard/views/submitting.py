@@ -1,4 +1,4 @@
-"""Submit a new job: its program, and the state that it starts from."""
+"""Submit a new job with its program and the snapshot from which it starts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine, RestartAttempt
 from monitoring.recovery.manual import AttemptOpen, Origin, has_nothing
 
-# Without an interval a job takes no checkpoints.
+# The initial configuration: without a checkpoint interval, a job takes no checkpoints.
 _USUAL = "execution.checkpointing.interval: 1min"
 
 
 @admin_required
 def submit(request: HttpRequest, pk: int) -> HttpResponse:
-    """`again` is a start of a new job that failed: the form is filled in with it."""
+    """Show the form, or submit the job on POST.
+
+    The parameter `again` is the key of a failed first start, whose values fill in the form.
+    """
     cluster = _job_manager(pk)
     options: dict[str, Any] = {"cluster": cluster, "earlier": _first_start(request, cluster), "label_suffix": ""}
     if request.method != "POST":
@@ -63,7 +66,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def look(request: HttpRequest, pk: int) -> HttpResponse:
-    """What is at the typed locations, for the page to show before anything starts."""
+    """Show the checkpoints at the locations in the form, before the job is submitted."""
     form = CheckpointsForm(request.POST, label_suffix="")
     if not form.is_valid():
         return _found(request, (), " ".join(str(each) for errors in form.errors.values() for each in errors))
@@ -77,7 +80,7 @@ def look(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def look_at_snapshot(request: HttpRequest, pk: int) -> HttpResponse:
-    """What is at the location of a savepoint, for the page to show before anything starts."""
+    """Show the savepoint at the location in the form, before the job is submitted."""
     form = SavepointForm(request.POST, label_suffix="")
     if not form.is_valid():
         return _snapshot(request, None, problem=" ".join(str(each) for each in form.errors["savepoint"]))

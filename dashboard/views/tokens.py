@@ -1,4 +1,4 @@
-"""A user's own tokens: made, shown once, revoked."""
+"""The API tokens of the own account: the list, creation and revocation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_SHOWN = 100
 @never_cache
 @sensitive_post_parameters()
 def tokens(request: HttpRequest) -> HttpResponse:
-    """GET lists them; POST makes one and answers with its secret, which is shown only then."""
+    """List the tokens, or create one on POST. Its secret is shown only in the response."""
     user = own_user(request)
     if request.method != "POST":
         return _page(request, user, _form(user))

@@ -1,4 +1,4 @@
-"""Accounts and what each may: for administrators."""
+"""Accounts, roles and grants, for administrators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECENT = 12
 @sensitive_post_parameters("password")
 @admin_required
 def users(request: HttpRequest) -> HttpResponse:
-    """GET lists them, POST makes one."""
+    """List the accounts, or create one on POST."""
     if request.method != "POST":
         return _list(request, UserForm(label_suffix=""))
     form = UserForm(request.POST, label_suffix="")
@@ -42,7 +42,7 @@ def users(request: HttpRequest) -> HttpResponse:
 
 @admin_required
 def user(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET shows one, POST changes its role and address."""
+    """Show an account, or change its role and mail address on POST."""
     found = _find(pk)
     if request.method != "POST":
         return _one(request, found)
@@ -60,7 +60,7 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def activate(request: HttpRequest, pk: int) -> HttpResponse:
-    """By the value of `active`: "yes" or "no"."""
+    """Activate or deactivate an account, by the parameter `active` ("yes" or "no")."""
     found, active = _find(pk), request.POST.get("active") == "yes"
     try:
         accounts.set_active(found, active, actor_of(request), timezone.now())
@@ -98,7 +98,7 @@ def log_out(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_required
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET asks whether it is meant, POST deletes the account."""
+    """Show the confirmation, or delete the account on POST."""
     found, name = _find(pk), _find(pk).get_username()
     try:
         accounts.require_deletable(found, by=own_user(request))
@@ -169,7 +169,7 @@ def _list(request: HttpRequest, form: UserForm, status: int = 200) -> HttpRespon
 
 
 def _word(user: User) -> str:
-    """Of a row with its account."""
+    """Return the role of a user that was read with its account."""
     if user.is_superuser:
         return "administrator"
     account = getattr(user, "account", None)

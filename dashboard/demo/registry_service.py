@@ -1,10 +1,10 @@
-"""A small register of aircraft over HTTP, on real data, as unreliable as schedule.py says. Also keeps webhooks.
+"""A register of aircraft over HTTP that is slow or fails by the times in schedule.py, and a receiver of webhooks.
 
-GET  /health              200, always at once
+GET  /health              200, always without delay
 GET  /aircraft/<tailnum>  one aircraft, 404 for one that is not registered
 POST /aircraft            a JSON list of tail numbers → {tailnum: aircraft}, those that are registered
-POST /webhooks            keeps the body (the newest WEBHOOKS_KEPT)
-GET  /webhooks            the bodies kept, the newest first
+POST /webhooks            stores the body (the newest WEBHOOKS_KEPT)
+GET  /webhooks            the stored bodies, newest first
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """`condition` is asked at each look-up; setting `stopping` ends every slow answer at once."""
+    """The HTTP server. It calls `condition` at each look-up. When `stopping` is set, slow responses end immediately."""
 
     daemon_threads = True
 
@@ -47,7 +47,7 @@ class RegistryServer(ThreadingHTTPServer):
         self.webhooks: deque[dict[str, Any]] = deque(maxlen=WEBHOOKS_KEPT)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that did not wait for its answer is no error of ours."""
+        """Ignore connections that the client has closed, and report other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: RegistryServer
     protocol_version = "HTTP/1.1"
     timeout = 30
-    wbufsize = -1  # one packet per answer
+    wbufsize = -1  # buffer each response, so that it is sent in one packet
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, {tailnum: planes[tailnum] for tailnum in body if tailnum in planes})
 
     def _is_working(self) -> bool:
-        """Wait as long as the present condition asks for; False when the failure has been answered already."""
+        """Wait if the register is slow. If it is broken, send status 500 and return False."""
         condition = self.server.condition()
         if condition is Condition.SLOW:
             self.server.stopping.wait(self.server.slow_answer_s)
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _body(self) -> Any:
-        """The request's JSON; None for anything else."""
+        """Return the request's JSON, or None if the body is missing, too large or not JSON."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LARGEST_BODY:
             self.close_connection = True

@@ -1,6 +1,6 @@
-"""When the demo's register is slow and when it breaks: fixed, so that everybody sees the same within the first minutes.
+"""The times at which the demo's register is slow or broken, fixed so that every demo shows the same events.
 
-Counted from the service's start, over and over every ten minutes:
+They are minutes since the start of the service and repeat every ten minutes:
 
     0:45 – 1:25   slow      each look-up takes 9 s: batches outlast the checkpoint time-out (6 s), checkpoints expire
     1:45 – 2:00   broken    each look-up answers 500: the job fails; its restart strategy allows one restart
@@ -28,7 +28,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True)
 class Spell:
-    """From `begin_s` (in) to `end_s` (out), seconds within a cycle."""
+    """A time from `begin_s` to `end_s` (excluded), in seconds within a cycle."""
 
     begin_s: float
     end_s: float
@@ -47,6 +47,6 @@ SPELLS = (
 
 
 def condition_at(elapsed_s: float) -> Condition:
-    """How the service is, `elapsed_s` after its start."""
+    """Return the condition of the service `elapsed_s` after its start."""
     within = elapsed_s % CYCLE_S
     return next((spell.condition for spell in SPELLS if spell.begin_s <= within < spell.end_s), Condition.FINE)

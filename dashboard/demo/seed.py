@@ -1,6 +1,6 @@
-"""Submits the demo's jobs the first time, and tells Waymark how to look after them.
+"""Submit the demo's jobs once, and configure their savepoints, restarts and alerts in Waymark.
 
-What a person has changed or ended since then stays as it is: a job that ever existed is not submitted again.
+A job that has ever existed is not submitted again, so later changes and cancellations by people remain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitoring.engine.client import client_for
 from monitoring.engine.registration import EMBEDDED
 from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job
 
-# In a spell in which the register is fine: see schedule.py.
+# At this time the register works normally: see schedule.py.
 FIRST_SAVEPOINT_AFTER_S = 90
 SAVEPOINTS_KEPT = 10
 MAX_RESTARTS_PER_HOUR = 20
@@ -27,7 +27,7 @@ MAX_RESTARTS_PER_HOUR = 20
 
 @dataclass(frozen=True)
 class Demo:
-    """Where the demo's input lies and what its jobs work with."""
+    """The directory of the demo's input, the file with the jobs' connections, and the URL for webhooks."""
 
     input_directory: Path
     connections: Path
@@ -38,11 +38,13 @@ class Demo:
 
 
 def submit_missing(demo: Demo, cluster: Cluster) -> list[str]:
-    """Start each demo job that neither Waymark nor the job manager has ever seen; their names.
+    """Start each demo job that neither Waymark nor the job manager has ever seen, and return the names.
 
-    How a job is looked after is written before the job is started. The engine's id is a function of the job and the
-    directory, so that a start whose answer was lost is not repeated. Raises EngineError when the job manager is not
-    ready: call it again.
+    A job's configuration in Waymark is stored before the job is started. The job ID depends only on the name and the
+    directory, so that a start with a lost response is not repeated.
+
+    Raises:
+        EngineError: The job manager is not ready. Call this function again later.
     """
     there = {job.name for job in asyncio.run(_jobs(cluster))} | known_jobs(cluster)
     missing = [job for job in DEMO_JOBS if job.name not in there]
@@ -77,12 +79,12 @@ async def _run(cluster: Cluster, job: DemoJob, demo: Demo, jar_id: str) -> None:
 
 
 def known_jobs(cluster: Cluster) -> set[str]:
-    """The names of the demo jobs that have ever run there."""
+    """Return the names of the jobs that have ever run on the cluster."""
     return set(Job.objects.filter(cluster=cluster, runs__isnull=False).values_list("name", flat=True))
 
 
 def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
-    """Savepoints, restart, an alert rule, and where its notifications go."""
+    """Store the job's launch record, savepoint schedule and recovery, an alert rule, and the channels of the rule."""
     row, _ = Job.objects.update_or_create(
         cluster=cluster,
         name=job.name,
@@ -117,7 +119,7 @@ def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
 
 
 def _channel(name: str, kind: ChannelKind, settings: dict[str, object]) -> Channel:
-    # The demo's own service takes them, on this machine.
+    # The demo's service receives the webhooks on this machine, so the channel may use a private address.
     values = {"kind": kind, "settings": settings, "allow_private": True}
     return Channel.objects.update_or_create(name=name, defaults=values)[0]
 

@@ -1,4 +1,4 @@
-"""The demo's own process: feeds the flights, serves the register, and submits the jobs once the job manager answers.
+"""The process of the demo: it writes the flights, serves the register, and submits the jobs to the job manager.
 
 python -m dashboard.demo.service --port 8090
 """
@@ -39,14 +39,14 @@ def main() -> None:
 
 
 def serve(directory: Path, port: int, database: str) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Run the feeder, the register and the submission of the jobs until SIGTERM or SIGINT."""
     clock = SystemClock()
     begun = clock.monotonic()
     server = RegistryServer((LOOPBACK, port), read_planes(), lambda: condition_at(clock.monotonic() - begun))
     directory.mkdir(parents=True, exist_ok=True)
     connections = directory / "connections.json"
     url = f"http://{LOOPBACK}:{server.port}"
-    # The jobs read it at every start: addresses may change, the arguments of a submitted job do not.
+    # The jobs read this file at every start, because addresses may change, but a job's arguments do not.
     write_private(connections, json.dumps({"database": database, "register": url}) + "\n")
 
     def stop(*_: object) -> None:
@@ -71,7 +71,7 @@ def serve(directory: Path, port: int, database: str) -> None:
 
 
 def seed(input_directory: Path, connections: Path, url: str, stop: threading.Event) -> None:
-    """Submit what is missing, again until the job manager has taken it."""
+    """Submit the missing jobs. Retry until the job manager has accepted them."""
     from django.db import OperationalError, close_old_connections
 
     from dashboard.demo.seed import Demo, embedded_cluster, submit_missing

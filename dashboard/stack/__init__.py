@@ -1,1 +1,1 @@
-"""The embedded default: every server and process of Waymark on one machine, under one supervisor."""
+"""The embedded installation: every server and process of Waymark on one machine, under one supervisor."""

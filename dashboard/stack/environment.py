@@ -1,4 +1,4 @@
-"""The one place that turns a var directory and the caller's environment into every part's variables."""
+"""Compute the environment variables of every part from the var directory and the caller's environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dashboard.stack.zookeeper import USER, ZooKeeperServer
 
 BASE_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 
-# A part whose variable is set runs elsewhere and is not started.
+# If the variable of a part is set, the part runs elsewhere and is not started.
 EXTERNAL_VARIABLES = {
     "postgres": "DATABASE_URL",
     "redis": "REDIS_URL",
@@ -40,10 +40,10 @@ PREFERRED_PORTS = {
 }
 JOBMANAGER_TOKEN = "WAYMARK_JOBMANAGER_TOKEN"  # noqa: S105  (its name)
 ADMIN_PASSWORD = "WAYMARK_ADMIN_PASSWORD"  # noqa: S105  (its name)
-OWN_TOKEN = "jobmanager-token"  # noqa: S105  (the file below the var directory that holds the one `up` makes)
+OWN_TOKEN = "jobmanager-token"  # noqa: S105  (the file in the var directory with the token that `up` creates)
 _PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
 _LONGEST_SOCKET_DIRECTORY = 88
-# Waymark takes the other accounts' rights to its directory away.
+# Directories that WAYMARK_VAR must not name, because Waymark removes the permissions of all other accounts from it.
 _SYSTEM_DIRECTORIES = frozenset(
     ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin",
      "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/log", "/var/opt", "/var/run",  # noqa: S108
@@ -52,12 +52,12 @@ _SYSTEM_DIRECTORIES = frozenset(
 
 
 class InvalidEnvironment(ValueError):
-    """A variable has a value that is not allowed; the text names it."""
+    """The value of a variable is not allowed. The message names the variable."""
 
 
 @dataclass(frozen=True)
 class StackEnvironment:
-    """What the parts are made of. `variables` is the environment of every child, above our own."""
+    """The configuration of all parts. `variables` extends our environment for every child process."""
 
     var: Path
     external: tuple[ExternalPart, ...]
@@ -85,16 +85,18 @@ def var_directory(environ: Mapping[str, str]) -> Path:
 
 
 def make_var(var: Path) -> None:
-    """Make `var`, or the one of an earlier version, private to our account.
+    """Create `var` so that only our account can enter it. An existing directory gets the same permissions.
 
-    Only PostgreSQL's own account, which root's server runs under, may pass through. Raises InvalidEnvironment for a
-    directory that all accounts need.
+    If Waymark runs as root, PostgreSQL's account may enter too.
+
+    Raises:
+        InvalidEnvironment: `var` is a directory that all accounts need.
     """
     if str(var) in _SYSTEM_DIRECTORIES:
         raise InvalidEnvironment(f"WAYMARK_VAR: '{var}' is not allowed; a directory that only Waymark uses")
     var.mkdir(mode=0o700, parents=True, exist_ok=True)
     if var.stat().st_uid != os.geteuid():
-        return  # its owner decides; `doctor` warns
+        return  # only its owner may change the permissions; `doctor` warns about them
     user = server_user()
     if user is not None:
         os.chown(var, -1, user)
@@ -102,7 +104,7 @@ def make_var(var: Path) -> None:
 
 
 def external_parts(environ: Mapping[str, str]) -> tuple[ExternalPart, ...]:
-    """The parts that `environ` says run elsewhere. A file's name (`NAME_FILE`) counts as the variable."""
+    """Return the parts that run elsewhere by `environ`. `NAME_FILE` counts like `NAME`."""
     parts = []
     for name, variable in EXTERNAL_VARIABLES.items():
         value = environ.get(variable)
@@ -114,7 +116,7 @@ def external_parts(environ: Mapping[str, str]) -> tuple[ExternalPart, ...]:
 
 
 def without_password(address: str) -> str:
-    """`address` with a password in it left out: it is shown on screens and kept in files."""
+    """Return `address` with any password masked, because it is displayed and written to files."""
     try:
         url = urlsplit(address)
     except ValueError:
@@ -126,7 +128,7 @@ def without_password(address: str) -> str:
 
 
 def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> StackEnvironment:
-    """Choose ports, make secrets, and write down what every part needs to know. Starts nothing."""
+    """Choose ports, create secrets, and return the configuration of all parts. No process is started."""
     external = external_parts(environ)
     outside = {part.name for part in external}
     book = PortBook(var / "ports.json")
@@ -163,7 +165,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     if "mail" not in outside:
         password = _kept_secret(var / "mail-password").read_text()
         variables |= {"EMAIL_URL": f"smtp://waymark:{password}@{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
-    # The demo's receiver of webhooks lies on this machine, where channels do not lead by themselves.
+    # The demo receives webhooks on this machine, and by default channels may not connect to this machine.
     allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
     variables["WAYMARK_OUTBOUND_ALLOW"] = ",".join(filter(None, allowed))
     token = secret_of({**environ, **variables}, JOBMANAGER_TOKEN)
@@ -181,7 +183,7 @@ def _preferred(name: str, environ: Mapping[str, str]) -> int:
 
 
 def _made_once(environ: Mapping[str, str], variable: str, kept: Path) -> dict[str, str]:
-    """Return the variable that names the file `kept` with a secret, made once; nothing if the caller has set one."""
+    """Return the variable with the file `kept`, which has a generated secret, or {} if the caller has set a secret."""
     if environ.get(variable) or environ.get(f"{variable}_FILE"):
         return {}
     return {f"{variable}_FILE": str(_kept_secret(kept))}
@@ -194,7 +196,11 @@ def _kept_secret(kept: Path) -> Path:
 
 
 def secret_of(environ: Mapping[str, str], variable: str) -> str:
-    """Return the variable, or what the file in `<variable>_FILE` holds. Raises InvalidEnvironment if it cannot."""
+    """Return the variable's value, or the content of the file in `<variable>_FILE`.
+
+    Raises:
+        InvalidEnvironment: The file cannot be read.
+    """
     file = environ.get(f"{variable}_FILE")
     if environ.get(variable) or not file:
         return environ.get(variable, "")
@@ -208,7 +214,7 @@ def _postgres(var: Path) -> PostgresServer:
     home = var / "postgres"
     user = server_user()
     if user is not None and (home.is_symlink() or not is_reachable(var, user)):
-        # PostgreSQL does not run as root, and its own account cannot enter a private home: its data is elsewhere.
+        # PostgreSQL does not run as root, and its account cannot enter this directory: store the data elsewhere.
         linked, home = home, Path("/var/lib/waymark") / _short_name(var) / "postgres"
         if not linked.exists() and not linked.is_symlink():
             linked.symlink_to(home)
@@ -226,7 +232,7 @@ def _zookeeper(var: Path, port: int, java: JavaInstallation) -> ZooKeeperServer:
 
 
 def _zookeeper_variables(var: Path, server: ZooKeeperServer) -> dict[str, str]:
-    """Overrule what the caller may have set for another ensemble: the file counts where the password is empty."""
+    """Override variables that the caller has set for another ensemble. The empty password selects the file."""
     return {
         "ZOOKEEPER_HOSTS": server.address,
         "WAYMARK_ZOOKEEPER_AUTHENTICATION": "sasl",

@@ -1,4 +1,4 @@
-"""The extras of pyproject.toml: their packages, what each is for, and the error where one is not installed."""
+"""The extras of pyproject.toml: their packages, their purposes, and the error for a missing package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 @dataclass(frozen=True)
 class Package:
-    """`name`: as pip knows it. `module`: what a program imports."""
+    """An optional package. `name` is its name for pip, and `module` the name for an import."""
 
     name: str
     module: str
@@ -21,13 +21,13 @@ class Package:
     def is_installed(self) -> bool:
         try:
             return find_spec(self.module) is not None
-        except ModuleNotFoundError:  # not even the package that contains the module
+        except ModuleNotFoundError:  # the parent package of the module is missing
             return False
 
 
 @dataclass(frozen=True)
 class Extra:
-    """`packages`: first the one without which nothing of the extra works."""
+    """An extra. The first of its `packages` is the one without which nothing of the extra works."""
 
     name: str
     purpose: str
@@ -68,7 +68,7 @@ EXTRAS = (JOBMANAGER, EMBEDDED, DEMO)
 
 
 def how_to_install(*extras: str) -> str:
-    """Return the command. It names no package `waymark`: the one on PyPI is another project."""
+    """Return the command to install extras. It does not name `waymark`, which is another project on PyPI."""
     return " ".join(("uv pip install -r pyproject.toml", *(f"--extra {extra}" for extra in extras)))
 
 
@@ -80,7 +80,7 @@ def require(feature: str, packages: Iterable[Package]) -> None:
 
 
 def missing_text(feature: str, missing: Iterable[Package]) -> str:
-    """Return the sentences for `missing`, which name one package of each extra; `manage.py doctor` lists all."""
+    """Return an error text that names one missing package of each extra. `manage.py doctor` lists all of them."""
     named: dict[str, str] = {}
     for package in missing:
         named.setdefault(package.extra, package.name)
@@ -91,9 +91,9 @@ def missing_text(feature: str, missing: Iterable[Package]) -> str:
 
 
 def packages_of_up(outside: Collection[str], *, demo: bool) -> list[Package]:
-    """Return what the parts need that `manage.py up` starts; `outside` names the parts that run elsewhere.
+    """Return the packages that `manage.py up` needs. `outside` names the parts that run elsewhere.
 
-    PostgreSQL, Redis and Java may also be the machine's own: their look-ups report what is missing.
+    PostgreSQL, Redis and Java are not included, because `up` can use those of the machine. It reports if none exists.
     """
     needed: list[Package] = []
     if "jobmanager" not in outside:

@@ -1,4 +1,4 @@
-"""The mail that the embedded sink kept: one .eml file per message, the newest few hundred."""
+"""The mails that the embedded mail sink has stored: one .eml file per message, at most the newest KEPT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ID = re.compile(r"\d{20}-[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class Mail:
-    """`at` is when the sink received it; `sender` and `recipients` are the envelope's."""
+    """A stored mail. `at` is the time of its receipt; `sender` and `recipients` are those of the envelope."""
 
     id: str
     at: datetime
@@ -29,15 +29,15 @@ class Mail:
 
 
 class NoSuchMail(LookupError):
-    """The mailbox holds no message of this id."""
+    """The mailbox has no message with this id."""
 
 
 def keep_mail(directory: Path, content: bytes, sender: str, recipients: list[str], at: datetime) -> str:
-    """Store one message, drop the oldest above KEPT; the new message's id. Ids sort by time."""
+    """Store one message, delete the oldest beyond KEPT, and return the new message's id. Ids sort by time."""
     directory.mkdir(parents=True, exist_ok=True)
     microseconds = int(at.timestamp() * 1_000_000)
     mail_id = f"{microseconds:020d}-{os.urandom(4).hex()}"
-    # The envelope travels as headers of its own, as other mail stores do.
+    # Store the envelope in extra headers, as other mail stores do.
     envelope = f"X-Envelope-From: {_one_line(sender)}\r\nX-Envelope-To: {_one_line(', '.join(recipients))}\r\n"
     temporary = directory / f"{mail_id}.new"
     temporary.write_bytes(envelope.encode() + content)
@@ -48,7 +48,7 @@ def keep_mail(directory: Path, content: bytes, sender: str, recipients: list[str
 
 
 def list_mails(directory: Path, limit: int = KEPT) -> list[Mail]:
-    """The newest first. Messages that vanish while they are read are left out."""
+    """Return the stored mails, newest first. A mail that is deleted meanwhile is omitted."""
     mails = []
     for path in itertools.islice(_files(directory), limit):
         try:
@@ -59,7 +59,11 @@ def list_mails(directory: Path, limit: int = KEPT) -> list[Mail]:
 
 
 def read_mail(directory: Path, mail_id: str) -> tuple[Mail, str]:
-    """The message's summary and its text; NoSuchMail for an id that is not (or no longer) there."""
+    """Return the summary and the text of a mail.
+
+    Raises:
+        NoSuchMail: The id is unknown, or the mail was deleted.
+    """
     if not _ID.fullmatch(mail_id):
         raise NoSuchMail(mail_id)
     try:

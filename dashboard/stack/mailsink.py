@@ -1,4 +1,4 @@
-"""An SMTP server on loopback that keeps every message as a file: mail to look at where no mail server is configured."""
+"""An SMTP server on loopback that stores every message as a file, for installations without a mail server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LARGEST_MESSAGE = 5_000_000  # bytes
 
 @dataclass(frozen=True)
 class LogIn:
-    """What a sender has to log in with: every account of the machine can reach the port."""
+    """The user name and password of the mail sink, which are needed because every local account can connect."""
 
     user: str
     password: str = field(repr=False)
 
     def check(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, given: Any) -> AuthResult:
-        """aiosmtpd calls it for AUTH PLAIN and AUTH LOGIN."""
+        """Check the given user name and password. aiosmtpd calls this method for AUTH PLAIN and AUTH LOGIN."""
         user, password = (given.login, given.password) if isinstance(given, LoginPassword) else (b"", b"")
         is_right = hmac.compare_digest(user, self.user.encode()) & hmac.compare_digest(password, self.password.encode())
         return AuthResult(success=is_right, handled=False)
@@ -57,7 +57,7 @@ class _Keeper:
 
 
 async def sink(host: str, port: int, directory: Path, log_in: LogIn | None = None) -> asyncio.Server:
-    """Return a server that keeps what it receives in `directory`; it listens already. No `log_in`: from anybody."""
+    """Return a listening server that stores messages in `directory`. Without `log_in`, every client may send."""
     keeper = _Keeper(directory, log_in)
     guard = {"authenticator": log_in.check, "auth_require_tls": False} if log_in else {}
     return await asyncio.get_running_loop().create_server(
@@ -68,8 +68,8 @@ async def sink(host: str, port: int, directory: Path, log_in: LogIn | None = Non
 
 
 async def serve(host: str, port: int, directory: Path, log_in: LogIn | None = None) -> None:
-    """Until SIGTERM or SIGINT."""
-    logging.getLogger("mail.log").setLevel(logging.WARNING)  # aiosmtpd tells every command otherwise
+    """Run the mail sink until SIGTERM or SIGINT."""
+    logging.getLogger("mail.log").setLevel(logging.WARNING)  # otherwise aiosmtpd logs every command
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

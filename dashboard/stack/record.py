@@ -1,4 +1,4 @@
-"""What runs now, written by `up` and read by `status`, `doctor` and the next `up`."""
+"""The record of running processes, which `up` writes and `status`, `doctor` and the next `up` read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any
 from dashboard.stack.parts import PartState
 from dashboard.stack.process import ServerFailed, wait_until
 
-# In this order in every list.
+# The order of the parts in every list.
 KNOWN_PARTS = ("postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web")
 
 
 class AlreadyRunning(RuntimeError):
-    """Another `up` works on this directory; the text names its pid."""
+    """Another `up` runs with this directory. The message names its pid."""
 
 
 @dataclass(frozen=True)
 class PartRecord:
-    """`pid_started` is the kernel's start time of that pid: pids are used again."""
+    """The state of one part. `pid_started` is the start time of the process, because the kernel reuses pids."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class PartRecord:
 
 
 class StackRecord:
-    """The files below `directory` (var/run) that tell of a running stack."""
+    """The lock file and the list of parts in `directory` (var/run)."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -46,12 +46,16 @@ class StackRecord:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold this directory's lock; AlreadyRunning when another process does. The kernel frees it when we die."""
+        """Hold the directory's lock, which the kernel frees when this process ends.
+
+        Raises:
+            AlreadyRunning: Another process holds the lock.
+        """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
-                # A `status` that looks at this moment holds the lock for an instant.
+                # A concurrent `status` holds the lock for a moment.
                 wait_until(lambda: _try_lock(descriptor), limit_s=0.5, what="the lock")
             except ServerFailed:
                 raise AlreadyRunning(
@@ -65,7 +69,11 @@ class StackRecord:
             os.close(descriptor)
 
     def supervisor_pid(self) -> int | None:
-        """The pid of the `up` that holds the lock, None when there is none. PermissionError: another user's."""
+        """Return the pid of the `up` that holds the lock, or None if no `up` runs.
+
+        Raises:
+            PermissionError: The lock file belongs to another account.
+        """
         try:
             with self._lock.open() as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -81,7 +89,7 @@ class StackRecord:
         temporary.replace(self._parts)
 
     def read(self) -> list[PartRecord]:
-        """What the last `up` wrote, checked against the processes that are there now; [] when there was none."""
+        """Return the record of the last `up`, corrected by the processes that run now. [] without a record."""
         try:
             rows = json.loads(self._parts.read_text())["parts"]
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
@@ -90,7 +98,7 @@ class StackRecord:
         return [_as_of_now(PartRecord(**row), running) for row in rows]
 
     def end_leftovers(self, say: Callable[[str], None], *, limit_s: float = 45) -> None:
-        """After an `up` that was killed: its processes end by themselves; wait for them, kill what is left."""
+        """Wait for the processes of a killed `up`, which end by themselves. Kill those that remain after `limit_s`."""
         left = [part for part in self._recorded() if _is_alive(part)]
         if not left:
             return
@@ -118,7 +126,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def start_time(pid: int) -> int | None:
-    """When the kernel started process `pid`, in its own ticks; None when there is no such process (or a zombie)."""
+    """Return the start time of process `pid` in kernel ticks, or None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -133,12 +141,12 @@ def _is_alive(part: PartRecord) -> bool:
 def _as_of_now(part: PartRecord, supervisor_runs: bool) -> PartRecord:
     if part.state == PartState.EXTERNAL.value or (supervisor_runs and (_is_alive(part) or part.pid is None)):
         return part
-    # The supervisor is gone, or has not noticed yet.
+    # The supervisor has ended, or has not yet noticed that the process ended.
     return PartRecord(part.name, PartState.DOWN.value, part.address, version=part.version, restarts=part.restarts)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write `text` so that only our own user can read it, whole or not at all."""
+    """Write `text` to a file that only our account can read. The file is replaced atomically."""
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -147,12 +155,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def keep_environment(directory: Path, variables: Mapping[str, str]) -> None:
-    """So that other commands (`manage.py shell`, `createsuperuser`, …) find the servers that `up` started."""
+    """Store the variables, so that other commands such as `manage.py shell` find the servers that `up` started."""
     write_private(directory / "environment.json", json.dumps(dict(variables), indent=1) + "\n")
 
 
 def adopt_environment(environ: Any, directory: Path) -> None:
-    """Fill in what is not set in `environ` from a stack that runs on `directory` (var/run) right now."""
+    """Add to `environ` the missing variables of the stack that runs with `directory` (var/run) now."""
     try:
         if StackRecord(directory).supervisor_pid() is None:
             return

@@ -16,7 +16,7 @@ from dashboard.stack.process import Command, ServerFailed
 
 
 def find_redis_server(environ: Mapping[str, str] = os.environ) -> Path:
-    """The server's program: $REDIS_SERVER, else the wheel's Valkey, else valkey-server or redis-server of PATH."""
+    """Return the program: $REDIS_SERVER, else the wheel's Valkey, else valkey-server or redis-server in PATH."""
     chosen = environ.get("REDIS_SERVER")
     if chosen:
         if not os.access(chosen, os.X_OK):
@@ -38,7 +38,7 @@ def find_redis_server(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 class RedisServer:
-    """Redis on loopback with a password of its own: other users of the machine can reach the port too."""
+    """Redis on loopback with a generated password, because other accounts of the machine can reach the port too."""
 
     name = "redis"
 

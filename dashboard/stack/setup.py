@@ -1,5 +1,6 @@
-"""What has to be in the database before the rest starts: tables, an administrator, the embedded cluster,
-the channels that the environment names.
+"""Prepare the database before the other parts start.
+
+This creates the tables, an administrator, the embedded cluster, and the channels that the environment names.
 
 python -m dashboard.stack.setup
 """
@@ -27,7 +28,7 @@ def main() -> None:
     if settings.EMBEDDED_CLUSTER_URL:
         from monitoring.engine.registration import register_embedded
 
-        # Its port may have changed since the last start.
+        # The port of the job manager may have changed since the last start.
         register_embedded(settings.EMBEDDED_CLUSTER_URL, settings.JOBMANAGER_TOKEN)
     from monitoring.notify.channels import ensure_configured_channels
 
@@ -35,9 +36,9 @@ def main() -> None:
 
 
 def ensure_administrator(password: str) -> None:
-    """The user `admin`: with `password` where one is given, else with a random one, kept in var/admin-password.
+    """Create the account `admin` with `password`, else with a random password, stored in var/admin-password.
 
-    That file goes once it no longer opens the door: somebody has chosen a password of their own.
+    The file is deleted once its password is no longer valid, because somebody has changed the password.
     """
     from django.contrib.auth import get_user_model
 

@@ -1,4 +1,4 @@
-"""`manage.py up`: from a directory and an environment to a running product."""
+"""Start everything for `manage.py up`, from a directory and environment variables."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
 from dashboard.stack.supervisor import GaveUp, Supervisor
 
-# Without these nothing can start; mail and another job manager may come later.
+# Nothing can start without these servers. A mail server and an external job manager may start later.
 _NEEDED = frozenset({"postgres", "redis", "zookeeper"})
 _PATIENCE_S = 30.0
 
 
 class CannotStart(RuntimeError):
-    """Nothing runs (any more); the text says why, in words for the person at the terminal."""
+    """The start failed, and every process is stopped. The message for the terminal says why."""
 
 
 class ExternalSilent(RuntimeError):
-    """A server that a variable names does not answer; the text says which, why, and what to do."""
+    """An external server does not answer. The message names the server, the reason and the remedy."""
 
 
 def start(*, demo: bool) -> None:
     """Start everything and return when a signal has stopped it. Raises CannotStart or CommandError."""
     outside = {part.name for part in external_parts(os.environ)}
     require(f"`manage.py up{' --demo' if demo else ''}`", packages_of_up(outside, demo=demo))
-    os.umask(0o077)  # of every part, too
+    os.umask(0o077)  # child processes inherit it
     var = var_directory(os.environ)
     try:
         make_var(var)
@@ -96,7 +96,11 @@ def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, 
 
 
 def await_external(environ: Mapping[str, str], say: Callable[[str], None], *, limit_s: float = _PATIENCE_S) -> None:
-    """Return once each answers: at a machine's start they may come up later than we do. Raises ExternalSilent."""
+    """Return once all external servers answer. When a machine boots, they may start later than Waymark.
+
+    Raises:
+        ExternalSilent: A server does not answer within `limit_s`.
+    """
     names = _NEEDED & {part.name for part in external_parts(environ)}
     deadline = time.monotonic() + limit_s
     told = False
@@ -119,7 +123,7 @@ def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None
 
 
 def _say_password(output: Output, var: Path) -> None:
-    """Name the file that holds it; the password itself is for a terminal only."""
+    """Print the name of the file with the password. The password itself is printed only to a terminal."""
     kept = var / "admin-password"
     if secret_of(os.environ, ADMIN_PASSWORD):
         output.say(f"    Log in  as admin, with the password in {ADMIN_PASSWORD}")

@@ -1,6 +1,6 @@
-"""Starts the parts in order, keeps them running, stops them in order.
+"""Start the parts in order, restart those that end, and stop them in order.
 
-One thread does it all: it forks, and the kernel ends a child with the thread that forked it.
+One thread does all this, because the kernel ends a child when the thread that forked the child ends.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dashboard.stack.process import Command, ServerFailed, descendants, spawn
 from dashboard.stack.record import PartRecord, StackRecord, start_time
 
 _TICK_S = 0.1
-_ASKED_EVERY_S = 0.1  # also while output keeps the ticks short: a server may say a line to each question
+_ASKED_EVERY_S = 0.1  # a limit for probes: a server may write a line for each probe, and output shortens the ticks
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
 _HEALTHY_AFTER_S = 60.0
 _PATIENCE_S = 15.0
-# A part that never came up and ended this often: waiting longer helps nobody.
+# If a part has never been up and ends this number of times, the supervisor gives up.
 _FIRST_TRIES = 3
 _HURRIED_GRACE_S = 1.0
 
 
 class GaveUp(RuntimeError):
-    """A part cannot start; the text says which and shows its last words."""
+    """A part cannot start. The message names the part and has the last lines of its log."""
 
 
 class _Child:
-    """One part's life: its process, its state, its output."""
+    """A part with its process and state."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -45,7 +45,7 @@ class _Child:
         self.pid_started: int | None = None
         self.version = ""
         self.was_up = False
-        self.succeeded = False  # of a step
+        self.succeeded = False  # only for a step
         self.tries = 0
         self.restarts = 0
         self.backoff_s = _FIRST_BACKOFF_S
@@ -59,7 +59,10 @@ class _Child:
         return self.part.name
 
     def has_ended(self) -> bool:
-        """Its process is gone. What that left in its process group is killed first, while the id is still its own."""
+        """Return whether the process has ended.
+
+        Before the process is reaped, the rest of its process group is killed, because later the id could be reused.
+        """
         if self.process is None:
             return True
         if self.process.returncode is not None:
@@ -85,7 +88,10 @@ class _Child:
 
 
 class Supervisor:
-    """`parts` start in the order given, dependencies first, and stop in `stop_order`; those it leaves out stop last."""
+    """A supervisor that starts `parts` in the given order, after their dependencies, and stops them in `stop_order`.
+
+    Parts that are not in `stop_order` are stopped last.
+    """
 
     def __init__(
         self,
@@ -110,7 +116,11 @@ class Supervisor:
         self._unfinished_lines: dict[int, bytes] = {}
 
     def run(self) -> None:
-        """Run until a signal says stop. Raises GaveUp, with everything stopped, when a part cannot start."""
+        """Run until a stop signal arrives.
+
+        Raises:
+            GaveUp: A part cannot start. All parts are stopped.
+        """
         previous = {
             number: signal.signal(number, self._ask_to_stop)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -165,7 +175,7 @@ class Supervisor:
             self._report_patience(child, now)
 
     def _is_up(self, name: str) -> bool:
-        """An external part is not ours to wait for; whoever needs it says so when it is not there."""
+        """Return whether a part is up. An external part counts as up: a part that needs it reports its absence."""
         child = self._by_name.get(name)
         return child is None or child.state is PartState.UP
 
@@ -244,7 +254,7 @@ class Supervisor:
             return
         begun = time.monotonic()
         for request in (*child.command.stop_signals, signal.SIGKILL):
-            # One that is killed cannot end what it started any more.
+            # A killed process cannot stop its own children, so kill them too.
             below = descendants(child.process.pid) if request is signal.SIGKILL else []
             for pid in below:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -259,7 +269,7 @@ class Supervisor:
         self._set_state(child, PartState.DOWN)
 
     def _wait_for_end(self, child: _Child, grace_s: float) -> bool:
-        """Whether it ended in time. Whoever asks a second time is in a hurry."""
+        """Return whether the process ended in time. A second stop signal shortens the time to _HURRIED_GRACE_S."""
         begun = time.monotonic()
         while not child.has_ended():
             grace = grace_s if self._stop_requests < 2 else min(grace_s, _HURRIED_GRACE_S)
@@ -271,7 +281,7 @@ class Supervisor:
     # Output and record
 
     def _pump(self, wait_s: float) -> None:
-        """Pass on what the parts have written; wait at most `wait_s` for something."""
+        """Forward the output of the parts. Wait at most `wait_s` for output."""
         if not self._selector.get_map():
             time.sleep(wait_s)
             return
@@ -294,7 +304,7 @@ class Supervisor:
             self._output.line(name, line.decode(errors="replace").rstrip("\r"))
 
     def _close_pipes(self) -> None:
-        """Those that a process which outlived its parent still holds open; it writes to nobody from now on."""
+        """Close the pipes that a surviving descendant of a part still holds open. Its later output is lost."""
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
         self._selector.close()
@@ -307,7 +317,7 @@ class Supervisor:
         external = [PartRecord(part.name, PartState.EXTERNAL.value, part.address) for part in self._external]
         try:
             self._record.write(external + [child.record() for child in self._children if not child.part.step])
-        except OSError as error:  # a full disk must not end what still works
+        except OSError as error:  # a full disk must not stop the running parts
             self._output.say(f"what runs cannot be written down: {error}")
 
 

@@ -12,14 +12,14 @@ from dashboard.stack.process import Command, ServerFailed
 from dashboard.stack.record import write_private
 
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# metrics-core and snappy-java are needed: without the latter connections hang with no word in the log. A server that
-# asks for a log-in loads Netty's TLS classes, whether it uses TLS or not.
+# ZooKeeper needs metrics-core and snappy-java: without snappy-java, connections hang and nothing is logged. A server
+# that requires a log-in loads Netty's TLS classes even without TLS.
 _JARS = (
     "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*",
     "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*", "netty-handler-4*", "netty-common-*", "netty-buffer-*",
 )  # fmt: skip
 _SERVING = "Zookeeper version:"
-# Two loggers print a stack trace each time a client dies, and when `srvr` is asked while the server starts.
+# Two loggers would print a stack trace each time a client dies, and at each `srvr` request while the server starts.
 _LOGGING = """rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console
 appender.console.name = console
@@ -42,7 +42,11 @@ _JAAS = 'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required u
 
 
 def find_jars() -> list[Path]:
-    """ZooKeeper's own jar and what it needs, by name. Raises ServerFailed, which names what is missing."""
+    """Return the jars of ZooKeeper and of its dependencies.
+
+    Raises:
+        ServerFailed: A jar is missing. The message names it.
+    """
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or []) if spec else []
     if not places:
@@ -61,9 +65,10 @@ USER = "waymark"
 
 
 class ZooKeeperServer:
-    """One standalone server on loopback, its data in `home`, run by the Java in `java_home`.
+    """A standalone ZooKeeper server on loopback, with its data in `home` and the Java in `java_home`.
 
-    `password_file`: only sessions that log in as USER (SASL with DIGEST-MD5) are served; None: every local account is.
+    With a `password_file`, clients must log in as USER (SASL with DIGEST-MD5). Without it, every local account has
+    access.
     """
 
     name = "zookeeper"
@@ -121,12 +126,12 @@ class ZooKeeperServer:
         return self._ask("srvr").partition("\n")[0].removeprefix(_SERVING).strip().split("-")[0]
 
     def _ask(self, word: str) -> str:
-        """The answer to a four-letter word, "" when there is none."""
+        """Return the response to a four-letter command, or "" if there is none."""
         return ask(LOOPBACK, self._port, word)
 
 
 def ask(host: str, port: int, word: str) -> str:
-    """What the ZooKeeper server there answers to a four-letter word; "" when it does not."""
+    """Return the response of a ZooKeeper server to a four-letter command, or "" if it does not answer."""
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
             connection.sendall(word.encode())

@@ -1,1 +1,1 @@
-"""The demo's jobs, written as a user would write them: ordinary PySpark, one file each, uploaded to the job manager."""
+"""The programs of the demo's jobs: ordinary PySpark, one file each, uploaded to the job manager."""

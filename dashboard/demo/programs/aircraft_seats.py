@@ -1,6 +1,6 @@
-"""How many seats were offered by manufacturer: every flight's aircraft is looked up in a register over HTTP.
+"""Count flights and seats by manufacturer. The aircraft of every flight is looked up in a register over HTTP.
 
-The register is slow at times, and at times out of order: then this job's batches are slow, or it fails.
+At times the register is slow, so the job's batches are slow. At times it is broken, so the job fails.
 """
 
 import json

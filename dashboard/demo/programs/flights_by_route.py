@@ -1,4 +1,4 @@
-"""How often each aircraft flew each route, and for how long: keyed state, upserted into PostgreSQL."""
+"""Count the flights of each aircraft on each route with their duration, and upsert the keyed state into PostgreSQL."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Django project: settings, pages, charts, static files, and the commands that run it all."""
+"""The Django project: settings, pages, charts, static files, and management commands."""
 
 from dashboard.celery import app as celery_app
 

@@ -1,4 +1,4 @@
-"""The Celery application. Tasks guard nothing: rows in PostgreSQL hold the truth, so a lost task is only late."""
+"""The Celery application. All state is in PostgreSQL, so a lost task causes only a delay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 
 def keep_logging(**_: Any) -> None:
-    """Celery would set the root's level to its own --loglevel; the settings have said how we log."""
+    """Do nothing. As a receiver of `setup_logging`, it stops Celery from replacing the logging of the settings."""
 
 
 class SignOfLife(StartStopStep):  # type: ignore[misc]
-    """A worker's sign of life, left from the loop that takes its ticks: where that stands still, the sign grows old."""
+    """A worker's heartbeat in Redis, sent by the loop that receives tasks. If the loop hangs, the heartbeat stops."""
 
     requires = ("celery.worker.components:Timer",)
 

@@ -1,6 +1,6 @@
-"""Rows as CSV or JSON, written while they are read: of any number of rows only a few are in memory.
+"""Download rows as CSV or JSON, streamed so that only a few rows are in memory.
 
-A text that a spreadsheet would run as a formula gets an apostrophe before it in CSV; JSON is as stored.
+In CSV, a text that a spreadsheet would execute as a formula gets a leading apostrophe. JSON has the stored text.
 """
 
 from __future__ import annotations
@@ -15,21 +15,28 @@ from typing import Any, Generic, TypeVar
 from django.http import Http404, HttpResponseBase, StreamingHttpResponse
 
 Row = TypeVar("Row")
-# With what spreadsheets take a cell for a formula, also in full width.
+# The first characters, also in full width, by which spreadsheets recognize a formula.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_A_TIME = 200  # lines
+_A_TIME = 200  # lines in a chunk of the response
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """`name` with the unit at its end, `state_size_bytes`. Values are numbers, texts, booleans, moments or None."""
+    """A column. Its `name` ends with the unit, such as `state_size_bytes`.
+
+    Values are numbers, texts, booleans, times or None.
+    """
 
     name: str
     value: Callable[[Row], Any]
 
 
 def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterable[Row]) -> HttpResponseBase:
-    """`form`: "csv" or "json", or there is no such page; `name` without an ending."""
+    """Return the rows as a file named `name` in the format `form`, "csv" or "json".
+
+    Raises:
+        Http404: The format is unknown.
+    """
     match form:
         case "csv":
             lines, kind = _csv(columns, rows), "text/csv; charset=utf-8"
@@ -44,12 +51,12 @@ def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterabl
 
 
 def file_name(text: str) -> str:
-    """Of a job's name, which may be anything, what every file system takes."""
+    """Return a file name that every file system accepts, from any text such as a job's name."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text).strip("-.")[:120] or "rows"
 
 
 class _Line:
-    """A file that holds the line last written."""
+    """A file object that keeps only the line that was written last."""
 
     text = ""
 
@@ -76,7 +83,7 @@ def _cell(value: Any) -> Any:
 
 
 def _json(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> Iterator[str]:
-    """An array with an object a line."""
+    """Yield a JSON array with one object per line."""
     yield "["
     for number, row in enumerate(rows):
         values = {column.name: column.value(row) for column in columns}
@@ -90,7 +97,7 @@ def _plain(value: object) -> object:
 
 
 def _together(lines: Iterator[str]) -> Iterator[str]:
-    """Some lines at once: a chunk each would cost more than the rows."""
+    """Join lines to larger chunks, because a chunk for each line would cost more than the rows."""
     waiting: list[str] = []
     for line in lines:
         waiting.append(line)

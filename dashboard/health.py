@@ -1,4 +1,4 @@
-"""How a job is, judged from the stored facts: a pure function, so that the page, the count and the test agree."""
+"""Judge the health of a job from stored facts, by pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from django.utils.translation import gettext_noop
 from dashboard.units import age_text, length_text, span_text
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
 
-PERIODIC_DISABLED_MS = 2**62  # Flink says 2^63 - 1 when no periodic checkpoint is configured
+PERIODIC_DISABLED_MS = 2**62  # without periodic checkpoints, Flink reports the interval 2^63 - 1
 
 
 class Level(Enum):
-    """Ordered by urgency. `word` is what the page says; the colour is only its echo."""
+    """Levels of health, ordered by urgency. The page shows `word`, and a colour only in addition."""
 
     FAILING = (gettext_noop("failing"), 0)
     DEGRADED = (gettext_noop("degraded"), 1)
@@ -31,7 +31,7 @@ class Level(Enum):
 
 
 class Freshness(Enum):
-    """The age of the last completed checkpoint against the job's own interval."""
+    """The age of the last completed checkpoint in relation to the job's checkpoint interval."""
 
     FRESH = ("fresh", gettext_noop("within one interval"))
     DUE = ("due", gettext_noop("1–2 intervals"))
@@ -48,7 +48,7 @@ class Freshness(Enum):
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What is stored about one job right now."""
+    """The stored facts about one job."""
 
     job: Job
     cluster: Cluster
@@ -62,10 +62,10 @@ class JobFacts:
     incidents: int = 0
     worst_severity: str = ""
     incident_sentence: str = ""
-    left_down: str = ""  # what the open incident says that a restart left the job down; "" when there is none
+    left_down: str = ""  # the sentence of an open incident about a failed restart, or ""
     attempt: RestartAttempt | None = None
 
-    # What a health is judged from, beside the fields.
+    # The following values, too, determine the health.
     @property
     def pk(self) -> int:
         return self.job.pk
@@ -76,7 +76,7 @@ class JobFacts:
 
     @property
     def state(self) -> str | None:
-        """The run's; None without one."""
+        """Return the status of the run, or None without a run."""
         return self.run.state if self.run else None
 
     @property
@@ -89,17 +89,17 @@ class JobFacts:
 
     @property
     def missing_since(self) -> datetime | None:
-        """The engine has answered without the run since then."""
+        """Return the time since which the engine's responses lack the run."""
         return self.run.missing_since if self.run else None
 
     @property
     def configured_interval(self) -> object:
-        """Milliseconds, as the engine told them."""
+        """Return the checkpoint interval in milliseconds, as the engine reported it."""
         return self.run.checkpoint_config.get("interval") if self.run else None
 
     @property
     def interval(self) -> timedelta | None:
-        """The job's own checkpoint interval; None when it takes none by itself or has not said."""
+        """Return the checkpoint interval, or None if it is unknown or the job takes no periodic checkpoints."""
         raw = self.configured_interval
         if not isinstance(raw, int | float) or raw <= 0 or raw > PERIODIC_DISABLED_MS:
             return None
@@ -107,17 +107,20 @@ class JobFacts:
 
     @property
     def seen_at(self) -> datetime | None:
-        """When the engine last said that the run is in its state."""
+        """Return the time at which the engine last reported the status of the run."""
         return self.run.seen_at(self.cluster.last_answer_at) if self.run else None
 
 
 class Health(NamedTuple):
-    """`intervals`: waited for the next completed checkpoint, in the job's own ones; None where nothing is due."""
+    """The health of a job.
+
+    `intervals` is the wait for the next completed checkpoint, in checkpoint intervals, or None if none is due.
+    """
 
     level: Level
     freshness: Freshness
-    state_word: str  # Flink's word for the run's state, or "unknown"
-    sentence: str  # what is the matter, in a sentence; empty when nothing is
+    state_word: str  # Flink's name of the run's status, or "unknown"
+    sentence: str  # a sentence about the problem, or "" without a problem
     intervals: float | None = None
 
 
@@ -126,7 +129,7 @@ def judge(facts: JobFacts, now: datetime) -> Health:
 
 
 def judge_within(facts: JobFacts, not_known: str, now: datetime) -> Health:
-    """`not_known`: what `why_unknown` says of the job's cluster, which whoever judges many jobs asks once."""
+    """Judge a job. `not_known` is the result of `why_unknown`, which is computed once for all jobs of a cluster."""
     if not_known or facts.state is None:
         why = not_known or _("No run of this job has been seen yet.")
         return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", why)
@@ -167,7 +170,7 @@ def _level(facts: JobFacts, state: RunState, freshness: Freshness, now: datetime
 
 
 def why_unknown(cluster: Cluster, now: datetime) -> str:
-    """Why nothing is known of the cluster's jobs; empty when what is stored of them can be relied on."""
+    """Return the reason why the stored facts about the cluster's jobs are not current, or "" if they are."""
     if not cluster.enabled:
         return _("Waymark does not monitor the cluster %(name)s.") % {"name": cluster.name}
     if cluster.unreachable_since is not None:
@@ -190,7 +193,7 @@ def why_unknown(cluster: Cluster, now: datetime) -> str:
 
 
 def _longest_unasked(cluster: Cluster) -> timedelta:
-    """When the last answer is older, the watching itself must have stopped."""
+    """Return the age of the last response from which on the polling itself must have stopped."""
     return max(timedelta(minutes=1), timedelta(seconds=10 * cluster.poll_interval_s))
 
 
@@ -218,16 +221,18 @@ def _late(facts: JobFacts, now: datetime) -> str:
 
 
 def _freshness(facts: JobFacts, now: datetime) -> tuple[Freshness, float | None]:
-    """Of a live run that something is known of, and how many of its own intervals the job has waited for the next
-    completed checkpoint; None without an interval."""
+    """Return the freshness of a live run, and its wait for the next completed checkpoint in intervals.
+
+    The wait is None if the job has no interval.
+    """
     completed, interval = facts.last_completed_at, facts.interval
     in_time = Freshness.FRESH if completed else Freshness.NONE
     if interval is None:
         return in_time, None
-    # A new run owes its first checkpoint from its own start, however old the last run's is.
+    # The first checkpoint of a new run is due one interval after its start, however old that of the last run is.
     reference = max(moment for moment in (completed, facts.started_at) if moment)
     intervals = max(0.0, (now - reference) / interval)
-    # What the last one took is not lateness: the next completes that much after its trigger.
+    # Allow for the duration of the last checkpoint: the next one completes that long after its trigger.
     allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / interval
     if intervals <= 1 + allowance:
         return in_time, intervals

@@ -1,4 +1,4 @@
-"""Why a job waits until its driver may start, as a sentence of the page's language."""
+"""Sentences in the page's language about why a job waits for the start of its driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboard.units import bytes_text
 
 
 def sentence(wait: Mapping[str, Any]) -> str:
-    """Return what Run.launch_wait stores as a sentence. A reason that is not known here is left out."""
+    """Return Run.launch_wait as a sentence. An unknown reason is omitted."""
     if wait["for"] == Lacking.ENVIRONMENT.value:
         return _preparing(wait.get("step"))
     if "position" not in wait:

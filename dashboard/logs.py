@@ -1,4 +1,4 @@
-"""Structured log lines: `key=value` for people by default, JSON with WAYMARK_LOG_FORMAT=json."""
+"""Structured log lines: `key=value` by default, JSON with WAYMARK_LOG_FORMAT=json."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ renderer: structlog.typing.Processor = (
 
 
 def is_no_probe(record: logging.LogRecord) -> bool:
-    """Django logs every answer of 500 and more as an error; /health says 503 to each who asks while we are blind."""
+    """Drop records about /health. Django logs each 503 as an error, and /health has this status during an outage."""
     return getattr(getattr(record, "request", None), "path", "") != "/health"
 
 
 def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
-    """Celery tells of an acknowledgement that Redis did not hear any more with all of its traces; the line says it, and
-    the task is given out again."""
+    """Drop the traceback of an acknowledgement that failed because Redis was lost.
+
+    The message says enough, and Redis delivers the task again.
+    """
     from redis.exceptions import ConnectionError as Lost
 
     if record.name == "celery.worker.request" and record.exc_info and isinstance(record.exc_info[1], Lost | OSError):
@@ -38,8 +40,10 @@ def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
 
 
 def refusals_without_trace(record: logging.LogRecord) -> bool:
-    """Shorten what Django logs of a refused request. A 403 comes with its whole traceback, and a program that may not
-    do something or asks for what is not there could fill the log with warnings."""
+    """Drop the traceback of a 403 or 404, and log it as information for the API.
+
+    Otherwise an API client without permissions or with wrong paths could fill the log with warnings.
+    """
     status = getattr(record, "status_code", 0)
     if record.name == "django.request" and status in (403, 404):
         record.exc_info = record.exc_text = None
@@ -49,8 +53,10 @@ def refusals_without_trace(record: logging.LogRecord) -> bool:
 
 
 def with_ended_sessions_as_news(record: logging.LogRecord) -> bool:
-    """Django warns of every 401. A page whose session ended gets one for each of its live parts, and then asks seldom
-    whether it is back (static/dashboard/js/session.js): that is how sessions end, and no warning."""
+    """Log a 401 of a live part as information, because it only means that the session of a page has ended.
+
+    Each live part of the page gets a 401, and later the page polls the session (static/dashboard/js/session.js).
+    """
     asked = getattr(getattr(record, "request", None), "headers", {})
     if getattr(record, "status_code", None) == 401 and asked.get("HX-Request") == "true":
         record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)

@@ -1,4 +1,4 @@
-"""What every answer carries."""
+"""Middleware for all responses: security headers, language, size of bodies, and expired sessions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dashboard.web_server import LARGEST_ANONYMOUS_BODY
 
 Answer = Callable[[HttpRequest], HttpResponse]
 
-# No inline script and no inline style sheet, nothing from elsewhere. `data:` images: the arrow of a select.
+# No inline scripts or styles, and nothing from other hosts. The arrow of select elements is a `data:` image.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'self'"
 )
 
 
-# What Django does not send by itself.
+# Headers that Django does not set.
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -47,8 +47,7 @@ def content_security_policy(get_response: Answer) -> Answer:
 
 
 def chosen_language(get_response: Answer) -> Answer:
-    """The language that was chosen in the page's head, by its cookie; English until somebody chooses. What programs
-    read has one language, English: the API, whoever calls it."""
+    """Activate the language in the reader's cookie, else English. The API is always in English."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
@@ -62,9 +61,9 @@ def chosen_language(get_response: Answer) -> Answer:
 
 
 def bounded_body(get_response: Answer) -> Answer:
-    """Refuse a body that is larger than its sender may send, before anything reads it: Django would write it to disk.
+    """Refuse a body that is too large for its sender before it is read, because Django would write it to disk.
 
-    The API's own middleware, which comes next, refuses callers without a valid token and reads nothing either.
+    The next middleware, that of the API, refuses callers without a valid token and does not read the body either.
     """
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -84,15 +83,18 @@ def bounded_body(get_response: Answer) -> Answer:
 
 
 def _length(request: HttpRequest) -> int:
-    """Return what the request says; Django reads no further."""
+    """Return the Content-Length of the request. Django reads no more than this."""
     text = request.META.get("CONTENT_LENGTH") or "0"
     return int(text) if text.isdecimal() else 0
 
 
 def log_in_first(get_response: Answer) -> Answer:
-    """What a page hears whose session ended. A live part: 401, and the page keeps what was typed in it
-    (static/dashboard/js/session.js). A form: that nothing was done; after the log-in its page comes again, as what it
-    was sent to may show none."""
+    """Replace the redirect to the log-in page for requests of pages whose session has ended.
+
+    A live part gets status 401, so that the page keeps the typed text (static/dashboard/js/session.js). A form gets a
+    warning that nothing was done. After the log-in, the page of the form is shown, because the form's target may have
+    no page.
+    """
 
     def answer(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -112,7 +114,7 @@ def log_in_first(get_response: Answer) -> Answer:
 
 
 def _page_of(request: HttpRequest) -> str:
-    """The page that a form was sent from; the fleet where the browser does not say."""
+    """Return the page from which the form was sent, or the fleet page if the browser does not send it."""
     page = request.headers.get("Referer", "")
     own = url_has_allowed_host_and_scheme(page, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return urlsplit(page)._replace(scheme="", netloc="").geturl() if page and own else "/"

@@ -1,4 +1,4 @@
-"""Percentiles as Flink computes them (DescriptiveStatistics): the place p·(n+1) in the sorted values, interpolated."""
+"""Percentiles as Flink computes them (DescriptiveStatistics): interpolated at position p·(n+1) in the sorted values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
-    """Of at least one value, ascending."""
+    """Return a percentile of `ordered`, which has at least one value and is sorted in ascending order."""
     place = fraction_for(fraction, len(ordered)) * (len(ordered) - 1)
     lower = int(place)
     upper = min(lower + 1, len(ordered) - 1)
@@ -16,5 +16,5 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
 
 
 def fraction_for(wanted: float, count: int) -> float:
-    """What PostgreSQL's percentile_cont, which interpolates at the place p·(n-1)+1, must be asked for."""
+    """Return the fraction for PostgreSQL's percentile_cont, which interpolates at position p·(n-1)+1."""
     return max(0.0, min(1.0, (wanted * (count + 1) - 1) / (count - 1))) if count > 1 else 0.0

@@ -1,6 +1,6 @@
-"""Every setting, from the environment, typed, in one place. docs/configure.md lists the variables.
+"""All settings, read from environment variables. docs/configure.md lists the variables.
 
-Variables that hold secrets or addresses may also come from a file: `NAME_FILE` holds its path.
+Secrets and addresses can also be read from a file: `NAME_FILE` is the path of the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from checkpointing.storage.locations import canonical
 from monitoring.notify.mail.address import BadServerAddress, ServerAddress, parse_server
 from monitoring.outbound import Exemption, parse_exemptions
 
-env = Env(eager=False)  # a wrong value reads as None until `seal` names them all
+env = Env(eager=False)  # invalid values are read as None, and `seal` reports all of them
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR_DIR = Path(env.str("WAYMARK_VAR", str(BASE_DIR / "var"))).absolute()
 
 
 def _text(name: str, default: str) -> str:
-    """The variable `name`, or what the file named by `name`_FILE holds, or `default`."""
+    """Return the content of the file in `name`_FILE, else the variable `name`, else `default`."""
     file = os.environ.get(f"{name}_FILE")
     if file:
         try:
@@ -64,7 +64,7 @@ def _mail_server(name: str, text: str) -> ServerAddress:
 
 
 def _authorities(name: str) -> str:
-    """The PEM certificates in the file that the variable names; "" for none."""
+    """Return the PEM certificates of the file that the variable names, or "" if it is not set."""
     path = env.str(name, "")
     if not path:
         return ""
@@ -78,7 +78,7 @@ def _authorities(name: str) -> str:
 
 
 def _locations(name: str) -> list[str]:
-    """Absolute paths other than `/`, and addresses; separated by commas."""
+    """Return the absolute paths (except `/`) and addresses in the variable, which are separated by commas."""
     locations = [part.strip() for part in str(env.str(name, "")).split(",") if part.strip()]
     for location in locations:
         if not re.fullmatch(r"(file:)?/+[^/].*|(?!file:)[a-z][a-z0-9+.-]*://[^/@]+(/.*)?", location):
@@ -88,7 +88,7 @@ def _locations(name: str) -> list[str]:
 
 
 def _location(name: str, default: str) -> str:
-    """A path or an address of storage, in its one spelling."""
+    """Return a path or an address of storage in its canonical form."""
     text = str(env.str(name, default))
     try:
         return canonical(text)
@@ -97,11 +97,11 @@ def _location(name: str, default: str) -> str:
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
-# Commands that serve nobody (help, doctor, tests) need no secret; what serves gets one from `up` or the operator.
+# Commands that serve no pages (help, doctor, tests) need no secret. Servers get one from `up` or from their operator.
 _secret_key = _text("WAYMARK_SECRET_KEY", "")
 SECRET_KEY_IS_SECRET = bool(_secret_key)
 SECRET_KEY = _secret_key or "not-a-secret-no-page-is-served-with-this-key"
-# What seals the secrets in the database: monitoring/secret.py.
+# The keys that encrypt the secrets in the database: monitoring/secret.py.
 WAYMARK_SECRET_KEYS = _sealing_keys("WAYMARK_SECRET_KEYS", _text("WAYMARK_SECRET_KEYS", ""))
 ALLOWED_HOSTS: list[str] = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("WAYMARK_TRUSTED_ORIGINS", [])
@@ -116,14 +116,14 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django_htmx",
-    "ninja",  # for the files of its documentation page, which would come from elsewhere otherwise
+    "ninja",  # serves the files of the API's documentation page, which would otherwise come from another host
     "monitoring",
     "dashboard",
 ]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "django.middleware.gzip.GZipMiddleware",  # what it adds to each answer keeps its length from telling secrets
+    "django.middleware.gzip.GZipMiddleware",  # the random bytes in each response hide the length of secrets
     "dashboard.middleware.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.middleware.chosen_language",
@@ -173,7 +173,7 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
     }
 }
-# A server that is gone without a word is given up: libpq would wait for it as long as the kernel does.
+# Detect a PostgreSQL server that disappears without closing connections. By default, libpq waits for the kernel.
 DATABASES["default"]["OPTIONS"] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -203,7 +203,7 @@ USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "/static/"
-# Served straight from the packages and dashboard/static: no build and no collectstatic needed to run.
+# Serve static files from the packages and dashboard/static, without a build or collectstatic.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
@@ -214,19 +214,19 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email.user, _email.password
 EMAIL_USE_TLS, EMAIL_USE_SSL = _email.use_tls, _email.use_ssl
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
-# Where the embedded mail sink keeps mail; None: mail goes to a real server and there is nothing to show.
+# The directory in which the embedded mail sink stores mails, or None if a real server sends them.
 MAILBOX_DIR = None if _text("EMAIL_URL", "") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
 
-# Where notifications go until somebody sets up channels of their own.
+# Channels that are created at the start.
 ALERT_MAIL: list[str] = env.list("WAYMARK_ALERT_MAIL", ["admin@localhost"] if MAILBOX_DIR else [])
 ALERT_WEBHOOK = env.str("WAYMARK_ALERT_WEBHOOK", "")
 ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
-# How long messages and their tries are kept once what they tell of is over.
+# How long messages and delivery attempts are retained after their incidents are resolved.
 MESSAGES_KEPT = timedelta(days=env.int("WAYMARK_MESSAGES_KEPT", 90, validate=validate.Range(min=1, max=3650)) or 90)
 
 CSRF_FAILURE_VIEW = "dashboard.views.session.sent_from_an_old_page"
 SESSION_COOKIE_HTTPONLY = True
-# A session ends after so long without use, and after so long at the latest: dashboard/access/sessions.py.
+# The time without use and the longest duration after which a session ends: dashboard/access/sessions.py.
 SESSION_COOKIE_AGE = 86_400 * (env.int("WAYMARK_SESSION_IDLE_DAYS", 14, validate=validate.Range(min=1, max=365)) or 14)
 SESSION_LONGEST_S = 86_400 * (env.int("WAYMARK_SESSION_DAYS", 30, validate=validate.Range(min=1, max=365)) or 30)
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -234,19 +234,19 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = PUBLIC_URL
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
-# Only ever sent on a secure connection.
+# Django sends this header only over secure connections.
 SECURE_HSTS_SECONDS = 365 * 86_400 if PUBLIC_URL.startswith("https://") else 0
 if env.bool("WAYMARK_BEHIND_TLS_PROXY", False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    # Only a proxy that says how it was asked makes this safe: without the header every request would be redirected
-    # for ever. Probes of this machine and of load balancers come without TLS.
+    # The redirect needs a proxy that sets the header: without it, every request would be redirected endlessly. Probes
+    # of this machine and of load balancers have no TLS.
     SECURE_SSL_REDIRECT = PUBLIC_URL.startswith("https://")
     SECURE_SSL_HOST = urlsplit(PUBLIC_URL).netloc or None
     SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^health$", r"^metrics$"]
-# How many proxies stand before us: so many entries of X-Forwarded-For, from its end, are theirs to be believed.
+# The number of proxies before Waymark. This number of entries at the end of X-Forwarded-For is trusted.
 TRUSTED_PROXIES = env.int("WAYMARK_TRUSTED_PROXIES", 0, validate=validate.Range(min=0, max=10))
 
-# Log-in at a provider of OpenID Connect: docs/access.md.
+# Log-in through a provider of OpenID Connect: docs/access.md.
 OIDC_ISSUER = env.str("WAYMARK_OIDC_ISSUER", "")
 OIDC_CLIENT_ID = env.str("WAYMARK_OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = _text("WAYMARK_OIDC_CLIENT_SECRET", "")
@@ -268,10 +268,10 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# No process sends commands to a worker through Redis. With the connection for them, a worker that loses Redis may fail:
-# Celery then closes the worker's connections in an order that raises AttributeError.
+# No process sends commands to a worker through Redis. With the connection for commands, a worker that loses Redis may
+# fail, because Celery closes the worker's connections in an order that raises AttributeError.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-# A tick that runs while Redis goes away ends as it would have: rows hold what it did.
+# A task that runs while Redis is lost continues, because its results are in PostgreSQL.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
@@ -282,8 +282,8 @@ CELERY_TIMEZONE = "UTC"
 
 
 def _every(task: str, seconds: float) -> dict[str, object]:
-    # No `expires`: it is a wall-clock time, so a worker whose clock is ahead would drop every tick. Beat itself adds
-    # none while as many wait as are of use.
+    # No `expires`: it is a wall-clock time, so a worker whose clock is ahead would drop every task. Beat limits the
+    # number of waiting tasks.
     return {"task": task, "schedule": timedelta(seconds=seconds)}
 
 
@@ -303,44 +303,44 @@ CELERY_BEAT_SCHEDULE = {
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
 
-# Watching ourselves: for how long nothing may have been looked at, who is told every minute that we see, and what a
-# scrape of /metrics from another machine must carry.
+# Self-monitoring: the longest time without a poll, the URL of the heartbeat that is sent every minute, and the token
+# for requests of /metrics from other machines.
 BLIND_AFTER_S = env.float("WAYMARK_BLIND_AFTER", 60.0)
 DEAD_MAN_URL = _text("WAYMARK_DEAD_MAN_URL", "")
 METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
 
-# Where state lies that the workers may look at by themselves, and remove savepoints from.
+# Directories of state in which the workers may check snapshots and delete savepoints.
 STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
-# How much longer than its leader's lease a highly available Flink is waited for whose store of jobs cannot be looked
-# into: the next leader may take up a job that was called dead.
+# The time in addition to the leader's lease before recovery acts on a Flink cluster with high availability whose job
+# store cannot be read: the next leader may resume a job that seemed dead.
 HA_MARGIN = timedelta(seconds=env.int("WAYMARK_HA_MARGIN", 30, validate=validate.Range(min=0, max=240)))
-# The largest program that is taken through a page; a copy stays in the database.
+# The largest program that a page accepts. A copy is stored in the database.
 WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
-# How much time a partition of the history covers.
+# The time that a partition of the history covers.
 HISTORY_PARTITION = env.str("WAYMARK_HISTORY_PARTITION", "week", validate=validate.OneOf(("day", "week")))
-# How long its rows stay in PostgreSQL. Rules and backtests look back a month, what is usual is told of four weeks.
+# How long rows of the history stay in PostgreSQL. Rules and backtests read up to a month of them.
 HISTORY_KEPT = timedelta(days=env.int("WAYMARK_HISTORY_KEPT", 90, validate=validate.Range(min=35, max=36_500)) or 90)
-# Where they go then, and for how long they are kept there (0: for good); how long roll-ups of hours are kept.
+# The archive for older rows, its retention (0: unlimited), and the retention of hourly roll-ups.
 ARCHIVE = _location("WAYMARK_ARCHIVE", str(VAR_DIR / "archive"))
 ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=validate.Range(min=0, max=36_500)) or 0)
 _hours_kept = env.int("WAYMARK_HOURS_KEPT", None, validate=validate.Range(min=35, max=36_500))
-HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: history/forgetting.py says
+HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: history/forgetting.py decides
 
-# Whether a job of the embedded job manager makes the roll-ups, and how often it looks: monitoring/history_job.py.
+# Whether a job of the embedded job manager computes roll-ups, and its interval: monitoring/history_job.py.
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
 HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
 
-# The job manager that `up` started; registered as a cluster of its own, with the token that it asks for.
+# The job manager that `up` starts, and the token that it requires. It is registered as a cluster.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
 JOBMANAGER_TOKEN = _text("WAYMARK_JOBMANAGER_TOKEN", "")
 
-# Calls of the REST API that a user may make in a minute, with all tokens together.
+# The limit of calls of the REST API per user and minute, for all tokens of the user together.
 API_CALLS_PER_MINUTE = env.int("WAYMARK_API_CALLS_PER_MINUTE", 600)
 
-# Addresses that people may make Waymark connect to beyond what monitoring/outbound.py allows by itself.
+# Addresses to which Waymark may connect in addition to those that monitoring/outbound.py allows.
 OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_ALLOW", ""))
 
-# Authorities that receivers of messages may be signed by, beside this machine's.
+# Certificate authorities for receivers of messages, in addition to those that this machine trusts.
 CA_BUNDLE = _authorities("WAYMARK_CA_BUNDLE")
 
 _LOG_FILTERS = (

@@ -1,7 +1,7 @@
-"""Django's templates, which let go of what they were given as soon as the page is written.
+"""Django's templates, changed so that they release their context as soon as the page is rendered.
 
-Django leaves each context in a circle of references with its own layers, so that all of a page's rows wait for the
-garbage collector: of a fleet of a thousand jobs eleven thousand objects, at each look of each reader.
+In Django, a context and its layers reference each other, so all rows of a page stay in memory until the garbage
+collector runs: 11,000 objects for each page of a fleet of 1,000 jobs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Durations, sizes and ages as people read them.
+"""Format durations, sizes and ages for people.
 
-Durations and sizes as Flink's web UI writes them, so that a figure looks the same in both.
+Durations and sizes have the format of Flink's web UI, so that a value looks the same in both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIZES = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def duration_text(milliseconds: float | None) -> str:
-    """`12ms`, `3s 45ms`, `2m 3s 4ms`, `1h 2m 3s`, `2d 3h 4m 5s`; a dash for unknown or negative."""
+    """Format a duration: `12ms`, `3s 45ms`, `2m 3s 4ms`, `1h 2m 3s`, `2d 3h 4m 5s`; a dash if unknown or negative."""
     if milliseconds is None or milliseconds < 0:
         return NOTHING
     seconds, ms = divmod(round(milliseconds), 1000)
@@ -35,7 +35,7 @@ def duration_text(milliseconds: float | None) -> str:
 
 
 def bytes_text(size: float | None) -> str:
-    """1024-based with three significant digits: `0 B`, `81.3 KB`, `2.41 GB`; a dash for unknown or negative."""
+    """Format a size with base 1024 and three digits: `0 B`, `81.3 KB`, `2.41 GB`; a dash if unknown or negative."""
     if size is None or size < 0:
         return NOTHING
     if size < 1000:
@@ -59,9 +59,9 @@ def length_text(text: str) -> str:
 
 
 def age_text(age: timedelta) -> str:
-    """How old something is, in at most two units: `6 s`, `2 min 10 s`, `38 min`, `5 h 50 min`, `3 d 4 h`.
+    """Format an age in at most two units: `6 s`, `2 min 10 s`, `38 min`, `5 h 50 min`, `3 d 4 h`.
 
-    static/dashboard/js/times.js says the same in the browser.
+    static/dashboard/js/times.js has the same rules for the browser.
     """
     return length_text(_age(age))
 
@@ -83,7 +83,7 @@ def _age(age: timedelta) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """A chosen span, exactly, as the forms accept it: `90 s`, `15 min`, `2 h`, `7 d`."""
+    """Format a length of time exactly, as forms accept it: `90 s`, `15 min`, `2 h`, `7 d`."""
     whole = int(seconds)
     if whole != seconds:
         return f"{seconds:g} s"

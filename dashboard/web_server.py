@@ -1,6 +1,6 @@
-"""The web server: waitress, which collects a whole request before one of its threads serves it.
+"""The web server waitress, which receives a whole request before one of its threads serves it.
 
-A client that sends half a request, or is slow to take its response, holds a connection and no thread (decision 130).
+A client that sends slowly or reads its response slowly occupies a connection, but no thread (decision 130).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import waitress
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 MEBIBYTE = 1 << 20
-# Bytes of a body that a caller without a log-in may send: room for every form that needs none.
+# The largest body in bytes of a client that is not logged in. Every form without log-in is smaller.
 LARGEST_ANONYMOUS_BODY = 64 * 1024
-# As long as proxies and API clients keep idle connections, so that none sends a request into a connection that closes.
+# At least as long as proxies and API clients keep idle connections, so that no request meets a closing connection.
 IDLE_LIMIT_S = 75
-# A connection takes a file descriptor, and 1,024 of them are a common limit.
+# Each connection needs a file descriptor, and a common limit is 1,024 of them.
 MOST_CONNECTIONS = 500
 
 
@@ -31,10 +31,12 @@ def serve(
     largest_body: int,
     idle_limit_s: float = IDLE_LIMIT_S,
 ) -> None:
-    """Serve `application` until SIGTERM or SIGINT; requests that are being served end first, within five seconds.
+    """Serve `application` until SIGTERM or SIGINT, and then wait up to five seconds for current requests.
 
-    `largest_body` is in bytes. A larger one is answered with 413 and not read. Raises OSError when the address is
-    taken.
+    A body with more than `largest_body` bytes is refused with status 413 and not read.
+
+    Raises:
+        OSError: The address is in use.
     """
     server = waitress.create_server(
         application,

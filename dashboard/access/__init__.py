@@ -1,1 +1,1 @@
-"""Who may see and do what: roles, what each reaches, and the guard at every door."""
+"""Access control: roles, grants, log-in, sessions, tokens, and the check of every request."""

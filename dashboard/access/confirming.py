@@ -1,6 +1,6 @@
-"""Ask again who it is before something is made that outlasts the session, such as an API token.
+"""Authenticate the user again before the user creates something that outlives the session, such as an API token.
 
-An account with a password gives it. One that logs in through a provider has none: its log-in must be recent.
+A user with a password enters it. The log-in of a user with single sign-on must be recent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RECENT = timedelta(minutes=15)
 
 
 class NotConfirmed(Exception):
-    """The message says to the person why not."""
+    """The user is not authenticated again. The message for the user says why."""
 
 
 def logged_in_recently(request: HttpRequest, now: datetime) -> bool:
@@ -26,7 +26,7 @@ def logged_in_recently(request: HttpRequest, now: datetime) -> bool:
 
 
 def confirm(request: HttpRequest, user: User, password: str, now: datetime) -> None:
-    """Raise NotConfirmed unless the sender of the request proved now that the account is theirs."""
+    """Raise NotConfirmed if the password is wrong or, for single sign-on, the log-in is not recent."""
     if user.has_usable_password():
         confirm_password(request, user, password, now)
     elif not logged_in_recently(request, now):

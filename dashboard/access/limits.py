@@ -1,4 +1,4 @@
-"""How often somebody may ask, counted in Redis for all web processes together."""
+"""Rate limits, counted in Redis for all web processes together."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitoring import broker
 
 log = logging.getLogger(__name__)
 
-_QUICK_S = 0.5  # an answer is worth waiting that long for the count
+_QUICK_S = 0.5  # the longest wait for Redis in a request
 
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `most` in each window of `per_s` seconds."""
+    """A limit of `most` calls in each window of `per_s` seconds."""
 
     name: str
     most: int
@@ -27,9 +27,9 @@ class Limit:
 
 
 def seconds_to_wait(limit: Limit, who: str, redis: Redis | None = None, wall: Callable[[], float] = time.time) -> int:
-    """Counts one; 0: it is allowed, else so many seconds until the next window.
+    """Count a call. Return 0 if it is allowed, else the seconds until the next window.
 
-    While Redis is away nothing is counted and all is allowed: a limit protects the service, and must not stop it.
+    If Redis does not answer, every call is allowed: a limit protects the service and must not stop it.
     """
     place, into = divmod(int(wall()), limit.per_s)
     key = f"waymark:limit:{limit.name}:{who}:{place}"
@@ -52,5 +52,5 @@ def _redis() -> Redis:
 
 @cache
 def _connected(url: str) -> Redis:
-    """A pool of connections for the life of the process."""
+    """Return a pool of connections, which exists as long as the process."""
     return broker.connect(url, _QUICK_S)

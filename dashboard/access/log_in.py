@@ -1,8 +1,7 @@
-"""How often a log-in may fail, per user and per address, without strangers being able to lock anybody out.
+"""Limit failed log-ins per user and per address, so that an attacker cannot lock out a user.
 
-A browser from which a user has logged in before carries a signed cookie that says so. Its failures are counted for
-itself: what strangers try elsewhere never stops it. Rows, not memory: all web processes count together, and the
-database is needed to log in anyhow.
+A browser in which a user has logged in before has a signed cookie. Its failures are counted separately, so failures of
+other browsers never block it. Failures are rows in the database, because all web processes count together.
 """
 
 from __future__ import annotations
@@ -34,8 +33,11 @@ _LONGEST = 150
 
 @dataclass(frozen=True)
 class Attempt:
-    """A try to prove who one is, with a password. `username` is normalized: every spelling that Django takes for one
-    name is one name here. `account` is the account's own name, "" where there is none of that name."""
+    """An attempt to log in with a password.
+
+    `username` is normalized, so all spellings that Django accepts for one account are equal. `account` is the name of
+    the account, or "" if no account has this name.
+    """
 
     username: str
     account: str
@@ -44,17 +46,17 @@ class Attempt:
 
     @property
     def target(self) -> str:
-        """Return what the audit log calls it."""
+        """Return the target of the entry in the audit log."""
         return f"user {self.account}" if self.account else "an unknown user"
 
     @property
     def counted_name(self) -> str:
-        """Return what is stored to count by. What was typed may be a password in the wrong field, so it is a digest."""
+        """Return the digest by which failures are counted. The typed name may be a password in the wrong field."""
         return salted_hmac(_SALT, self.username, algorithm="sha256").hexdigest()
 
     @property
     def counted_address(self) -> str:
-        """Return the address, of IPv6 its /64: that is what one customer of a provider has."""
+        """Return the address, or the /64 network of an IPv6 address, which belongs to one customer of a provider."""
         try:
             address = ip_address(self.address.partition("%")[0])
         except ValueError:
@@ -71,10 +73,10 @@ def attempt_of(request: HttpRequest, typed: str) -> Attempt:
 
 
 def minutes_to_wait(attempt: Attempt, now: datetime) -> int:
-    """Return 0 if it may be tried. Beyond a limit not even a right password is looked at."""
+    """Return 0 if the attempt is allowed. Over a limit, even a right password is not checked."""
     recent = LogInFailure.objects.filter(at__gt=now - WINDOW)
     of_user = recent.filter(name_digest=attempt.counted_name, known_device=attempt.known_device)
-    if attempt.known_device:  # and from there: a copy of the cookie is used elsewhere
+    if attempt.known_device:  # count only this address: a copy of the cookie would be used at another address
         of_user = of_user.filter(address=attempt.counted_address)
     of_address = recent.filter(address=attempt.counted_address, known_device=False)
     waits = [_wait(of_user, MOST_PER_USER, now)]
@@ -87,8 +89,8 @@ def minutes_to_wait(attempt: Attempt, now: datetime) -> int:
 def failed(attempt: Attempt, now: datetime, action: str = "user.log-in-failed") -> None:
     """Count a failure and write it into the audit log.
 
-    Names of accounts only: any other name may be a password that was typed into the wrong field. Strangers can make up
-    names without end, so failures without an account are one entry per address and window.
+    The audit log has only names of accounts: any other name may be a password that was typed into the wrong field.
+    Attackers can invent any number of names, so failures without an account are one entry per address and window.
     """
     LogInFailure.objects.filter(at__lt=now - WINDOW).delete()
     earlier = LogInFailure.objects.filter(address=attempt.counted_address, has_account=False)
@@ -110,7 +112,7 @@ def failed(attempt: Attempt, now: datetime, action: str = "user.log-in-failed") 
 
 
 def succeeded(attempt: Attempt, response: HttpResponse, *, secure: bool) -> None:
-    """The browser is a known one from now on, and what it mistyped is forgotten."""
+    """Delete the counted failures of the browser, and set the cookie that marks it as known."""
     LogInFailure.objects.filter(
         name_digest=attempt.counted_name, address=attempt.counted_address, known_device=attempt.known_device
     ).delete()
@@ -125,7 +127,7 @@ def succeeded(attempt: Attempt, response: HttpResponse, *, secure: bool) -> None
 
 
 def client_address(request: HttpRequest) -> str:
-    """As the connection says it; behind proxies that are named in the settings, as the last of them was told."""
+    """Return the address of the connection, or behind trusted proxies the address that the first of them reported."""
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
     hops = settings.TRUSTED_PROXIES
     if hops and len(forwarded) >= hops:
@@ -142,9 +144,9 @@ def _known(request: HttpRequest, username: str) -> bool:
 
 
 def _normalized(typed: str) -> str:
-    """Return one text for all spellings of a name: Django's field applies NFKC, and names differ in more than case.
+    """Return one text for all spellings of a name: Django's field applies NFKC, and names match without case.
 
-    Longer ones than a name may be are refused by the form, so their end does not count.
+    The form refuses names that are too long, so their end is ignored.
     """
     name = unicodedata.normalize("NFKC", typed.strip()[:_LONGEST]).casefold()
     return unicodedata.normalize("NFKC", name).replace("\0", "")

@@ -1,4 +1,4 @@
-"""What an account may see, and where it may act: its role everywhere, and what its grants add to that."""
+"""The jobs and clusters that an account may see or operate, by its role everywhere and its grants."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _ROLES = {"viewer": Role.VIEWER, "operator": Role.OPERATOR}
 
 @dataclass(frozen=True)
 class Reach:
-    """`everywhere`: the role on everything, None for an account that has only its grants. `clusters` and `jobs`: the
-    roles that grants give on some, by id; a cluster's includes its jobs."""
+    """The roles of an account.
+
+    `everywhere` is its role on everything, or None for an account with grants only. `clusters` and `jobs` have the
+    roles of its grants by id. The role on a cluster includes the jobs of the cluster.
+    """
 
     everywhere: Role | None
     clusters: Mapping[int, Role] = field(default_factory=dict)
@@ -31,35 +34,38 @@ class Reach:
         return self.everywhere is not None
 
     def role_on(self, job_id: int | None, cluster_id: int | None) -> Role | None:
-        """On a job, or on a cluster (`job_id` None), or on what belongs to neither; None: it is not to be seen."""
+        """Return the role on a job, a cluster (`job_id` None) or something without both, or None if it is hidden."""
         found = [self.everywhere, self.jobs.get(job_id or 0), self.clusters.get(cluster_id or 0)]
         return max((role for role in found if role is not None), default=None)
 
     def on_jobs(self, path: str = "", least: Role = Role.VIEWER) -> Q:
-        """A condition on rows whose job is at `path` ("": rows are jobs): those on which it has at least that role."""
+        """Return a condition for rows on whose jobs a grant gives at least the role `least`.
+
+        `path` is the relation from a row to its job, or "" if the rows are jobs.
+        """
         to = f"{path}__" if path else ""
         clusters = [pk for pk, role in self.clusters.items() if role >= least]
         jobs = [pk for pk, role in self.jobs.items() if role >= least]
         return Q(**{f"{to}cluster__in": clusters}) | Q(**{f"{to}pk__in": jobs})
 
     def narrow(self, rows: QuerySet[M], path: str = "") -> QuerySet[M]:
-        """Those of `rows` whose job (at `path`) may be seen."""
+        """Return the rows whose job (at `path`) the account may see."""
         return rows if self.sees_everything else rows.filter(self.on_jobs(path))
 
     def narrow_clusters(self, rows: QuerySet[M], path: str = "") -> QuerySet[M]:
-        """Those of `rows` whose cluster (at `path`) may be seen: one that was granted, as a whole."""
+        """Return the rows whose cluster (at `path`) the account may see as a whole."""
         return rows if self.sees_everything else rows.filter(**{f"{path}__in" if path else "pk__in": [*self.clusters]})
 
     def narrow_to_clusters_or_all(self, rows: QuerySet[M]) -> QuerySet[M]:
-        """Of rows about a cluster or about everything (`cluster` None), those that concern the reader."""
+        """Return the rows about everything (`cluster` None) or about a cluster that the account may see."""
         return rows if self.sees_everything else rows.filter(Q(cluster=None) | Q(cluster__in=[*self.clusters]))
 
     def narrow_to_jobs_or_all(self, rows: QuerySet[M]) -> QuerySet[M]:
-        """Of rows about a job or about all (`job` None), those that concern the reader."""
+        """Return the rows about all jobs (`job` None) or about a job that the account may see."""
         return rows if self.sees_everything else rows.filter(self.on_jobs("job") | Q(job=None))
 
     def narrow_either(self, rows: QuerySet[M]) -> QuerySet[M]:
-        """Of rows that have a job, or only a cluster, those of which that may be seen."""
+        """Return the rows whose job, or whose cluster for rows without a job, the account may see."""
         if self.sees_everything:
             return rows
         return rows.filter(self.on_jobs("job") | Q(job=None, cluster__in=[*self.clusters]))
@@ -70,7 +76,7 @@ EVERYTHING = Reach(Role.VIEWER)
 
 
 def reach_of(user: AbstractBaseUser | AnonymousUser) -> Reach:
-    """One query for most; an account with grants by label costs reading every job's labels."""
+    """Return the reach of an account, by one query. Grants by labels also read the labels of every job."""
     role = role_of(user)
     if role is None or user.pk is None:
         return NOWHERE
@@ -85,7 +91,7 @@ def reach_of(user: AbstractBaseUser | AnonymousUser) -> Reach:
 
 
 def _jobs(granted: Sequence[tuple[str, Role]]) -> dict[int, Role]:
-    """Each job by the highest role that a selector gives on it; one that cannot be understood gives none."""
+    """Return the highest role that the selectors give on each job. An invalid selector gives no role."""
     chosen = []
     for text, role in granted:
         try:

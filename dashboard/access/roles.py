@@ -1,4 +1,4 @@
-"""The three roles, as Django's own flags hold them."""
+"""The three roles, stored in Django's flags is_superuser and is_staff."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
 
 class Role(IntEnum):
-    """Each may what those before it may."""
+    """Roles in ascending order. Each includes the rights of the roles before it."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -20,7 +20,7 @@ class Role(IntEnum):
 
 
 def role_of(user: AbstractBaseUser | AnonymousUser) -> Role | None:
-    """The role that the account has everywhere; None: nobody, or not active any more."""
+    """Return the account's role everywhere, or None if the account is not active or anonymous."""
     if not user.is_active:
         return None
     if getattr(user, "is_superuser", False):

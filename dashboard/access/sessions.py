@@ -1,6 +1,6 @@
-"""Rules of sessions: each ends when nothing was asked for a while, after a longest time, and when its user says so.
+"""End sessions: after a time without use, after a maximum duration, and when their user ends all sessions.
 
-Django ends the first kind by itself (SESSION_COOKIE_AGE); what follows needs to know when the session began.
+Django ends unused sessions (SESSION_COOKIE_AGE). The other rules need the start of the session, which is stored here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from django.utils import timezone
 from monitoring.models import Account
 
 _BEGAN, _RENEWED = "began_at", "renewed_at"
-RENEW_EVERY = timedelta(minutes=10)  # not at every request: pages ask every few seconds
+RENEW_EVERY = timedelta(minutes=10)  # sessions are not renewed at every request, as pages poll every few seconds
 Answer = Callable[[HttpRequest], HttpResponse]
 
 
@@ -39,7 +39,7 @@ user_logged_in.connect(_on_log_in, dispatch_uid="sessions begin")
 
 
 def session_rules(get_response: Answer) -> Answer:
-    """Middleware: ends what is over, renews what is used, and speaks the user's own time zone."""
+    """Middleware that ends expired sessions, renews used ones, and activates the user's time zone."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         account = _account(request)
@@ -52,7 +52,7 @@ def session_rules(get_response: Answer) -> Answer:
 
 
 def same_reader(get_response: Answer) -> Answer:
-    """Middleware: live parts say who opened their page. Once nobody or another is logged in, its session is over."""
+    """Middleware that refuses requests of live parts if their page was opened by another user or before a log-out."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         reader = request.headers.get("X-Reader")
@@ -69,7 +69,7 @@ def _account(request: HttpRequest) -> Account | None:
 
 def _is_over(request: HttpRequest, account: Account | None) -> bool:
     now, began = timezone.now(), began_at(request)
-    if began is None:  # it is older than these rules
+    if began is None:  # the session is older than these rules
         begin(request, now)
         return account is not None and account.signed_out_at is not None
     if now - began > timedelta(seconds=settings.SESSION_LONGEST_S):
@@ -77,7 +77,7 @@ def _is_over(request: HttpRequest, account: Account | None) -> bool:
     if account is not None and account.signed_out_at is not None and began < account.signed_out_at:
         return True
     if now - (_moment(request, _RENEWED) or began) > RENEW_EVERY:
-        request.session[_RENEWED] = now.isoformat()  # which makes Django count the idle time anew
+        request.session[_RENEWED] = now.isoformat()  # the change makes Django renew the session
     return False
 
 
@@ -87,10 +87,10 @@ def _moment(request: HttpRequest, name: str) -> datetime | None:
 
 
 def _zone(account: Account | None) -> ZoneInfo | None:
-    """None: the server's."""
+    """Return the account's time zone, or None for the time zone of the server."""
     if account is None or not account.time_zone:
         return None
     try:
         return ZoneInfo(account.time_zone)
-    except (ZoneInfoNotFoundError, ValueError):  # a zone that this machine does not know any more
+    except (ZoneInfoNotFoundError, ValueError):  # this machine no longer knows the time zone
         return None

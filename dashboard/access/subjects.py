@@ -1,6 +1,6 @@
-"""What an address is about: its first part names a kind of row, its first number one of them.
+"""Find the job or cluster of a URL: its first part names a type of rows, and its first number is the key of a row.
 
-So a new page below `jobs/<int:pk>/` is guarded before anybody thinks of it. The REST API's addresses read the same.
+So every new page below `jobs/<int:pk>/` is protected by default. URLs of the REST API have the same form.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ API = "api/v1/"
 
 @dataclass(frozen=True)
 class Kind:
-    """Where a row's job and cluster are; `job` "" for what belongs to a cluster only. `for_all`: a row that has neither
-    is for everybody to see, as it decides about their jobs, too."""
+    """A type of rows, and the relations from a row to its job and cluster.
+
+    `job` is "" if rows belong to a cluster only. With `for_all`, every account may see a row without job and cluster,
+    because it applies to the account's jobs too.
+    """
 
     model: type[Model]
     job: str
@@ -59,18 +62,20 @@ KINDS: Mapping[str, Kind] = {
     "pauses": Kind(AutomationPause, "", "cluster", for_all=True),
     "automation/pauses": Kind(AutomationPause, "", "cluster", for_all=True),
 }
-# What only an administrator changes: clusters, and which programs run there.
+# Only administrators may change these: clusters and the programs that run on them.
 ADMINISTERED = ("clusters", "jobs/<int:job_id>/programs")
-# What is whoever asks' own.
+# These belong to the account that sends the request.
 OWN = ("views",)
-# What tells of all jobs together is for those who may see all of them.
+# These concern all jobs, so only accounts that may see all jobs may see them.
 OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The job and the cluster that an address is about; both None: everything, or nothing in particular. `of_all`: only
-    whoever sees everything may see it."""
+    """The job and the cluster of a URL. Both are None if the URL concerns everything or no job.
+
+    With `of_all`, only accounts that may see everything may see it.
+    """
 
     job_id: int | None = None
     cluster_id: int | None = None
@@ -79,15 +84,18 @@ class Subject:
 
 @dataclass(frozen=True)
 class Archived:
-    """The address names a row that may be in the archive: in a file of one of these clusters. Only the file has its
-    job, and this check reads no file. The view that reads it calls `guard.settle` with the job."""
+    """The URL names a row that may be in an archive file of one of these clusters.
+
+    Only the file says to which job the row belongs, and this check reads no files. The view that reads the file calls
+    `guard.settle` with the job.
+    """
 
     clusters: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Absent:
-    """The address names a row that is not there."""
+    """The URL names a row that does not exist."""
 
 
 NOTHING = Subject()
@@ -98,7 +106,7 @@ _ARCHIVED: Mapping[type[Model], ArchivedKind] = {
 
 
 def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived | Absent:
-    """Of an address by its route in the URL configuration and what was read out of it."""
+    """Return the subject of a URL, from its route in the URL configuration and its arguments."""
     route = route.removeprefix(API)
     if route.startswith(OF_ALL):
         return Subject(of_all=True)

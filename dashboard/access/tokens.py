@@ -1,4 +1,4 @@
-"""Tokens of the REST API: made, found again by their secret, revoked. The secret itself is stored nowhere."""
+"""Create, find and revoke tokens of the REST API. Their secrets are stored only as digests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = len(PREFIX) + 6
 
 
 class BadToken(ValueError):
-    """A token that cannot be made so: which field, and what is allowed."""
+    """A token cannot be created with these values. The error names the field and what is allowed."""
 
     def __init__(self, field: str, allowed: str) -> None:
         super().__init__(f"{field}: {allowed}")
@@ -31,7 +31,7 @@ class BadToken(ValueError):
 
 @dataclass(frozen=True)
 class Made:
-    """`secret` is to be shown once and then forgotten."""
+    """A new token. Its `secret` is shown once and not stored."""
 
     token: ApiToken
     secret: str
@@ -39,7 +39,11 @@ class Made:
 
 @transaction.atomic
 def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by: str, now: datetime) -> Made:
-    """Raises BadToken."""
+    """Create a token.
+
+    Raises:
+        BadToken: The user has too many valid tokens, or one with this name.
+    """
     valid = ApiToken.objects.filter(user=user, revoked_at=None).exclude(expires_at__lte=now)
     if valid.count() >= MOST_PER_USER:
         too_many = _("You have %(most)s valid tokens. This is the maximum. Revoke one first.") % {"most": MOST_PER_USER}
@@ -60,7 +64,7 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
 
 
 def find(secret: str, now: datetime) -> ApiToken | None:
-    """The valid token of an active user that has this secret; that it was used is written down."""
+    """Return the valid token with this secret and store the time of its use. None if its user is not active."""
     if not secret.startswith(PREFIX):
         return None
     token = ApiToken.objects.select_related("user").filter(digest=digest_of(secret)).first()
@@ -73,7 +77,7 @@ def find(secret: str, now: datetime) -> ApiToken | None:
 
 @transaction.atomic
 def revoke(token: ApiToken, by: str, now: datetime) -> bool:
-    """False: it was revoked already."""
+    """Revoke a token. Return False if it was already revoked."""
     revoked = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now, revoked_by=by)
     if revoked:
         audit.record(by, "token.revoke", f"token {token.name} of {token.user}", start=token.start)
@@ -81,5 +85,5 @@ def revoke(token: ApiToken, by: str, now: datetime) -> bool:
 
 
 def digest_of(secret: str) -> str:
-    """Plain SHA-256: a secret of 256 random bits cannot be guessed, so there is nothing to slow down."""
+    """Return the SHA-256 digest. A slow hash is not needed, because a secret of 256 random bits cannot be guessed."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""Rules and channels as YAML: written in one stable form, read with line numbers, applied whole or not at all."""
+"""Export rules and channels as YAML in a stable order, and import them completely or not at all."""

@@ -1,5 +1,7 @@
-"""Rules and channels as plain entries, and back through the very forms of their pages: one set of checks, one set of
-messages. Secrets are never part of an entry."""
+"""Convert rules and channels to entries and back.
+
+Entries are read by the forms of the pages, so both have the same checks and messages. Entries have no secrets.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ RULE_HEAD = ("name", "cluster", "job", "kind", "labels")
 
 @dataclass(frozen=True)
 class RuleKey:
-    """What makes a rule the same one in two files: its name; of a job's own, the job, the kind and the severity."""
+    """The identity of a rule: its name or, for a rule of one job, the job, the kind and the severity."""
 
     name: str
     cluster: str = ""
@@ -42,7 +44,7 @@ def key_of_rule(rule: AlertRule) -> RuleKey:
 
 
 def entry_of_rule(rule: AlertRule, kind: Kind) -> Values:
-    """In the order in which it is written; lengths of time and sizes as people write them."""
+    """Return the entry of a rule, with keys in the order of the export, and times and sizes as formatted text."""
     form = RuleForm(kind, rule)
     own = {_outward(name): _written(form, name) for name in form.own_names}
     head: Values = {"name": rule.name} if rule.job is None else {"cluster": rule.job.cluster.name, "job": rule.job.name}
@@ -56,7 +58,7 @@ _APART = ("name", "scope", "selector", "channels")
 
 
 def form_of_rule(values: Mapping[str, Any], rule: AlertRule) -> RuleForm:
-    """What an entry leaves out has the kind's default, whatever the stored rule says."""
+    """Return the form for an entry. A missing key has the default of the kind, not the value of the stored rule."""
     kind = kind_of(rule.kind)
     fresh = RuleForm(kind, AlertRule(kind=kind.name, job=rule.job, check_every_s=kind.check_every_s))
     data: Values = {name: fresh[name].value() for name in fresh.fields}
@@ -65,7 +67,7 @@ def form_of_rule(values: Mapping[str, Any], rule: AlertRule) -> RuleForm:
     if "scope" in fresh.fields:
         labels = values.get("labels")
         data |= {"scope": "selector" if labels else "everything", "selector": labels or ""}
-    data["channels"] = []  # known by name: one that the same file makes has no number yet
+    data["channels"] = []  # the import sets channels by name, because new channels of the file have no key yet
     return RuleForm(kind, rule, _as_query(data))
 
 
@@ -84,7 +86,7 @@ def entry_of_channel(channel: Channel) -> Values:
 
 
 def form_of_channel(values: Mapping[str, Any], channel: Channel, known: Mapping[str, Channel]) -> ChannelForm:
-    """That the importer may allow a private address was checked before."""
+    """Return the form for an entry. The caller has checked the right to allow private addresses."""
     made = form_class(channel.kind)
     fresh = made(instance=Channel(kind=channel.kind), may_allow_private=True)
     data: Values = {name: fresh[name].value() for name in fresh.fields if name not in _SECRETS}
@@ -104,7 +106,7 @@ def form_class(kind: str) -> type[ChannelForm]:
 
 
 def outward(name: str) -> str:
-    """The key of a form's field."""
+    """Return the key in an entry for a field of the form."""
     return _outward({"selector": "labels"}.get(name, name))
 
 
@@ -124,7 +126,7 @@ def _written(form: forms.BaseForm, name: str) -> Any:
 
 
 def _as_query(data: Mapping[str, Any]) -> QueryDict:
-    """As a browser would send it: an unticked box is not sent, a list is sent value by value."""
+    """Return the data as a browser would send it: without unchecked boxes, and with each value of a list."""
     query = QueryDict(mutable=True)
     for name, value in data.items():
         if value is None or value is False:

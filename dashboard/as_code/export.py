@@ -1,5 +1,4 @@
-"""All rules and channels as one YAML text: sorted, every key in its place, so that two exports differ only in what
-changed."""
+"""Export all rules and channels as YAML, with sorted entries and keys, so that exports differ only by changes."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def channel_entries() -> list[Values]:
 
 
 def rule_entries() -> list[Values]:
-    """Wide rules by kind and name, then those of single jobs; a kind that is not known here is left out."""
+    """Return the rules of many jobs by kind and name, then the rules of single jobs. Unknown kinds are omitted."""
     return [entry_of_rule(rule, kinds()[rule.kind]) for rule in stored_rules() if rule.kind in kinds()]
 
 

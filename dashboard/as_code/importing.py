@@ -1,4 +1,4 @@
-"""Applies a plan: all of it in one transaction, or nothing."""
+"""Apply a plan in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitoring.models import AlertRule, Channel
 
 
 class NotApplied(Exception):
-    """The text has problems: nothing was changed."""
+    """The text has errors, so nothing was changed."""
 
     def __init__(self, made: Plan) -> None:
         self.plan = made
@@ -22,8 +22,14 @@ class NotApplied(Exception):
 
 @transaction.atomic
 def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_private: bool = True) -> list[Change]:
-    """Planned anew in the transaction that writes it. Raises NotApplied. `prune`: rules that are not in the file go;
-    channels never do, people may be relying on them from elsewhere."""
+    """Plan the import again and apply it in the same transaction.
+
+    With `prune`, rules that are not in the file are deleted. Channels are never deleted, because other rules may use
+    them.
+
+    Raises:
+        NotApplied: The text has errors.
+    """
     made = plan(text, may_allow_private=may_allow_private)
     if made.problems:
         raise NotApplied(made)
@@ -41,7 +47,7 @@ def removable(made: Plan) -> list[AlertRule]:
 
 
 def _save_channels(made: Plan) -> None:
-    """First all, then who escalates to whom: the one may be made by the same file as the other."""
+    """Save all channels, and then their escalations, because a channel may escalate to a new channel of the file."""
     for _, form in made.channels:
         form.instance.escalate_to = None
         form.instance.save()

@@ -1,5 +1,4 @@
-"""YAML with line numbers: plain values, each knowing where it stands. No tags, anchors or merges: what is written is
-what is meant, and a small file cannot grow in memory."""
+"""Read YAML with line numbers. Tags, anchors and merges are refused, so that a small file cannot expand in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ LONGEST = 2_000_000
 
 @dataclass(frozen=True)
 class Problem:
-    """`line` counts from 1; None: of the file as a whole."""
+    """An error in the text. `line` counts from 1, or is None for an error of the whole file."""
 
     line: int | None
     text: str
@@ -24,7 +23,7 @@ class Problem:
 
 
 class Unreadable(Exception):
-    """The text is no YAML, or not of this form: one problem is told, what follows it cannot be judged."""
+    """The text is not valid YAML or has another structure. Only the first problem is reported."""
 
     def __init__(self, line: int | None, text: str) -> None:
         self.problem = Problem(line, text)
@@ -33,7 +32,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One mapping: its values by key, and the line of each."""
+    """A mapping with its values by key, and the line of each key."""
 
     line: int
     values: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +43,7 @@ class Entry:
 
 
 def read_entries(text: str, sections: tuple[str, ...]) -> dict[str, list[Entry]]:
-    """The lists of mappings under `sections`; a section that is not there is empty. Raises Unreadable."""
+    """Return the entries of each section. A missing section is empty. Raises Unreadable."""
     root = _compose(text)
     if root is None:
         return {section: [] for section in sections}
@@ -103,7 +102,7 @@ def _entry(node: yaml.Node) -> Entry:
 
 
 def _value(node: yaml.Node) -> Any:
-    """A text, True, False, None, a list of texts, or a mapping of texts. Numbers stay as they were written."""
+    """Return a text, True, False, None, a list of texts, or a mapping of texts. Numbers are returned as text."""
     match node:
         case yaml.ScalarNode() if node.tag.endswith(":null"):
             return None

@@ -1,5 +1,4 @@
-"""What an import would change: read and checked as a whole, with every problem and its line, before anything is
-written."""
+"""Plan an import: read and check the whole text, and find all changes and errors before anything is written."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ SECTIONS = ("channels", "rules")
 
 @dataclass(frozen=True)
 class Change:
-    """`fields`: what was and what will be, by key; of a new one only what will be."""
+    """A change of one rule or channel. `fields` has the old and the new value by key."""
 
     what: str
     verb: str  # add, change, remove
@@ -41,7 +40,7 @@ class Change:
 
 @dataclass
 class Plan:
-    """`absent`: what is stored and not in the file; it stays, unless the import is told to remove it."""
+    """The plan of an import. `absent` has the stored rules and channels that are not in the file."""
 
     problems: list[Problem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -55,7 +54,10 @@ class Plan:
 
 
 def plan(text: str, *, may_allow_private: bool = True) -> Plan:
-    """`may_allow_private`: whether who imports may let a channel lead to a private address."""
+    """Return the plan for a text.
+
+    `may_allow_private` says whether the user may allow a private address for a channel.
+    """
     made = Plan()
     try:
         entries = read_entries(text, SECTIONS)
@@ -68,7 +70,7 @@ def plan(text: str, *, may_allow_private: bool = True) -> Plan:
 
 
 def _plan_channels(made: Plan, entries: Iterable[Entry], *, may_allow_private: bool) -> dict[str, Channel]:
-    """The channels that there will be, by name."""
+    """Add the changes of channels to the plan, and return all channels after the import by name."""
     stored = {channel.name: channel for channel in Channel.objects.select_related("escalate_to")}
     named = {str(entry.values.get("name") or ""): entry for entry in entries}
     known = stored | {name: stored.get(name) or Channel(name=name) for name in named if name}

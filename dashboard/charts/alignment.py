@@ -1,4 +1,4 @@
-"""Which subtask made a checkpoint wait, and when?"""
+"""The alignment chart: it shows which subtask made a checkpoint wait, and when."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from dashboard.charts.figure import as_dict, clock_of, layout, moment, time_axis
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, Span
 from dashboard.units import duration_text
 
-_PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # a source's long path: its last part tells it from the others
-# Upper limits in ms of the steps that the legend names; the last step is everything above.
+_PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # the long path of a source, of which only the last part is shown
+# The upper limits of the legend's steps, in ms. The last step has no limit.
 STEPS = (20, 100, 500, 2_000)
 
 
 def step_of(alignment: int | None) -> int | None:
-    """0 … len(STEPS); None where the subtask did not acknowledge."""
+    """Return the step of a wait, 0 … len(STEPS), or None if the subtask did not acknowledge."""
     if alignment is None:
         return None
     return sum(alignment >= limit for limit in STEPS)
 
 
 def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
-    """One column a checkpoint at its own time, one row a subtask, in steps instead of a continuous scale: they can be
-    told apart."""
+    """Return a heat map with a column for each checkpoint, at its time, and a row for each subtask.
+
+    Colours have a few steps instead of a continuous scale, so that they can be distinguished.
+    """
     names = [f"{_short(name)} · {subtask}" for name, subtask in grid.subtasks]
     trace = go.Heatmap(
         meta={"role": "steps", "steps": len(STEPS) + 1},
@@ -61,7 +63,7 @@ def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
 
 
 def _edges(columns: Sequence[AlignmentColumn], span: Span) -> list[datetime]:
-    """The left and the right edge of each column, which never lies in the one before."""
+    """Return the left and the right edge of each column. Columns do not overlap."""
     edges: list[datetime] = []
     for column, width in zip(columns, bar_widths(columns, span), strict=True):
         half = timedelta(milliseconds=width / 2)
@@ -71,7 +73,7 @@ def _edges(columns: Sequence[AlignmentColumn], span: Span) -> list[datetime]:
 
 
 def _with_gaps(cells: Sequence[Any]) -> list[Any]:
-    """Nothing between two columns."""
+    """Insert None between two columns, so that the gap between them is not drawn."""
     return [each for cell in cells for each in (cell, None)][:-1]
 
 

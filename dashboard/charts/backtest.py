@@ -1,4 +1,4 @@
-"""When would this rule have opened and closed?"""
+"""The chart of a backtest: it shows when a rule would have opened and closed incidents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TO_MS = {Unit.SECONDS: 1000, Unit.MILLISECONDS: 1}
 
 
 def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
-    """The value as steps, the limit as a dotted line, and a band from each opening to its closing."""
+    """Return the value as a line, the limit as a dashed line, and a band for each incident."""
     scale = _TO_MS.get(unit, 1)
     points = replay.points
     traces = [
@@ -45,7 +45,7 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
 
 
 def _band(bout: Bout, replay: Replay) -> dict[str, Any]:
-    """`name` tells the page its colour. Never narrower than can be seen."""
+    """Return the band of an incident, wide enough to be visible. The page takes the colour from `name`."""
     least = (replay.until - replay.since) / 400
     end = min(max(bout.closed_at or replay.until, bout.opened_at + least), replay.until)
     return {

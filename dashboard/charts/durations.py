@@ -1,4 +1,4 @@
-"""How long did each checkpoint take, in which phase, and how long did its barrier take to reach the last subtask?"""
+"""The charts of durations: the phases of each checkpoint, and the delay until its barrier reached the last subtask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, mome
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import duration_text
 
-# From the bottom up: the phases of the subtask that acknowledged last.
+# The phases of the subtask that acknowledged last, from the bottom of a bar to its top.
 PHASES = (
     ("async", "asynchronous", noop("async")),
     ("sync", "sync", noop("sync")),
@@ -27,7 +27,7 @@ PHASES = (
 def durations_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Stacked phases for completed checkpoints, one hatched bar for each failed one."""
+    """Return stacked phases for completed checkpoints, and a hatched bar for each failed checkpoint."""
     completed = [p for p in points if not p.failed]
     failed = [p for p in points if p.failed]
     widths = dict(zip(points, bar_widths(points, span), strict=True))
@@ -45,15 +45,15 @@ def durations_figure(
 
 
 def unattributed(point: CheckpointPoint) -> int:
-    """What is left of the end-to-end duration: all of it where the subtasks' figures are not known."""
+    """Return the end-to-end duration without the phases: all of it if the phases are unknown."""
     return max(0, (point.duration or 0) - _phases(point))
 
 
 def bar_widths(points: Sequence[CheckpointPoint] | Sequence[AlignmentColumn], span: Span) -> list[float]:
-    """In ms: never into the next bar, never wider than checkpoints usually lie apart."""
+    """Return the widths of bars in ms: not overlapping, and not wider than the usual time between checkpoints."""
     at = [p.triggered_at.timestamp() * 1000 for p in points]
     gaps = [later - sooner for sooner, later in pairwise(at)]
-    least = (span.end - span.start).total_seconds() * 1000 / 900  # still to be seen
+    least = (span.end - span.start).total_seconds() * 1000 / 900  # the least visible width
     usual = median([g for g in gaps if g > 0] or [least * 6])
     return [max(least, min(usual, gap) * 0.84) for gap in [*gaps, usual]] if points else []
 
@@ -91,8 +91,10 @@ def _story(point: CheckpointPoint) -> str:
 def delays_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Of each checkpoint the longest start delay of its subtasks: what back-pressure shows in first. The line breaks
-    where a run ended."""
+    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first.
+
+    Each run has a separate line.
+    """
     told = [p for p in points if p.start_delay_max is not None]
     lines = [
         go.Scatter(

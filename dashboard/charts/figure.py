@@ -1,4 +1,4 @@
-"""What all charts share: the layout, the marks of restarts and gaps, the steps of an axis."""
+"""Common parts of all charts: the layout, the marks of restarts and gaps, and the ticks of an axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import length_text, span_text
 
-_LETTER = 1 / 150  # of a chart's width, on a small laptop; on a phone only the newest label is drawn
+_LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
@@ -43,26 +43,26 @@ def layout(**extra: Any) -> dict[str, Any]:
 
 
 def as_dict(traces: Sequence[Any], shape: dict[str, Any]) -> dict[str, Any]:
-    """Checked by Plotly, then plain: lists and dictionaries only."""
+    """Validate a figure with Plotly and return it as lists and dictionaries."""
     figure: dict[str, Any] = go.Figure(data=list(traces), layout=shape).to_plotly_json()
     figure["layout"].pop("template", None)
     return figure
 
 
 def time_axis(span: Span) -> dict[str, Any]:
-    """A little wider than the span at its left: the first bar is drawn around its moment."""
+    """Return the time axis, slightly extended to the left, because the first bar is centred on its time."""
     begin = span.start - (span.end - span.start) / 80
     return {"type": "date", "range": [moment(begin), moment(span.end)], "nticks": 8}
 
 
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
-    """About four round steps for an axis in milliseconds."""
+    """Return about four round ticks for an axis in milliseconds."""
     step = next((s for s in _DURATION_STEPS if highest_ms / s <= 5.2), _DURATION_STEPS[-1])
     return _ticks(highest_ms, step, lambda ms: length_text(span_text(ms / 1000)) if ms >= 1000 else f"{ms} ms")
 
 
 def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
-    """At most `steps` steps, each a power of two: 128 KB, 256 KB, 384 KB."""
+    """Return at most `steps` ticks with a power of two between them, such as 128 KB, 256 KB, 384 KB."""
     step = 2 ** max(0, ceil(log2(max(highest, 1) / steps)))
     return _ticks(highest, step, _size)
 
@@ -78,7 +78,7 @@ def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[st
 
 
 def marks(starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()) -> dict[str, Any]:
-    """A dashed line where each run began, with its label where there is room for one; a band over what nobody saw."""
+    """Return a dotted line with a label for each start of a run, and a band for each gap of unseen checkpoints."""
     return {
         "shapes": [*(_band(gap, span) for gap in gaps), *(_line(start) for start in starts)],
         "annotations": _labels(starts, span),
@@ -91,7 +91,7 @@ def _line(start: RunStart) -> dict[str, Any]:
 
 
 def _band(gap: Gap, span: Span) -> dict[str, Any]:
-    """`name` tells the page its colour. Never narrower than can be seen."""
+    """Return the band of a gap, wide enough to be visible. The page takes the colour from `name`."""
     end = max(gap.end, gap.start + (span.end - span.start) / 300)
     return {
         "name": "gap",
@@ -108,7 +108,7 @@ def _band(gap: Gap, span: Span) -> dict[str, Any]:
 
 
 def _labels(starts: Sequence[RunStart], span: Span) -> list[dict[str, Any]]:
-    """Newest first: each beside its line where nothing is in its way yet, else shorter, else none."""
+    """Return the labels of lines, placed from the newest on. A label without room is shortened or omitted."""
     labels: list[dict[str, Any]] = []
     taken: list[tuple[float, float]] = []
     for start in reversed(starts):
@@ -142,7 +142,7 @@ def _label(start: RunStart, text: str, anchor: str) -> dict[str, Any]:
 
 
 def moment(at: datetime) -> str:
-    """In the reader's time zone: Plotly draws the clock time that it is given and knows no zones."""
+    """Return the time in the reader's time zone, without the zone, because Plotly does not convert time zones."""
     return timezone.localtime(at).replace(tzinfo=None).isoformat()
 
 
@@ -151,7 +151,7 @@ def clock_of(at: datetime) -> str:
 
 
 def title_of(point: CheckpointPoint) -> str:
-    """The first line of what a point tells when it is pointed at."""
+    """Return the first line of a point's hover text."""
     kind = _("savepoint") if point.is_savepoint else _("checkpoint")
     run = _("run %(number)s") % {"number": point.run_number}
     return f"{kind} {point.checkpoint_id} · {run} · {clock_of(point.triggered_at)}"

@@ -1,4 +1,4 @@
-"""Charts of a long time: by the hour or day, from roll-ups, median, p95 and highest instead of single checkpoints."""
+"""Charts of long time ranges from roll-ups: median, p95 and maximum of each hour or day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.queries.series import Gap, RunStart, Span
 from dashboard.units import bytes_text, duration_text
 from monitoring.history.quantiles import Told
 
-# Chart -> figures of roll-ups, the one that is drawn large first.
+# The figures of roll-ups in each chart, the one that is drawn largest first.
 FIGURES = {
     "durations": ("duration",),
     "sizes": ("state_size", "checkpointed_size"),
@@ -27,7 +27,7 @@ _IN_BYTES = ("sizes", "moved")
 def rolled_figure(
     name: str, points: Sequence[RolledPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """`name` of FIGURES."""
+    """Return the figure of the chart `name`, a key of FIGURES."""
     shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
     if name == "sizes":
@@ -47,13 +47,13 @@ def rolled_figure(
 
 
 def has_figures(name: str, points: Sequence[RolledPoint]) -> bool:
-    """Nothing processed in flight is nothing to draw, a job without figures neither."""
+    """Return whether the chart has anything to draw."""
     known = [each.figures[FIGURES[name][0]] for each in points]
     return any((each.maximum or 0) > 0 if name == "moved" else each.known or each.counts["failed"] for each in known)
 
 
 def _sizes(points: Sequence[RolledPoint], shape: dict[str, Any]) -> dict[str, Any]:
-    """Above the median of the full size, below what a checkpoint wrote on average."""
+    """Return a figure with the median of the full size above, and the average checkpointed size below."""
     full = [each.figures["state_size"].quantiles[0.5] for each in points]
     written = [each.figures["checkpointed_size"].mean for each in points]
     below = _line("written", points, written, 2)
@@ -79,7 +79,7 @@ def _line(role: str, points: Sequence[RolledPoint], values: Sequence[float | Non
 
 
 def _failures(points: Sequence[RolledPoint]) -> Any:
-    """On the axis, where any failed."""
+    """Return markers on the axis for the hours or days with failed checkpoints."""
     some = [each for each in points if each.count("failed")]
     trace = _line("failed", some, [0] * len(some), 0)
     trace.mode, trace.marker = "markers", {"symbol": "triangle-up", "size": 7}

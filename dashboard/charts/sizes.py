@@ -1,4 +1,4 @@
-"""How much state is there, how much of it does each checkpoint write, and how much data was on its way meanwhile?"""
+"""The charts of sizes: full state, data that each checkpoint writes, and in-flight data during alignment."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from dashboard.units import bytes_text
 def sizes_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Above the full size as a line with savepoints as diamonds, below what each checkpoint wrote: with incremental
-    checkpoints the two differ a thousandfold and share no axis."""
+    """Return a figure with the full size and savepoints above, and the checkpointed sizes below.
+
+    With incremental checkpoints the sizes can differ by a factor of 1,000, so each part has its axis.
+    """
     done = [p for p in points if not p.failed]
     checkpoints = [p for p in done if not p.is_savepoint]
     savepoints = [p for p in done if p.is_savepoint]
@@ -78,7 +80,7 @@ def _story(point: CheckpointPoint) -> str:
 def moved_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Upwards what was processed during alignment, and within it what was persisted with an unaligned checkpoint."""
+    """Return bars of the data that was processed during alignment, and within them bars of the persisted data."""
     done = [p for p in points if not p.failed]
     widths = bar_widths(done, span)
     traces = [

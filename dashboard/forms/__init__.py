@@ -1,1 +1,1 @@
-"""What people may change, checked field by field: an error names its field and says what is allowed."""
+"""Forms of the pages. Each error names its field and says what is allowed."""

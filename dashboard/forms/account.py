@@ -1,4 +1,4 @@
-"""Accounts: what an administrator sets, and what each user sets for themselves."""
+"""Forms for accounts: those of administrators, and the preferences of each user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RoleForm(forms.Form):
 
 
 class UserForm(RoleForm):
-    """A new account. Its first password is for its user to change."""
+    """A new account. Its user should change the initial password."""
 
     username = forms.CharField(
         max_length=150,
@@ -64,7 +64,7 @@ class UserForm(RoleForm):
 
 
 class PasswordForm(forms.Form):
-    """A password that an administrator sets for somebody."""
+    """A new password that an administrator sets for an account."""
 
     password = forms.CharField(
         max_length=500,
@@ -135,7 +135,7 @@ class PreferencesForm(forms.Form):
 
 
 def zones() -> list[str]:
-    """Those that people name: by continent and city, and UTC."""
+    """Return the offered time zones: UTC, and those with a continent and a city."""
     return ["UTC", *sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))]
 
 

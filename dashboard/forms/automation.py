@@ -27,13 +27,13 @@ else:
 
 
 def _code_field(**more: Any) -> forms.CharField:
-    """An optional field for what is no prose: no browser corrects or completes it."""
+    """Return an optional field for codes, without correction and completion by the browser."""
     widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
     return forms.CharField(required=False, widget=widget, **more)
 
 
 class AutomationForm(JobModelForm):
-    """`timetable` is the schedule of savepoints, `run_timetable` that of runs. None: no schedule."""
+    """The automation of a job. `timetable` is the schedule of savepoints, `run_timetable` that of runs, or None."""
 
     timetable: Timetable | None = None
     run_timetable: Cron | None = None
@@ -200,7 +200,7 @@ def _allowed(problem: BadSchedule) -> str:
 
 
 def _minutes_left(job: Job) -> int | None:
-    """Of its pause, in whole minutes, in seconds."""
+    """Return the rest of the job's pause in seconds, rounded to minutes."""
     if job.automation_paused_until is None:
         return None
     left = job.automation_paused_until - timezone.now()
@@ -208,10 +208,10 @@ def _minutes_left(job: Job) -> int | None:
 
 
 def _timetable(text: str, zone: str) -> Timetable | None:
-    """Raises BadSchedule and ValidationError."""
+    """Parse an interval or a cron expression. Raises BadSchedule or ValidationError."""
     if not text:
         return None
-    if len(text.split()) >= 3:  # "1 h" has two parts, cron's expressions five
+    if len(text.split()) >= 3:  # an interval such as "1 h" has two parts, a cron expression five
         return Cron(text, zone)
     return Every(SpanField(least=SHORTEST_S, most=LONGEST_S).clean(text))
 

@@ -1,4 +1,4 @@
-"""One deed for several jobs that somebody chose on the fleet page."""
+"""The form for one action on several jobs that were selected on the fleet page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _NO_JOB = {
 
 
 class BulkForm(forms.Form):
-    """`labels`: for LABEL those to add, for UNLABEL those to take off, where a job has them with that value."""
+    """An action on several jobs.
+
+    LABEL adds the `labels` to each job. UNLABEL removes those that a job has with the same value.
+    """
 
     deed = forms.ChoiceField(choices=DEEDS, label=_("Action"))
     labels = LabelsField(required=False, max_length=1000, label=_("Labels"))

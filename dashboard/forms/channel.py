@@ -1,4 +1,4 @@
-"""A channel, as a person sets it up: one form per kind, each field with its own error."""
+"""The forms of channels, one for each kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MINUTE, _DAY = 60, 86_400
 
 
 class ChannelForm(ChannelModelForm):
-    """What every kind has. `may_allow_private`: whether its user is an administrator."""
+    """The fields of every kind. `may_allow_private` is True if the user is an administrator."""
 
     kind: ClassVar[ChannelKind]
     secret_field: ClassVar[str]
@@ -108,11 +108,11 @@ class ChannelForm(ChannelModelForm):
         self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
 
     def first_values(self) -> dict[str, object]:
-        """What fields of the kind's own begin with."""
+        """Return the initial values of the fields of this kind."""
         return {}
 
     def settings(self) -> dict[str, object]:
-        """The channel's settings out of the checked fields."""
+        """Return the channel's settings from the validated fields."""
         raise NotImplementedError
 
     def clean_name(self) -> str:
@@ -143,7 +143,7 @@ class ChannelForm(ChannelModelForm):
             self._check_channel()
 
     def _take_secret(self) -> None:
-        """An empty secret field keeps the secret that is there, unless its removal was asked for."""
+        """Store the submitted secret. An empty field keeps the stored secret, unless its removal is checked."""
         typed = self.cleaned_data.get(self.secret_field) or ""
         if typed or self.cleaned_data.get("remove_secret"):
             self.instance.secret = Secret("" if self.cleaned_data.get("remove_secret") else typed)
@@ -160,7 +160,7 @@ class ChannelForm(ChannelModelForm):
 
 
 class _SecretField(forms.CharField):
-    """Never shown again, and kept when it is left empty."""
+    """A secret. It is never displayed again, and an empty field keeps the stored value."""
 
     def __init__(self, **options: Any) -> None:
         widget = forms.PasswordInput(attrs={"autocomplete": "off", "spellcheck": "false"})
@@ -168,7 +168,7 @@ class _SecretField(forms.CharField):
 
 
 class _WordedForm(ChannelForm):
-    """Kinds whose message is a text, which may be worded by the channel."""
+    """The form of kinds that send text, which the channel may define by templates."""
 
     class Meta(ChannelForm.Meta):
         fields: tuple[str, ...] = (*ChannelForm.Meta.fields, "subject_template", "body_template")
@@ -254,7 +254,7 @@ class MailForm(_WordedForm):
 
 
 class WebhookForm(ChannelForm):
-    """Its messages are for programs: they have no language."""
+    """The form of webhooks. It has no language, because programs read the messages."""
 
     class Meta(ChannelForm.Meta):
         fields: tuple[str, ...] = tuple(name for name in ChannelForm.Meta.fields if name != "language")
@@ -299,7 +299,7 @@ class AppriseForm(_WordedForm):
         return url
 
     def settings(self) -> dict[str, object]:
-        """Its service, by name: the URL itself is a secret."""
+        """Return the name of the service. The URL is a secret and not part of the settings."""
         url = self.cleaned_data.get("apprise_url") or ""
         return {"service": service_name(url)} if url else dict(self.instance.settings)
 

@@ -1,4 +1,4 @@
-"""Choices of models, in the language of the page: models name them in English."""
+"""Translate the choices of models, which are in English, to the language of the page."""
 
 from __future__ import annotations
 

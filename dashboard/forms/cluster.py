@@ -27,7 +27,7 @@ else:
     ClusterModelForm = forms.ModelForm
 
 SECRETS = ("token", "password", "client_key", "zookeeper_password")
-SENT = ("token", "password", "zookeeper_password")  # to whoever answers there; a key never leaves
+SENT = ("token", "password", "zookeeper_password")  # secrets that are sent to the server; a private key is not sent
 ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
@@ -46,7 +46,7 @@ def _pem(kind: str) -> forms.Textarea:
 
 
 def _number(label: StrOrPromise, said: StrOrPromise, least: int, most: int, help_text: StrOrPromise) -> dict[str, Any]:
-    """`said` names {least} and {most}."""
+    """Return the options of a number field. `said` is the error text with the places {least} and {most}."""
     wrong = format_lazy(said, least=least, most=most)
     errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), wrong)
     return {
@@ -60,7 +60,7 @@ def _number(label: StrOrPromise, said: StrOrPromise, least: int, most: int, help
 
 
 class LabelsField(forms.CharField):
-    """`team=payments, env=prod` as a dictionary."""
+    """A field that converts labels such as `team=payments, env=prod` to a dictionary."""
 
     def prepare_value(self, value: Any) -> Any:
         return ", ".join(f"{key}={text}" for key, text in value.items()) if isinstance(value, dict) else value
@@ -82,9 +82,9 @@ class LabelsField(forms.CharField):
 
 
 class ClusterForm(ClusterModelForm):
-    """`examine` asks the cluster itself, after the form is valid."""
+    """The settings of a cluster. After validation, `examine` tests the connection to the cluster."""
 
-    secrets = (*SECRETS, "ca_bundle", "client_certificate")  # never repeated in a message
+    secrets = (*SECRETS, "ca_bundle", "client_certificate")  # fields whose values error messages do not repeat
 
     token = forms.CharField(required=False, max_length=4000, label=_("Token"), widget=forms.PasswordInput(attrs=_PLAIN))
     password = forms.CharField(
@@ -161,7 +161,7 @@ class ClusterForm(ClusterModelForm):
     def __init__(self, *args: Any, instance: Cluster | None = None, **options: Any) -> None:
         instance = instance or Cluster()
         shown = {name: f"{getattr(instance, name):g}" for name in ("poll_interval_s", "request_limit_s")}
-        initial = dict.fromkeys(SECRETS, "") | shown  # what is stored of a secret never goes into the page
+        initial = dict.fromkeys(SECRETS, "") | shown  # a page never contains stored secrets
         super().__init__(*args, **options | {"instance": instance, "initial": initial})
         for name in ("discovery", "authentication", "zookeeper_authentication"):
             field = self.fields[name]
@@ -176,7 +176,7 @@ class ClusterForm(ClusterModelForm):
                 self.fields[name].help_text = rendered(problem) if problem else stored
             elif self.is_bound and self.data.get(self.add_prefix(name)):
                 self.fields[name].help_text = _("Enter the secret again: Waymark does not send secrets to the page.")
-        self.fields["zookeeper_authentication"].required = False  # what is not said is nothing
+        self.fields["zookeeper_authentication"].required = False  # a missing value means no authentication
         for name in ("zookeeper_root", "zookeeper_cluster_id"):
             self.fields[name].widget.attrs["maxlength"] = "200"
 
@@ -200,7 +200,10 @@ class ClusterForm(ClusterModelForm):
         return cleaned
 
     def examine(self, now: Now) -> bool:
-        """Whether the cluster answers as one; else the field to blame says why. Takes seconds when nothing answers."""
+        """Test the connection and return whether the settings may be saved. Otherwise add an error to a field.
+
+        It takes some seconds if nothing answers.
+        """
         outcome = examine(self.instance, now)
         if isinstance(outcome, Problem):
             self.may_be_down = outcome.passing
@@ -225,7 +228,7 @@ class ClusterForm(ClusterModelForm):
         cleaned["rest_url"] = url.rstrip("/")
 
     def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
-        """The leader's address is not typed: the last known one stays until ZooKeeper names another."""
+        """Validate the ZooKeeper settings. The last known address of the leader stays until ZooKeeper names another."""
         cleaned["rest_url"] = self.initial.get("rest_url", "") if self.instance.pk else ""
         self.errors.pop("rest_url", None)
         hosts = [host.strip() for host in (cleaned.get("zookeeper_hosts") or "").split(",") if host.strip()]
@@ -292,14 +295,14 @@ class ClusterForm(ClusterModelForm):
             self.add_error(error.field, rendered(error.reason))
 
     def _leads_elsewhere(self, cleaned: dict[str, Any]) -> bool:
-        """Whether another server than before would be asked."""
+        """Return whether the settings name another server than the stored ones."""
         if cleaned.get("discovery") == Discovery.ZOOKEEPER:
             return any(cleaned.get(name) != self.initial.get(name) for name in (*ZOOKEEPER, "discovery"))
         before = outbound.parse(self.initial.get("rest_url", ""))
         return self.initial.get("discovery") != Discovery.URL or outbound.parse(cleaned.get("rest_url", "")) != before
 
     def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: StrOrPromise) -> None:
-        """An empty field keeps the secret that is stored, for the place that it was meant for."""
+        """Keep the stored secret if the field is empty, but only for the same server."""
         if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
             cleaned[name] = self._kept[name]
             if cleaned[name] and name in SENT and self._leads_elsewhere(cleaned):

@@ -1,4 +1,4 @@
-"""Which two checkpoints, or which two runs, of a job are laid side by side."""
+"""The form that selects two checkpoints or two runs of a job for a comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Side = Checkpoint | Run
 
 
 class SideField(forms.CharField):
-    """`285` (the newest run's that has it), `2/285`, `run 2` → a Checkpoint or a Run of the job."""
+    """A field that converts text to a Checkpoint or Run of the job: `285`, `2/285` or `run 2`.
+
+    A checkpoint ID without a run means the newest run that has a checkpoint with this ID.
+    """
 
     def __init__(self, *, label: Any) -> None:
         super().__init__(label=label, max_length=40, error_messages={"required": _ALLOWED})

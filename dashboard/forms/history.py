@@ -1,4 +1,4 @@
-"""Which checkpoints the history shows."""
+"""The filters of the checkpoint history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = [("", _("any type")), *((kind, _(label)) for kind, label in KINDS.items(
 
 
 class HistoryForm(WindowForm):
-    """A wrong field filters nothing and says so; an unknown status or kind counts as none."""
+    """Filters of checkpoints. An invalid field has an error and no effect. An unknown status is ignored."""
 
     status = forms.CharField(required=False, widget=forms.HiddenInput)
     kind = forms.ChoiceField(
@@ -35,7 +35,7 @@ class HistoryForm(WindowForm):
 
     @property
     def chosen(self) -> HistoryFilter:
-        """Only after `is_valid` was asked."""
+        """Return the filter. Call `is_valid` first."""
         found = self.cleaned_data
         status = found.get("status", "")
         return HistoryFilter(

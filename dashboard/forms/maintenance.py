@@ -1,4 +1,4 @@
-"""A maintenance window: of what, for how long, and why."""
+"""The form for a maintenance window: its scope, its duration and its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSING = {"job": _("Enter a job."), "cluster": _("Select a cluster."), "select
 
 
 class MaintenanceForm(forms.Form):
-    """`jobs`: those that the account may see. Every other job is treated as absent, also in error messages."""
+    """A new window. `jobs` are those that the account may see; others do not exist, also in error messages."""
 
     scope = forms.ChoiceField(choices=SCOPES, initial="job", label=_("Scope"), widget=forms.RadioSelect)
     job = forms.CharField(
@@ -91,7 +91,7 @@ class MaintenanceForm(forms.Form):
         return at
 
     def window(self, by: str, now: datetime) -> MaintenanceWindow:
-        """Of the checked fields; not saved."""
+        """Return the window from the validated fields, unsaved."""
         cleaned = self.cleaned_data
         scope, starts_at = cleaned["scope"], cleaned["starts_at"] or now
         return MaintenanceWindow(

@@ -1,4 +1,4 @@
-"""Numbers with units as people write them, each within a range that every error names."""
+"""Fields for numbers with units. Every error names the allowed range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
 def field_of(measure: Number | Day) -> forms.Field:
-    """The form's field for what a kind lets people set."""
+    """Return the form field for a parameter of a rule type."""
     if isinstance(measure, Day):
         widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         return forms.DateField(
@@ -48,7 +48,7 @@ def _in_language(text: str) -> str:
 
 
 class MeasureField(forms.CharField):
-    """`500 ms`, `2 s` → milliseconds; `500 MB`, `1.5 GB` → bytes, of 1024 each."""
+    """A field that converts `500 ms` or `2 s` to milliseconds, and `500 MB` or `1.5 GB` to bytes with base 1024."""
 
     def __init__(self, measure: Number, **options: Any) -> None:
         super().__init__(**options)
@@ -83,7 +83,7 @@ class MeasureField(forms.CharField):
 
 
 def written(unit: Unit, value: int) -> str:
-    """Exactly, as the field reads it back."""
+    """Format a value exactly, in the form that the field accepts."""
     units = _BYTES if unit is Unit.BYTES else _TIMES
     name, size = next((name, size) for name, size in units if (value and value % size == 0) or size == 1)
     return f"{value // size} {name}"

@@ -26,14 +26,14 @@ class SnoozeForm(NoteForm):
 
 
 class SeveralForm(NoteForm):
-    """Which incidents of a list are acknowledged together."""
+    """The incidents of a list that are acknowledged together."""
 
     incident = forms.TypedMultipleChoiceField(coerce=int, label=_("Incidents"))
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
         sent = self.data.getlist("incident") if hasattr(self.data, "getlist") else []
-        # Any number is a choice here; which of them exist and are open is for the act to find out.
+        # Accept any number here. The action ignores incidents that do not exist or are not open.
         numbers = [value for value in sent if value.isdecimal() and len(value) < 19][:1000]
         self.fields["incident"].choices = [(value, value) for value in numbers]  # type: ignore[attr-defined]
 

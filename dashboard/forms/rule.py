@@ -1,4 +1,4 @@
-"""A rule of one kind: what the kind lets people set, and what all rules have."""
+"""The form of a rule: the parameters of its type, and the fields of all rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.valu
 
 
 class RuleForm(forms.Form):
-    """Bound to `rule`, which `save` changes and the caller stores; `rule.kind` is settled."""
+    """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
     name = forms.CharField(max_length=100, label=_("Name"), help_text=_("Shown in lists."))
     scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
@@ -99,7 +99,7 @@ class RuleForm(forms.Form):
         self.own_names = list(own)
 
     def offer_channels(self, offered: QuerySet[Channel]) -> None:
-        """Offer these channels only: an account that may not choose does not see the names of the others."""
+        """Offer only these channels, because an account that may not select channels must not see other names."""
         self.fields["channels"].queryset = offered  # type: ignore[attr-defined]
 
     def _superfluous(self) -> list[str]:
@@ -146,12 +146,12 @@ class RuleForm(forms.Form):
 
     @property
     def terms(self) -> Terms:
-        """Of a valid form."""
+        """Return the terms of the rule. The form must be valid."""
         cleaned = self.cleaned_data
         return self.kind.fill(cleaned.get("threshold"), cleaned.get("window_s"), self._parameters())
 
     def apply(self) -> AlertRule:
-        """Put what was typed on the rule, unsaved; channels aside."""
+        """Set the values of the form, except channels, on the rule without saving it."""
         cleaned, rule = self.cleaned_data, self.rule
         rule.threshold, rule.window_s = cleaned.get("threshold"), cleaned.get("window_s")
         rule.parameters = self._parameters()

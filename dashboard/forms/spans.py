@@ -1,4 +1,4 @@
-"""A length of time as people write it."""
+"""A field for a length of time with a unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from dashboard.units import span_text
 
-# Of limited length: a longer number is infinite as a float.
+# The number of digits is limited, because a very long number would be infinite as a float.
 _WRITTEN = re.compile(
     r"([+-]?\d{1,15}(?:[.,]\d{1,15})?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)", re.IGNORECASE
 )
@@ -19,7 +19,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class SpanField(forms.CharField):
-    """`15 min`, `90 s`, `2 h`, `1 d` → whole seconds within `least` and `most`, both named in every error."""
+    """A field that converts `15 min`, `90 s`, `2 h` or `1 d` to whole seconds from `least` to `most`."""
 
     def __init__(self, *, least: int, most: int, **options: Any) -> None:
         super().__init__(**options)

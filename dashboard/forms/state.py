@@ -1,4 +1,4 @@
-"""What somebody wants to know of a snapshot's state."""
+"""The form of a request to read the state in a snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONG = 500
 
 
 class StateForm(forms.Form):
-    """`contents`: what the snapshot holds, as the reader told; `others`: snapshots that it may be compared with."""
+    """A request. `contents` lists the state in the snapshot, and `others` the snapshots for a comparison."""
 
     kind = forms.ChoiceField(choices=StateReadKind.choices)
     place = forms.ChoiceField(label=_("State"), error_messages={"invalid_choice": "This snapshot has no such state."})

@@ -1,4 +1,4 @@
-"""A token of the REST API, as its user makes it."""
+"""The form for a new token of the REST API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping a view of the fleet under a name."""
+"""The form that saves the filters of the fleet page under a name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 30
 
 
 def filters_of(query: str) -> str:
-    """Of an address's query what filters the fleet, in one order, so that two spellings are one view."""
+    """Return the filters of a query string in a fixed order, so that equal filters are equal texts."""
     given = parse_qs(query)
     return urlencode([(name, given[name][-1]) for name in KEPT if given.get(name, [""])[-1]])
 
@@ -42,7 +42,7 @@ class ViewForm(forms.Form):
         return cleaned
 
     def save(self) -> SavedView:
-        """One of the same name is replaced."""
+        """Save the view. It replaces a view with the same name."""
         view, _made = SavedView.objects.update_or_create(
             user=self._user, name=self.cleaned_data["name"], defaults={"query": self.cleaned_data["query"]}
         )

@@ -1,4 +1,4 @@
-"""What time, and which run, a page looks at: asked for in the address, so that it can be shared and goes back."""
+"""The time range and run of a page, stored in the query string, so that links and the back button keep them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_RUNS = 2**31 - 1
 
 
 class MomentField(forms.DateTimeField):
-    """A date and a time, in the reader's time zone unless it names its own, as charts do (`…T14:02:36Z`)."""
+    """A date and a time. Without a time zone, as in `…T14:02:36Z` from charts, the reader's time zone applies."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
     default_error_messages = {"invalid": _("Enter a date and time, for example 2026-11-21 22:00.")}  # noqa: RUF012
 
     def prepare_value(self, value: Any) -> Any:
-        """As the browser's field takes it, also when it came with a zone of its own."""
+        """Return the value in the format of the browser's field, also for a value with a time zone."""
         at = _parsed(value) if isinstance(value, str) else value
         local = timezone.localtime(at) if isinstance(at, datetime) and timezone.is_aware(at) else at
         return local.strftime("%Y-%m-%dT%H:%M:%S") if isinstance(local, datetime) else value

@@ -1,4 +1,4 @@
-"""Fields that choose among rows offer those that the reader may act on, and take no other."""
+"""Limit the choices of fields to the rows that the reader may operate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from monitoring.models import Cluster
 
 
 def offer_clusters(form: forms.BaseForm, reach: Reach, *, else_all: bool = False) -> None:
-    """`else_all`: no cluster means everything, which only whoever acts everywhere may choose."""
+    """Limit the field `cluster` to the clusters that the reader may operate.
+
+    With `else_all`, an empty field means everything, which needs an operator of everything.
+    """
     field = form.fields["cluster"]
     if not isinstance(field, forms.ModelChoiceField) or acts_everywhere(reach):
         return

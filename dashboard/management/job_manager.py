@@ -1,4 +1,4 @@
-"""How commands find the job manager and its token."""
+"""Find the job manager and its token for commands."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ def add_job_manager_option(parser: ArgumentParser) -> None:
 
 
 def job_manager_client(address: str) -> JobManagerClient:
-    """OSError when the token's file cannot be read, ValueError when `address` is no address."""
+    """Return a client for the job manager at `address`.
+
+    Raises:
+        OSError: The file with the token cannot be read.
+        ValueError: The address is invalid.
+    """
     return JobManagerClient(address, _token(address))
 
 
 def _token(address: str) -> str | None:
-    """Return the token for `address`. The one that `up` made is sent to its own job manager only."""
+    """Return the token for `address`. The token that `up` created is sent only to the embedded job manager."""
     file = os.environ.get(f"{JOBMANAGER_TOKEN}_FILE")
     if os.environ.get(JOBMANAGER_TOKEN) or not file:
         return os.environ.get(JOBMANAGER_TOKEN)

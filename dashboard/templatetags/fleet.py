@@ -1,5 +1,7 @@
-"""The rows of the fleet's list. Fifty are written anew every few seconds for each reader: put together here, Django's
-templates take several times as long."""
+"""Render the rows of the fleet's list in Python.
+
+Every reader's page refreshes fifty rows every few seconds, and Django's templates would take several times as long.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def job_rows(context: RequestContext, rows: Sequence[JobRow]) -> SafeString:
-    """As the table's head in fleet/live.html names their columns."""
+    """Render the rows with the columns of the table in fleet/live.html."""
     written = _Rows(context).written
-    return mark_safe("".join(map(written, rows)))  # noqa: S308 - what is no markup of ours is escaped in each cell
+    return mark_safe("".join(map(written, rows)))  # noqa: S308 - each cell escapes its text
 
 
 class _Rows:
-    """Of one page: what every row says is looked up once."""
+    """A renderer for the rows of one page. Texts and URLs that all rows share are looked up once."""
 
     def __init__(self, context: RequestContext) -> None:
         self._choosing, self._access = context["may_act_somewhere"], context["access"]

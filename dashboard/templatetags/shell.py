@@ -1,4 +1,4 @@
-"""What every page's frame shows."""
+"""The data of the frame of every page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ register = template.Library()
 
 @register.filter
 def acts_on(access: Access, row: Job | Incident | MaintenanceWindow | AutomationPause) -> bool:
-    """Whether the reader may act on what `row` is about: where the button of its deed is shown."""
+    """Return whether the reader may operate the job or cluster of `row`. If not, the page hides the row's buttons."""
     if isinstance(row, Job):
         return access.may_on(Role.OPERATOR, row.pk, row.cluster_id)
     job = None if isinstance(row, AutomationPause) else row.job
@@ -45,8 +45,11 @@ def shell(context: RequestContext) -> dict[str, Any]:
 
 
 def frame_of(reach: Reach) -> dict[str, Any]:
-    """Open incidents, clusters that do not answer, what holds the automation (pauses, open breakers, paused jobs),
-    messages given up in the last day, maintenance windows that run, whether mail is kept here."""
+    """Return the counts of the navigation, as far as the reader may see them.
+
+    They count open incidents, unreachable clusters, pauses and open breakers, paused jobs, failed messages of the last
+    day and active maintenance windows.
+    """
     now = timezone.now()
     jobs, clusters = reach.narrow(Job.objects.all()), reach.narrow_clusters(Cluster.objects.all())
     dead = seen_messages(reach).filter(state=DeliveryState.DEAD, is_test=False)

@@ -1,4 +1,4 @@
-"""`manage.py archive`: the history's old partitions as Parquet files."""
+"""`manage.py archive`: move old partitions of the history to Parquet files, or check these files."""
 
 from __future__ import annotations
 

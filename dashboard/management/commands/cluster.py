@@ -1,4 +1,4 @@
-"""`manage.py cluster`: which clusters Waymark watches."""
+"""`manage.py cluster`: manage the clusters that Waymark monitors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monitoring.models import Authentication, Cluster, Discovery
 
 ACTOR = "manage.py"
 
-# Options of `add`, by the field that each fills. Secrets come from files: a command line is seen by everybody.
+# Options of `add` with the form field of each. Secrets come from files, because every account can see command lines.
 _OPTIONS = {
     "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, instead of an address: its leader is followed"),
     "root": ("zookeeper_root", "high-availability.zookeeper.path.root, /flink unless given"),
@@ -135,7 +135,7 @@ def _find(name: str) -> Cluster:
 
 
 def _typed(options: dict[str, Any]) -> dict[str, Any]:
-    """What the page's form would send."""
+    """Return the data that the form of the page would send."""
     given = {field: options[option.replace("-", "_")] for option, (field, _) in _OPTIONS.items()}
     for option, (field, _) in _FILES.items():
         given[field] = _content(option, options[option.replace("-", "_")])
@@ -164,14 +164,14 @@ def _errors(form: ClusterForm) -> list[tuple[str, str]]:
 
 
 def _said(form: ClusterForm, name: str, text: str) -> str:
-    """Field, value (of a secret none) and what is wrong."""
+    """Return an error text with the field, its value (except of a secret) and the error."""
     shown = {"rest_url": "url"}.get(name, name)
     value = "" if name in form.secrets or name not in form.data else f" {str(form.data[name])[:200]!r}"
     return f"{shown}{value}: {text}"
 
 
 def _described(found: Found) -> list[tuple[str, str]]:
-    """None: not told."""
+    """Return the found facts as labels and texts. An unknown value is "not told"."""
     allowed = {True: "yes", False: "no", None: "not told"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),

@@ -1,4 +1,4 @@
-"""`manage.py job`: the jobs of the job manager, with the names that Flink's command line has."""
+"""`manage.py job`: show and operate the jobs of the job manager, with the options of Flink's command line."""
 
 from __future__ import annotations
 
@@ -130,21 +130,21 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _say(self, line: str) -> None:
-        """Print a line for people."""
+        """Print a line, unless the output is JSON."""
         if not self._is_json:
             self.stdout.write(line)
             self.stdout.flush()
 
     @contextlib.contextmanager
     def _interruptible(self, what: str) -> Iterator[None]:
-        """Say what Ctrl-C does not end."""
+        """Print on Ctrl-C what continues nevertheless."""
         try:
             yield
         except KeyboardInterrupt:
             self.stderr.write(f"Interrupted. {what}")
             raise
 
-    # --- actions: each returns what --json prints; None: it has printed ---
+    # --- actions: each returns the object that --json prints, or None if it has printed already ---
 
     def _list(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         jobs = [job for job in operations.jobs() if _is_listed(str(job["state"]), options)]
@@ -180,7 +180,7 @@ class Command(BaseCommand):
         return {"job": job_id, "attempt": log["attempt"], "lines": lines}
 
     def _follow(self, logs: JobLogs, attempt: int | None, last: int | None) -> None:
-        """Print line by line; with --json an object a line."""
+        """Print each line of the log, with --json as one object per line."""
         if attempt is not None:
             raise ValueError("--follow: not allowed with --attempt; it follows the newest attempt and the next ones")
         for number, line in logs.follow(time.sleep, last):
@@ -280,7 +280,7 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _process(attempt: Mapping[str, Any]) -> str:
-    """Return where the attempt's driver runs; "" while none was started."""
+    """Return the pod or pid of the attempt's driver, or "" before its start."""
     if pod := attempt["pod"]:
         return f"pod {pod}"
     return "" if attempt["pid"] is None else f"pid {attempt['pid']}"

@@ -1,4 +1,4 @@
-"""Rules and channels as code: `rules export`, `rules diff FILE`, `rules import FILE [--dry-run] [--prune]`."""
+"""`manage.py rules`: export rules and channels as YAML, show the changes of a file, or import it."""
 
 from __future__ import annotations
 

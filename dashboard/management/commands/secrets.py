@@ -1,4 +1,4 @@
-"""`manage.py secrets`: the keys that seal tokens, passwords and signing secrets in the database."""
+"""`manage.py secrets`: manage the keys that encrypt tokens, passwords and signing secrets in the database."""
 
 from __future__ import annotations
 

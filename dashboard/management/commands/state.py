@@ -1,4 +1,4 @@
-"""`manage.py state`: what state a checkpoint or savepoint of a PySpark job holds."""
+"""`manage.py state`: read the state in a checkpoint or savepoint of a PySpark job."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         require("`manage.py state`", JOBMANAGER.packages)
-        # A closed list of choices is better checked by the functions below: they know the snapshot.
+        # The functions below check query, operator and view, because the allowed values depend on the snapshot.
         actions: dict[str, Callable[[dict[str, Any]], tuple[Any, Iterable[str]]]] = {
             "list": _list,
             "read": _read,
@@ -95,8 +95,8 @@ def _plain(value: object) -> object:
     raise TypeError(f"{value!r} is not JSON")
 
 
-# --- actions: what goes out as JSON, and as lines --------------------------------------------------------------------
-# Spark's packages are an extra, and imported where they are needed: `list` answers at once.
+# --- actions: each returns the result for JSON and its lines of text -------------------------------------------------
+# Spark's packages are optional and slow to import, so each action imports what it needs.
 
 
 def _list(options: dict[str, Any]) -> tuple[Any, Iterable[str]]:
@@ -180,7 +180,7 @@ def _contents_lines(contents: SnapshotContents) -> Iterable[str]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns that are empty in every row are left out."""
+    """Return the lines of a table without the columns that are empty in every row."""
     used = [n for n in range(len(header)) if not rows or any(row[n] not in ("null", "–") for row in rows)]
     widths = [max(len(header[n]), *(len(row[n]) for row in rows), 0) for n in used]
     return [

@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
 
 def parts_now(environ: Mapping[str, str]) -> list[PartRecord]:
-    """Return every part, the known ones first and in order, also those that were never started (down, or external)."""
+    """Return every part, the known parts first. A part that was never started is down or external."""
     found = {part.name: part for part in StackRecord(var_directory(environ) / "run").read()}
     outside = {part.name: part for part in external_parts(environ)}
     for name in KNOWN_PARTS:

@@ -1,4 +1,4 @@
-"""`manage.py submit`: upload a program, run it, and see it start."""
+"""`manage.py submit`: upload a program, run it, and wait for its start."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from checkpointing.rest.submission import (
 from checkpointing.storage.locations import as_absolute
 from dashboard.management.job_manager import ACCESS_HELP, WAIT_HELP, add_job_manager_option, job_manager_client
 
-# The options of spark-submit as settings of a job, so that a line for spark-submit is nearly one for `submit`.
-# Source: SparkSubmitArguments of Spark 4, which reads and writes the same settings.
+# The options of spark-submit and the job settings that they set, so that most spark-submit commands work with `submit`.
+# Source: SparkSubmitArguments of Spark 4, which uses the same settings.
 SPARK_SUBMIT_KEYS = {
     "--master": "spark.master",
     "--deploy-mode": "spark.submit.deployMode",
@@ -73,7 +73,7 @@ class Command(BaseCommand):
     script_arguments: tuple[str, ...] = ()
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Keep what follows `--` for the program: argparse takes it for the command's own."""
+        """Keep the arguments after `--` for the program, because argparse would read them as arguments of `submit`."""
         own = argv[: argv.index("--")] if "--" in argv else argv
         self.script_arguments = tuple(argv[len(own) + 1 :])
         parser = self.create_parser(argv[0], argv[1])
@@ -186,9 +186,10 @@ def _imported(client: JobManagerClient, submission: Submission, timeout_s: float
 
 
 def in_current_directory(submission: Submission, job_manager: str) -> Submission:
-    """Return a script's submission with the shell's directory, where spark-submit runs it.
+    """Return a script's submission with the current directory, in which spark-submit would run it.
 
-    A function, a driver that runs on another machine, and a submission that names a directory stay as they are.
+    The submission is unchanged if it names a directory, if its program is a function, or if its driver runs on another
+    machine.
     """
     elsewhere = (DEPLOY_MODE, DeployMode.CLUSTER.value), (LAUNCHER, LauncherKind.KUBERNETES.value)
     is_in_cluster = any(submission.settings.get(key, "").strip().lower() == value for key, value in elsewhere)
@@ -219,7 +220,7 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
 
 
 def _spark_submit_settings(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield `KEY=VALUE` for each option of spark-submit. Relative files are below the current directory."""
+    """Yield `KEY=VALUE` for each option of spark-submit. Paths of files are relative to the current directory."""
     for option, key in SPARK_SUBMIT_KEYS.items():
         value = options.get(option)
         if value and option in _FILES:

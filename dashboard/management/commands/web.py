@@ -21,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--threads", type=_threads, default=12, help="requests that are served at a time (12)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from dashboard.wsgi import application  # reads all of the code
+        from dashboard.wsgi import application  # this import loads all code
 
         host, port = options["host"], options["port"]
         largest = (settings.WAYMARK_MAX_PROGRAM_MB + 1) * MEBIBYTE

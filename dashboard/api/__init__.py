@@ -1,1 +1,1 @@
-"""The REST API: the pages' queries, forms and acts, as JSON. Addresses and permissions are the pages' own."""
+"""The REST API: the queries, forms and actions of the pages as JSON, with the same permissions."""

@@ -1,4 +1,4 @@
-"""Where notifications go, and every message that left or should have. Secrets go in and never come out."""
+"""Channels and their messages. Secrets can be written but not read."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _find(channel_id: int) -> Channel:
 def _message(request: HttpRequest, message_id: int) -> Delivery:
     seen = seen_messages(reach_at(request)).select_related("channel").prefetch_related("tries")
     found = get_object_or_404(seen, pk=message_id)
-    if not reach_at(request).sees_everything:  # the channel is not theirs to see, nor is what its receiver answers
+    if not reach_at(request).sees_everything:  # the reader may not see the channel, so hide the receiver's responses
         for attempt in found.tries.all():
             store(attempt, "answer", "")
     return found

@@ -1,4 +1,4 @@
-"""The history of a job's checkpoints, down to the subtask."""
+"""The history of a job's checkpoints, with their operators and subtasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def gaps(request: HttpRequest, job_id: int) -> Any:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """The archive is: else the caller is told which file is not."""
+    """Convert an error of the archive to status 503 with the name of the unreadable file."""
     try:
         yield
     except Unreadable as why:

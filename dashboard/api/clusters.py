@@ -1,4 +1,4 @@
-"""Clusters, and what an administrator does with them. Secrets go in and never come out."""
+"""Clusters and the actions of administrators. Secrets can be written but not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why: of a checkpoint, of a job as it is now, of an incident."""
+"""The diagnosis of a checkpoint, a job or an incident."""
 
 from __future__ import annotations
 

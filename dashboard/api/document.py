@@ -1,4 +1,4 @@
-"""The API as one object: its routers, its document, and what its exceptions become."""
+"""The API object with its routers, its OpenAPI document and its exception handlers."""
 
 from __future__ import annotations
 

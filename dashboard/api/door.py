@@ -1,6 +1,7 @@
-"""The door of the REST API: who asks, how often, and in what form; and every refusal in one shape.
+"""Middleware of the REST API: authentication, rate limit, content type, and one format for all errors.
 
-A token is taken here and nowhere else. Whoever is logged in to the pages may call, too, with the CSRF token of a page.
+Only this middleware accepts tokens. A client with a session of the pages may also call the API, with the CSRF token of
+a page for changes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 PREFIX = "/api/"
 DOCUMENTATION = "/api/v1/docs"
-FILES = "/programs"  # how an address ends that takes a file
+FILES = "/programs"  # the end of URLs that accept a file
 
 
 def door(get_response: Answer) -> Answer:
@@ -40,7 +41,7 @@ def door(get_response: Answer) -> Answer:
 
 
 def _admit(request: HttpRequest) -> HttpResponse | None:
-    """The answer to who may not come in."""
+    """Return an error response if the client is not authenticated, else None."""
     given = request.headers.get("Authorization", "")
     if given:
         return _with_token(request, given)
@@ -79,5 +80,5 @@ def _form(request: HttpRequest) -> HttpResponse | None:
 
 
 def _unguarded(request: HttpRequest) -> HttpResponse:
-    """For the check of CSRF, which wants to know what it protects."""
+    """Serve as the view for the CSRF check, which needs the view that it protects."""
     return HttpResponse()

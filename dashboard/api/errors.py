@@ -1,4 +1,4 @@
-"""The one shape in which the API says what is wrong, whoever found it: we, Django Ninja or Django itself."""
+"""The format of all errors of the API, also of those from Django Ninja or Django."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ErrorOut(Schema):
 
 
 class Refused(Exception):
-    """An answer of the API that is not a success."""
+    """An error response of the API."""
 
     def __init__(
         self, status: int, message: str = "", fields: Iterable[FieldError] = (), reason: Reason | None = None
@@ -87,7 +87,7 @@ def answer_of(
 
 
 def in_our_shape(response: HttpResponse) -> HttpResponse:
-    """`response`, or what it says as the API says it."""
+    """Return `response`, or an error in the format of the API if it is an error in another format."""
     if response.status_code < 400 or response.headers.get("Content-Type", "").startswith("application/json"):
         return response
     ours = answer_of(response.status_code)
@@ -98,7 +98,7 @@ def in_our_shape(response: HttpResponse) -> HttpResponse:
 
 
 def fields_of(error: ValidationError) -> list[FieldError]:
-    """Of what did not fit the types of an operation."""
+    """Return the errors of a request that does not match the types of an operation."""
     return [
         FieldError(field=_place(each["loc"]), value=_sent(each.get("input")), message=_sentence(str(each["msg"])))
         for each in error.errors
@@ -106,7 +106,7 @@ def fields_of(error: ValidationError) -> list[FieldError]:
 
 
 def errors_of(form: BaseForm, hidden: Iterable[str] = ()) -> list[FieldError]:
-    """Of a form; the values of fields in `hidden` are not repeated."""
+    """Return the errors of a form, without the values of the fields in `hidden`."""
     secret = {*hidden}
     return [
         FieldError(field="" if name == "__all__" else name, value=_typed(form, name, secret), message=str(message))
@@ -122,7 +122,7 @@ def _typed(form: BaseForm, name: str, secret: set[str]) -> Any:
 
 
 def _place(location: Iterable[str | int]) -> str:
-    """`("body", "body", "labels", "team")` as `labels.team`."""
+    """Convert a location such as `("body", "body", "labels", "team")` to `labels.team`."""
     parts = [str(part) for part in location]
     while parts and parts[0] in ("body", "query", "path", "file", "asked"):
         parts = parts[1:]
@@ -130,7 +130,7 @@ def _place(location: Iterable[str | int]) -> str:
 
 
 def _sent(value: Any) -> Any:
-    """As it fits into an answer."""
+    """Return the value, or a shortened text of it if it is long or not JSON."""
     text = json.dumps(value, default=str)
     return value if len(text) <= 500 and json.loads(text) == value else text[:500]
 

@@ -1,4 +1,4 @@
-"""The fleet: all jobs with how they are, deeds for several of them, and views that somebody keeps."""
+"""The fleet: all jobs with their health, actions for several jobs, and saved views."""
 
 from __future__ import annotations
 

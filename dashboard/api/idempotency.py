@@ -1,10 +1,10 @@
-"""A call with an `Idempotency-Key` is done once, however often it is sent.
+"""Carry out a request with an `Idempotency-Key` once, however often it is sent.
 
-Its answer is written in the transaction of the act: either both are there or neither, so a call that was cut off may be
-sent again with the same key. Two at once: the second waits at the key's row until the first has ended.
+The response is stored in the transaction of the action, so an interrupted request may be sent again with the same key.
+If two requests with the same key arrive together, the second waits at the key's row until the first has ended.
 
-An act that asks an engine commits what it is about to ask before it does (`Intent`), and its answer later. Cut off in
-between, the call may come again, too: the act then finds what it was about.
+An action that sends a request to an engine commits its intention first (`Intent`), and the response later. If it is
+interrupted in between, the repeated request finds the intention.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def once(request: HttpRequest, get_response: Answer) -> HttpResponse:
 
 
 class _Keyed(Intent):
-    """The key's row, locked, in a transaction that ends with the context."""
+    """The locked row of a key, in a transaction that ends with the context."""
 
     def __init__(self, user_id: int, key: str) -> None:
         self._user_id, self._key = user_id, key
@@ -72,12 +72,12 @@ class _Keyed(Intent):
         self._transaction.close()
         self.committed = True
         self._transaction.enter_context(transaction.atomic())
-        # The same call again, that came in between, asks for the same thing. It ends first.
+        # Lock the row again. A repetition of the request that came in between has the same intention and ends first.
         self.rows.select_for_update().first()
 
 
 def intent_at(request: HttpRequest) -> Intent:
-    """Of the call that this request is."""
+    """Return the intent of the request."""
     found: Intent = getattr(request, "waymark_intent", None) or Intent()
     return found
 
@@ -89,24 +89,24 @@ def _carry(request: HttpRequest, keyed: _Keyed) -> None:
 def _answered(request: HttpRequest, keyed: _Keyed, get_response: Answer) -> HttpResponse:
     now, digest, rows = timezone.now(), _digest(request), keyed.rows
     IdempotentAnswer.objects.filter(user=request.user.pk, at__lt=now - KEPT).delete()
-    # 1. The key's row, ours or that of a call before us; the insert waits for a call that is under way.
+    # 1. Create the key's row, unless an earlier request has. The insert waits for a request that is in progress.
     IdempotentAnswer.objects.bulk_create([keyed.new_row(digest, now)], ignore_conflicts=True)
     row = keyed.locked()
     if row.digest != digest:
         return answer_of(409, f"{HEADER}: this key was used for a different request. Use a new key.")
     if row.status is not None:
         return _again(row)
-    # 2. The act, and what came of it.
+    # 2. Carry out the action, and store its response.
     keyed.earlier = row.about
     response = get_response(request)
     if response.status_code < 400:
         rows.update(status=response.status_code, body=response.content)
     elif response.status_code == UNKNOWN:
-        pass  # what was asked for, and of what, stays; the same call may be tried again
+        pass  # keep the row with the intention; the same request may be sent again
     elif keyed.committed and response.status_code < 500:
-        rows.delete()  # the engine said no, which the audit keeps; the same call is a new one
+        rows.delete()  # the engine refused; the audit log has it, and a repeated request is a new one
     else:
-        transaction.set_rollback(True)  # nothing was done, or nobody knows how far it came
+        transaction.set_rollback(True)  # nothing was done, or the progress is unknown
     return response
 
 
@@ -122,7 +122,7 @@ def _digest(request: HttpRequest) -> str:
         return digest.hexdigest()
     for file in (each for name in sorted(request.FILES) for each in request.FILES.getlist(name)):
         digest.update(f"{file.name} {file.size}\n".encode())
-        for part in file.chunks():  # never as a whole in memory
+        for part in file.chunks():  # do not load the whole file into memory
             digest.update(part)
         file.seek(0)
     return digest.hexdigest()

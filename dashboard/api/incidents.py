@@ -1,4 +1,4 @@
-"""Incidents, and what a person does with them."""
+"""Incidents, and the actions of people on them."""
 
 from __future__ import annotations
 

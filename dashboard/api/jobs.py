@@ -1,4 +1,4 @@
-"""One job: what it is, its runs, how it is configured, and what Waymark does for it."""
+"""One job: its health, its runs, its configuration and its automation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operation of the API is declared, so that all of them refuse alike and the document says so."""
+"""Declare operations of the API, so that all of them have the same errors in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSALS = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
 
 
 class Token(HttpBearer):
-    """The door has looked at the token already; this puts it into the document."""
+    """The bearer token for the OpenAPI document. The middleware in door.py has already checked it."""
 
     def __call__(self, request: HttpRequest) -> bool:
         return bool(request.user.is_authenticated)
@@ -25,7 +25,7 @@ class Token(HttpBearer):
 
 
 class Session(APIKeyCookie):
-    """The log-in of the pages; a change needs their CSRF token, too."""
+    """The session cookie of the pages. Changes also need the CSRF token."""
 
     param_name = "sessionid"
 
@@ -37,7 +37,7 @@ class Session(APIKeyCookie):
 
 
 def answers(model: Any, status: int = 200) -> dict[Any, Any]:
-    """The `response` of an operation: what success gives, and the one shape of every refusal."""
+    """Return the `response` of an operation: the model of a success, and the format of every error."""
     return {status: model, REFUSALS: ErrorOut}
 
 

@@ -1,4 +1,4 @@
-"""Lists by keyset: the place of the last row is the cursor of the next page; the last costs what the first does."""
+"""Lists that are paged by keyset: the position of the last row is the cursor, so that every page costs the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Listed(Schema, Generic[T]):
 
 
 def page_of(rows: QuerySet[M], asked: Asked, order: Sequence[str]) -> dict[str, Any]:
-    """`order`: field names, `-` in front for descending; the last one is unique, none is ever null."""
+    """Return a page of a queryset.
+
+    `order` has field names, with a leading `-` for descending order. The last field is unique, and none is null.
+    """
     places = _read(asked.cursor, len(order)) if asked.cursor else None
     try:
         found = rows.filter(_beyond(order, places)) if places else rows
@@ -48,7 +51,7 @@ def page_of(rows: QuerySet[M], asked: Asked, order: Sequence[str]) -> dict[str, 
 
 
 def page_of_list(rows: Sequence[T], asked: Asked, key: Callable[[T], str]) -> dict[str, Any]:
-    """Of what is all in memory, in its own order; a row is known again by its key."""
+    """Return a page of a list, in the order of the list. The cursor is the key of the last row."""
     start = 0
     if asked.cursor:
         (last,) = _read(asked.cursor, 1)
@@ -58,7 +61,7 @@ def page_of_list(rows: Sequence[T], asked: Asked, key: Callable[[T], str]) -> di
 
 
 def _beyond(order: Sequence[str], places: Sequence[Any]) -> Q:
-    """Rows after that place: a later first field, or the same and a later second one, …"""
+    """Return the condition for rows after a position: a later first field, or an equal one and a later second, …"""
     condition, same = Q(), Q()
     for name, place in zip(order, places, strict=True):
         after = "lt" if name.startswith("-") else "gt"

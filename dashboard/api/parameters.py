@@ -1,6 +1,6 @@
-"""Refuses query parameters that an operation does not have: a filter with a slip must not look as if it were none.
+"""Refuse query parameters that an operation does not have, because a misspelled filter would have no effect.
 
-What an operation has, the OpenAPI document says.
+The parameters of each operation come from the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Answer = Callable[[HttpRequest], HttpResponse]
 Names = dict[tuple[str, str], frozenset[str]]
 
 
-class known_parameters:  # noqa: N801 - named in MIDDLEWARE like the functions beside it
+class known_parameters:  # noqa: N801 - named in MIDDLEWARE like functions
     def __init__(self, get_response: Answer) -> None:
         self._get_response = get_response
 
@@ -40,7 +40,7 @@ class known_parameters:  # noqa: N801 - named in MIDDLEWARE like the functions b
 
 @cache
 def _parameters() -> Names:
-    from dashboard.api.document import document  # the document needs the URL configuration, which needs this to run
+    from dashboard.api.document import document  # imported late: the document imports the URL configuration
 
     return {
         (method.upper(), re.sub(r"\{(\w+)\}", r"<int:\1>", path)): frozenset(

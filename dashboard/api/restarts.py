@@ -1,4 +1,4 @@
-"""Restarts, what was decided of dead jobs, and how jobs are started."""
+"""Restarts, the decisions about failed jobs, and launch records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savepoints: listed, asked for, kept, disposed of."""
+"""Savepoints: list, take, pin and delete them."""
 
 from __future__ import annotations
 

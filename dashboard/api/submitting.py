@@ -1,4 +1,4 @@
-"""Submitting new jobs to Waymark's job manager."""
+"""Submit new jobs to Waymark's job manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waymark itself: its health, and who changed what."""
+"""Waymark's health, the audit log and the current user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON into the pages' own forms: what a form refuses on its page, it refuses here, in the same words.
+"""Pass JSON to the forms of the pages, so that the API has the same validation and errors.
 
 A body names only what is to change; every other field has the value that the form shows.
 """
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=forms.BaseForm)
 
 
 def _in_utc(at: datetime) -> datetime:
-    """PostgreSQL knows no zones beyond 16 hours, Python does."""
+    """Convert a time to UTC, because PostgreSQL refuses offsets of more than 16 hours and Python accepts them."""
     try:
         return at.astimezone(UTC)
     except OverflowError:
@@ -32,7 +32,7 @@ def _in_utc(at: datetime) -> datetime:
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Span = int | str | None  # whole seconds, or as the pages write them: "15 min"
+Span = int | str | None  # whole seconds, or a text such as "15 min"
 
 
 class Body(Schema):
@@ -41,7 +41,7 @@ class Body(Schema):
     model_config = ConfigDict(extra="forbid")
 
     def given(self) -> dict[str, Any]:
-        """What was sent, and nothing else."""
+        """Return only the fields that the client has sent."""
         return self.model_dump(exclude_unset=True)
 
 
@@ -63,9 +63,10 @@ class WhyShownIn(WhyIn, ShownIn): ...
 
 
 def filled(form: forms.BaseForm, given: Mapping[str, Any]) -> QueryDict:
-    """What a browser would send, had a person put `given` into the page of the unbound `form`.
+    """Return the data that a browser would send if `given` were entered in the page of the unbound `form`.
 
-    Raises Refused for a name that is no field, or one that this account may not change.
+    Raises:
+        Refused: A name is not a field, or the account may not change the field.
     """
     _require_known(form, given)
     data = QueryDict(mutable=True)
@@ -76,7 +77,11 @@ def filled(form: forms.BaseForm, given: Mapping[str, Any]) -> QueryDict:
 
 
 def checked(form: F, hidden: Iterable[str] = ()) -> F:
-    """The bound form when it is valid; else raises Refused with every field's error."""
+    """Return the bound form if it is valid.
+
+    Raises:
+        Refused: The form is not valid. The error has those of all fields.
+    """
     if not form.is_valid():
         raise Refused(422, fields=errors_of(form, hidden))
     return form

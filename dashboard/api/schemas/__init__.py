@@ -1,1 +1,1 @@
-"""What the API says of each kind of row."""
+"""The schemas of the API for each type of rows."""

@@ -1,4 +1,4 @@
-"""A job as the API says it: what it is, how it goes, and what Waymark does for it."""
+"""The schemas of a job: its facts, its health and its automation."""
 
 from __future__ import annotations
 

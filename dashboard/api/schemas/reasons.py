@@ -1,4 +1,4 @@
-"""A reason as the API shows it, next to its English text."""
+"""The schema of a reason, which the API returns in addition to the English text."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _as_json(value: Any) -> Any:
     return value.as_json() if isinstance(value, Reason) else value
 
 
-# None: the row is older than codes.
+# None for a row that was stored before reasons had codes.
 ReasonJson = Annotated[ReasonOut | None, BeforeValidator(_as_json)]

@@ -1,4 +1,4 @@
-"""Rows as the API shows them: every field that a page shows, by the name that it has in the database."""
+"""The schemas of rows: every field that a page shows, with its name in the database."""
 
 from __future__ import annotations
 

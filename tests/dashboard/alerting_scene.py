@@ -1,4 +1,4 @@
-"""A night of alerts, through the code that makes them: channels, grouped messages, a dead cluster, maintenance."""
+"""A scene of alerts, created by the real code: channels, grouped messages, an unreachable cluster, maintenance."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _channels() -> tuple[Channel, Channel]:
 
 
 def _long_story(now: datetime, cluster: Cluster) -> Incident:
-    """Told, repeated, escalated, acknowledged, changed and still there."""
+    """Return an incident that was notified, repeated, escalated, acknowledged and changed, and is not resolved."""
     job = make.make_job(cluster, "orders-enrich")
     opening = Opening(
         "failed_in_window",
@@ -167,7 +167,7 @@ def _dead_cluster(now: datetime, cluster: Cluster, jobs: int) -> Incident:
 
 
 def _settle(now: datetime, channel: Channel) -> None:
-    """The webhook's receiver broke; the oldest message of it was given up."""
+    """Let the deliveries to the webhook fail. Its oldest message is given up."""
     gather_due(now)
     for delivery in Delivery.objects.filter(channel=channel, state=DeliveryState.PENDING):
         _tried(delivery, now, AttemptOutcome.AGAIN, "503 SERVICE UNAVAILABLE: upstream connect error")

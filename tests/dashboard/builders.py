@@ -1,4 +1,4 @@
-"""Stored rows of realistic shape, as the poller leaves them: clusters, jobs, runs, histories, incidents, restarts."""
+"""Builders of realistic rows as the poller stores them: clusters, jobs, runs, histories, incidents, restarts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def make_job(cluster: Cluster, name: str = "flights-by-route", **fields: Any) ->
 
 
 def make_run(job: Job, now: datetime, *, age: timedelta = timedelta(minutes=31), **fields: Any) -> Run:
-    """The job's next run, which becomes its current one."""
+    """Create the job's next run, which becomes its current run."""
     defaults = {
         "number": job.runs.count() + 1,
         "engine_job_id": uuid.uuid4().hex,
@@ -111,7 +111,7 @@ def make_run(job: Job, now: datetime, *, age: timedelta = timedelta(minutes=31),
 
 @dataclass(frozen=True)
 class Shape:
-    """How a run's checkpoints go. `slow` and `failed` hold positions counted from the newest."""
+    """The checkpoints of a run. `slow` and `failed` are positions, counted from the newest checkpoint."""
 
     count: int = 60
     every: timedelta = timedelta(seconds=10)
@@ -124,7 +124,7 @@ class Shape:
 
 
 def make_checkpoints(run: Run, newest_at: datetime, shape: Shape = Shape(), seed: int = 7) -> list[Checkpoint]:
-    """Oldest first, with the slowest subtask's phases; `make_operators` adds the subtasks."""
+    """Create checkpoints with the maxima of their phases, oldest first. `make_operators` adds the subtasks."""
     dice = random.Random(seed)
     rows = [_checkpoint(run, newest_at, shape, back, dice) for back in reversed(range(shape.count))]
     return Checkpoint.objects.bulk_create(rows)
@@ -173,7 +173,7 @@ def _checkpoint(run: Run, newest_at: datetime, shape: Shape, back: int, dice: ra
 
 
 def make_operators(checkpoints: Sequence[Checkpoint], seed: int = 3) -> None:
-    """A source, a keyed operator with four subtasks and a sink, adding up to each checkpoint's own figures."""
+    """Create a source, a keyed operator with four subtasks and a sink, whose values match those of the checkpoints."""
     dice = random.Random(seed)
     rows = [row for checkpoint in checkpoints for row in _operators(checkpoint, dice)]
     OperatorCheckpoint.objects.bulk_create(rows)
@@ -252,7 +252,7 @@ def make_channel(name: str = "on-call", kind: ChannelKind = ChannelKind.MAIL) ->
 
 
 def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
-    """Open, with the step that opened it."""
+    """Create an open incident with its first event."""
     found = failed_in_window(rule.job.name, threshold=rule.threshold)
     defaults = {"severity": rule.severity, "opened_at": at, "state": IncidentState.OPEN, **columns("sentence", found)}
     incident = Incident.objects.create(rule=rule, job=rule.job, cluster=rule.job.cluster, **{**defaults, **fields})
@@ -267,7 +267,7 @@ def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
 
 
 def failed_in_window(job: str, count: int = 4, newest: int = 116, threshold: int | None = 3) -> Reason:
-    """What the rule of failed checkpoints says."""
+    """Return the finding of the rule about failed checkpoints."""
     return FailedInWindowReason.FOUND(
         checkpoints=checkpoints(count),
         subject=job,
@@ -301,7 +301,7 @@ def make_delivery(incident: Incident, channel: Channel, at: datetime, **fields: 
 
 
 def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCCEEDED, **fields: Any) -> RestartAttempt:
-    """With the steps that lead to `state`."""
+    """Create a restart attempt with the steps that lead to `state`."""
     over = state in (AttemptState.SUCCEEDED, AttemptState.FAILED)
     defaults = {
         "epoch": job.restart_attempts.count() + 1,

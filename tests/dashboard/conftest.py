@@ -1,4 +1,4 @@
-"""Three people, and the moment of the test."""
+"""Accounts with the three roles, and the time of the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now() -> datetime:
 
 @pytest.fixture(autouse=True)
 def cheap_passwords(settings: Settings) -> None:
-    """Argon2 is meant to take long; people are made in nearly every test here, and log in in few."""
+    """Use a fast hasher, because Argon2 is slow and nearly every test creates accounts."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
 
 
@@ -35,7 +35,7 @@ def viewer_user(db: None) -> User:
 
 @pytest.fixture
 def state_root(tmp_path: Path, settings: Settings) -> Path:
-    """A directory below which state may be looked at."""
+    """Return a directory whose snapshots Waymark may check."""
     settings.STATE_ROOTS = (str(tmp_path),)
     return tmp_path
 

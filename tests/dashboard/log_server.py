@@ -1,4 +1,4 @@
-"""A job manager that serves the logs of one run, as tests/checkpointing/rest/test_driver_logs.py has it."""
+"""A fake job manager that serves the logs of one run, as tested in tests/checkpointing/rest/test_driver_logs.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitoring.models import Run
 
 
 class LogServer:
-    """`logs`: the content by name. Attempt N was started N minutes after the first one."""
+    """The server. `logs` has the content of each log by name. Attempts start one minute after one another."""
 
     def __init__(self, server: HTTPServer, run: Run, now: datetime) -> None:
         self.logs: dict[str, bytes] = {}
@@ -55,7 +55,7 @@ class LogServer:
         return _json({"matches": matches, "truncated": False})
 
     def _position(self, request: Request) -> Response:
-        """Stand in for the look at the times of the lines."""
+        """Return the position of the line with "at the moment", instead of comparing times."""
         before, _, _ = self.logs[_name(request, -2)].partition(b"at the moment")
         return _json({"offset": before.rfind(b"\n") + 1})
 

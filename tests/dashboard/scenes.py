@@ -1,4 +1,4 @@
-"""Whole situations for pages to be looked at: a fleet with trouble in it, a job with a slow stretch and a restart."""
+"""Scenes for pages: a fleet with problems, a job with slow checkpoints and a restart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
 from tests.monitoring.savepoints import snapshots
 
-# What a run that died left of its last checkpoint, as a real Flink wrote it.
+# A checkpoint that a real Flink wrote, used as the last checkpoint of a dead run.
 LEFT_BEHIND = "2.3.0-rocksdb-0b-checkpoint"
 LONG_NAME = (
     "payments-dedup-with-a-very-long-name-that-somebody-generated-from-a-branch-2026-11-21-feature-exactly-once-sink"
@@ -47,7 +47,7 @@ LONG_NAME = (
 
 
 def died_unseen(now: datetime, cluster: Cluster, root: Path) -> Job:
-    """Its run is lost; three of its checkpoints are in the history, and the fourth only lies in its directory."""
+    """Return a job with a lost run. Three checkpoints are in the history, and a fourth only in the run's directory."""
     job = make.make_job(cluster, "clicks-by-page")
     run = make.make_run(job, now, state=RunState.LOST, ended_at=now - timedelta(seconds=5))
     rows = make.make_checkpoints(run, now - timedelta(seconds=24), Shape(count=3, state_bytes=16_000))
@@ -59,7 +59,7 @@ def died_unseen(now: datetime, cluster: Cluster, root: Path) -> Job:
 
 
 def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
-    """Two runs; before the restart a stretch of slow checkpoints, then failed ones, an incident, a savepoint."""
+    """Return a job with two runs: the first has slow and then failed checkpoints, an incident and a savepoint."""
     job = make.make_job(cluster, name, next_savepoint_at=now + timedelta(minutes=22), savepoints_kept=2)
     died = now - timedelta(minutes=14)
     first = make.make_run(
@@ -165,7 +165,7 @@ def _reconfigured(job: Job, run: Run, at: datetime) -> None:
 
 
 def ticks(now: datetime) -> None:
-    """The periodic tasks of a machine that works, but for one that fails."""
+    """Store the last executions of the periodic tasks, of which one has failed."""
     said = {"poll_clusters": "eu-prod: orders-enrich run 3 is FAILED (OutOfMemoryError: Java heap space)."}
     for number, task in enumerate(periods()):
         Tick.objects.create(
@@ -182,7 +182,7 @@ def ticks(now: datetime) -> None:
 
 
 def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:
-    """Three clusters, one of them silent; most jobs well, some not; the first is `busy_job`."""
+    """Create three clusters, one of them unreachable, with mostly healthy jobs. The first job is `busy_job`."""
     ours = make.make_cluster(now)
     flink = make.make_cluster(now, "eu-prod", engine=Engine.FLINK)
     silent = make.make_cluster(
@@ -274,7 +274,7 @@ def _slow_job(now: datetime, cluster: Cluster) -> Job:
 
 
 def state_was_looked_into(job: Job, now: datetime) -> None:
-    """The newest checkpoint's contents, a search that found something, a difference, a question that waits."""
+    """Store the contents of the newest checkpoint, a search with results, a diff, and a waiting request."""
     snapshot = Checkpoint.objects.filter(run__job=job, status="COMPLETED", operators__isnull=False).first()
     assert snapshot is not None
     sizes = [412_000, 398_000, 2_910_000, 405_000, 421_000, 377_000, 409_000, 390_000]

@@ -1,4 +1,4 @@
-"""How much a caller may send, by who it is. What is refused is not read, so nothing is written to disk."""
+"""The allowed size of a body depends on the client. A refused body is not read, so it is not written to disk."""
 
 from __future__ import annotations
 

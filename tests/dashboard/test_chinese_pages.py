@@ -1,4 +1,4 @@
-"""Every page in Chinese: what is left of English on it is data, a name or an engine's own word."""
+"""On Chinese pages, the only English texts are data, names and the engine's terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(configured.BASE_DIR)
 _TEXT = r"u?('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _MARKED = re.compile(rf"(?<![\w.])(?:_|gettext|ngettext)\({_TEXT}")
 _FUNCTIONS = ("_", "gettext", "gettext_lazy", "gettext_noop", "ngettext")
-# In both languages the same: names, formats, what people type.
+# Texts that are equal in both languages: names, formats and input.
 SAME = {
     "API",
     "ID",
@@ -72,7 +72,7 @@ def test_every_text_that_is_marked_has_its_chinese() -> None:
 
 
 def _has_words(text: str) -> bool:
-    """Apart from placeholders, markup and what is the same in both languages."""
+    """Return whether the text has English words besides placeholders, markup and texts that are equal in both."""
     bare = re.sub(r"%\(\w+\)s|\{[^}]*\}|<[^>]+>|&\w+;|high-availability\S*|[\w.-]*ZooKeeper|ID|Flink", "", text)
     return text not in SAME and re.search(r"[A-Za-z]{2,}", bare) is not None
 
@@ -83,7 +83,7 @@ def test_every_rule_kind_is_explained() -> None:
 
 
 class _Sentences(HTMLParser):
-    """What people read: text, and the attributes that are read out or shown."""
+    """A parser that collects the visible text of a page, and the attributes that are displayed or read aloud."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,15 +106,15 @@ class _Sentences(HTMLParser):
 
 _UNREAD = ("script", "style", "code", "pre", "time", "option", "textarea", "svg")
 _READ = ("aria-label", "title", "placeholder", "data-name")
-# Three English words that begin in lower case, or a capital and two of them: a sentence, not a name.
+# Three English words, of which the last two are in lower case: a sentence, not a name.
 _ENGLISH = re.compile(r"\b[A-Za-z][a-z’']+ [a-z’']+ [a-z’']{2,}\b")
 _BADGE = re.compile(r'class="badge [^"]*"[^>]*>([^<]+)<')
-# What people or engines wrote, in the scene.
+# Texts in the scene that users or engines wrote.
 _DATA = re.compile(
     r"whole-\w+|manage\.py\S*|Source: [\w ()-]+|Sink: [\w ()-]+|(java|org\.apache)\.\S+|aggregate by aircraft and route"
     r"|incident_url|\{[{%].*?[%}]\}|ConnectionRefusedError in the sink, task 2"
 )
-# Messages as they were sent, in the language of their channel.
+# Sent messages, which are in the language of their channel.
 _SENT = re.compile(r"(\[opened\] )?4 checkpoints of  failed within 15 min .*")
 _NO_PAGE = re.compile(r"^api/|\.json|\.csv|\.<slug:form>|\.yaml|healthz|^health$|metrics|oidc|mail/<|<slug:kind>")
 _PAGES = [

@@ -1,4 +1,4 @@
-"""`manage.py cluster`: what answers is looked at first, and every act is audited without its secrets."""
+"""`manage.py cluster` tests the connection first, and audits every action without secrets."""
 
 from __future__ import annotations
 

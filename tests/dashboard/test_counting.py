@@ -1,4 +1,4 @@
-"""Several counts in one statement are those that each would give."""
+"""One statement with several counts returns the same numbers as separate statements."""
 
 from __future__ import annotations
 

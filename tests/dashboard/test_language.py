@@ -1,4 +1,4 @@
-"""Chinese pages of a job: chosen in the head, kept in a cookie, whole."""
+"""The pages of a job are completely in Chinese if the reader has selected Chinese, which a cookie stores."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_unknown_language_is_english(viewer: Client, job: Job, nonsense: str)
     assert '<html lang="en"' in viewer.get(reverse("job", args=[job.pk])).content.decode()
 
 
-# By page: some of what it must say, and what must be left of no heading.
+# Some texts that each page must have.
 PAGES = {
     "job": ["最近的检查点", "各类型最新", "各阶段的检查点耗时", "最近检查点"],
     "job-history": ["8 个检查点", "端到端耗时", "已完成", "开始于"],

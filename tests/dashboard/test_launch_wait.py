@@ -1,4 +1,4 @@
-"""Why a job waits to start, as its page says it."""
+"""The page of a job says why the job waits for its start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A worker that loses Redis with a task in hand goes on: Celery's own, with our settings, and a server that is killed.
+"""A Celery worker with Waymark's settings survives when its Redis server is killed during a task.
 
-The order of events in which it ended: its task connection waits for the next message, unacknowledged ones in hand, and
-another of its connections is the first to say that Redis is gone.
+The worker once ended in this order of events: its task connection waited for the next message, with unacknowledged
+messages, and another connection was the first to fail.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.waiting import eventually
 LIMIT_S = 60
 pytestmark = [
     pytest.mark.server,
-    # Celery's word on a setting that we set on purpose.
+    # Celery's warning about a setting that is intended.
     pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning"),
 ]
 
@@ -57,11 +57,11 @@ def app(server: RedisServer, redis: ServerProcess) -> Celery:
 
 
 def tick() -> None:
-    """Is never run: what counts is that its message was taken."""
+    """Do nothing. The test needs only that the worker receives the task's message."""
 
 
 class Worker:
-    """What it does while it is connected is the test's; how it loses Redis and finds it again is Celery's."""
+    """A worker with the test's actions while it is connected, and Celery's code for the loss of Redis."""
 
     def __init__(self, app: Celery, redis: ServerProcess) -> None:
         options = {"without_gossip": True, "without_mingle": True}  # as composition.py starts it

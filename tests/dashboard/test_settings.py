@@ -1,4 +1,4 @@
-"""Settings that are wrong end a command with one line that names them."""
+"""Invalid settings end a command with one line that names them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
     ("public_url", "behind_proxy", "answers"),
     [
         ("https://w.example", "true", "301 https://w.example/login/ 200"),
-        # Nothing says whether a request came through TLS.
+        # Without a trusted proxy, Waymark does not know whether a request came through TLS.
         pytest.param("https://w.example", "false", "200 None 200", marks=pytest.mark.nightly),
         pytest.param("http://w.example", "true", "200 None 200", marks=pytest.mark.nightly),
     ],

@@ -6,7 +6,7 @@ from tests.dashboard.test_language import english_texts
 from tests.test_documentation import PRIVATE_WORDS, ROOT, tracked
 
 LONGEST_LINE = 160
-# Line breaks of the mail's body are sent.
+# Without the bodies of mails, in which line breaks are part of the text.
 TEMPLATES = [path for path in tracked("templates/*.html") if "notify" not in path.parts]
 
 

@@ -1,4 +1,4 @@
-"""What a page was made of is free as soon as the page is written."""
+"""The context of a page is released as soon as the page is rendered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.test import RequestFactory
 
 
 class Rows(list[str]):
-    """A weak reference may point to it."""
+    """A list that can have weak references."""
 
 
 @pytest.fixture

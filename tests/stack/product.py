@@ -41,7 +41,7 @@ class Stack:
         )
 
     def parts(self) -> dict[str, PartRecord]:
-        """What `manage.py status` lists, without a process for each look."""
+        """Return the parts that `manage.py status` lists, without a new process."""
         return {part.name: part for part in parts_now(self.environ)}
 
     def url(self, part: str) -> str:
@@ -56,7 +56,7 @@ class Stack:
         return (self.var.parent / "up.log").read_text()
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """The job manager's jobs by name, the newest run of each."""
+        """Return the newest job of each name from the job manager."""
         jobs = self.get("/jobs/overview")["jobs"]
         return {job["name"]: job for job in sorted(jobs, key=lambda job: job["start-time"])}
 
@@ -71,7 +71,7 @@ class Stack:
         return self._job_manager
 
     def keep_logs(self, directory: Path) -> None:
-        """Copies of every log, for whoever has to find out why a test failed."""
+        """Copy all logs, so that the cause of a failed test can be found."""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "up.log").write_text(self.log)
         for log in self.var.glob("jobmanager/jobs/*/*/driver.log"):
@@ -83,7 +83,7 @@ class Stack:
 
 
 def start(directory: Path, *options: str, **settings: str) -> Stack:
-    """Without the history's pipeline unless `settings` say otherwise: it is one more JVM."""
+    """Start the product, by default without the history pipeline, which needs another JVM."""
     environ = {
         **{name: value for name, value in os.environ.items() if name not in EXTERNAL_VARIABLES.values()},
         "WAYMARK_VAR": str(directory / "var"),

@@ -1,4 +1,4 @@
-"""Programs of the whole-loop tests: one that a person can slow down, break and mend by writing a word into a file."""
+"""Programs of the whole-loop tests: one that is slowed down, broken and repaired by a word in a file."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from checkpointing.sinks.postgres import PostgresSink
 
 
 def moody_counts(spark: SparkSession, args: dict[str, str]) -> DataStreamWriter:
-    """Flights by carrier. The file `mood` says how the outside world is: well, slow or broken."""
+    """Count flights by carrier. The file `mood` sets whether the sink works, is slow or fails."""
     flights = spark.readStream.schema("carrier STRING").json(args["input"])
     connections = json.loads(Path(args["connections"]).read_text())
     sink = PostgresSink(connections["database"], "moody_counts", key=["carrier"])

@@ -1,6 +1,6 @@
-"""The whole loop as a person walks it: submit a job, watch it, restart it by one click, let it die, count the rows.
+"""The whole loop in the browser: submit a job, watch it, restart it by one click, kill it, count the rows.
 
-Real servers, real Spark, a real browser. Whatever happened on the way, every input row is in the result exactly once.
+It uses real servers, a real Spark and a real browser. Every input row must be in the result exactly once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOODY = "Moody"
 
 @dataclass
 class Upstream:
-    """Real flights, dropped into a directory file by file; `rows` is what the jobs must have counted."""
+    """A source that writes real flights to a directory, file by file. `rows` has the rows that jobs must count."""
 
     directory: Path
     flights: Iterator[dict[str, Any]]
@@ -76,7 +76,7 @@ def connections(stack: Stack, database: str) -> Path:
 
 @pytest.fixture
 def person(page: Page, stack: Stack) -> Page:
-    """Somebody who has logged in."""
+    """Return a browser page that is logged in."""
     page.set_default_timeout(60_000)
     page.goto(stack.url("web"))
     page.get_by_label("User").fill("admin")
@@ -124,7 +124,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
 ) -> None:
     upstream.deliver(500)
     args = ("--arg", f"input={upstream.directory}", "--arg", f"connections={connections}")
-    # Else a newer checkpoint may take the place of the chosen one before the job is stopped, which then goes on.
+    # Otherwise a newer checkpoint may replace the selected one before the job stops, and the restart is refused.
     retained = ("--conf", "execution.checkpointing.num-retained=20")
     submit(stack, f"{PROGRAM}:flights_by_route", ROUTES, *args, *retained)
     eventually("a completed checkpoint", lambda: completed(stack, ROUTES) >= 2)
@@ -137,7 +137,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     restart = person.get_by_role("link", name="Restart from this savepoint")
     expect(restart).to_be_visible(timeout=240_000)
 
-    # What the job counts after the savepoint is forgotten by the restart and has to be counted again, once.
+    # The restart discards what the job counted after the savepoint, so these rows must be counted again, once.
     upstream.deliver(700)
     expect_exact_routes(database, upstream)
     restart.first.click()
@@ -149,7 +149,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
 
-    # A checkpoint has to outlive the job that is stopped for it.
+    # The checkpoint must still exist after the job was stopped.
     person.get_by_role("link", name=ROUTES).first.click()
     person.get_by_role("link", name="Restart from…").click()
     checkpoint = person.get_by_role("link", name=re.compile("^Checkpoint"))
@@ -160,7 +160,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
 
-    # What a restart of a running job offers first.
+    # The preselected restart of a running job.
     person.get_by_role("link", name=ROUTES).first.click()
     person.get_by_role("link", name="Restart from…").click()
     offered = person.get_by_role("button", name="Stop with a savepoint and restart")
@@ -188,7 +188,7 @@ def test_a_killed_driver_comes_back_and_counts_every_row_once(stack: Stack, upst
 
 
 def driver_pid(stack: Stack, name: str) -> int | None:
-    """The pid that the driver of the job's newest attempt runs under, from the attempt's own record."""
+    """Return the pid of the driver of the job's newest attempt, from the record of the attempt."""
     directory = stack.var / "jobmanager" / "jobs" / stack.jobs()[name]["jid"]
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -274,7 +274,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     expect(person.get_by_text("See the death").first).to_be_visible()
     person.screenshot(path=PICTURES / "loop-brought-back.png", full_page=True)
 
-    # Without restarts of its own, a kill is the end of it, too.
+    # The engine does not restart this job, so a killed driver ends the run.
     killed, pid = stack.jobs()[MOODY]["jid"], driver_pid(stack, MOODY)
     assert pid is not None
     upstream.deliver(50)
@@ -286,7 +286,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     expect_exact_routes(database, upstream)
 
 
-# The minutes that are over, and how many of them the roll-ups tell otherwise, or not at all.
+# Count the past minutes, and those whose roll-ups are missing or wrong.
 MINUTES = """
 SELECT count(*), count(*) FILTER (WHERE (rolled.completed, rolled.failed, rolled.duration_sum)
                                         IS DISTINCT FROM (told.completed, told.failed, told.duration))

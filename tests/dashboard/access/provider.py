@@ -1,5 +1,7 @@
-"""A small provider of OpenID Connect over HTTP: it signs real tokens, checks PKCE and the client's secret, and can be
-told to misbehave."""
+"""A small OpenID Connect provider over HTTP.
+
+It signs real tokens and checks PKCE and the client's secret. Tests can make it return wrong tokens.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ CLIENT_ID, CLIENT_SECRET = "waymark", "the client's own secret"
 
 @dataclass
 class Provider:
-    """`person`: the claims of whoever is logged in there. `lies`: claims that its tokens have instead of the true ones;
-    `forges`: they are signed with a key that is not its own."""
+    """The state of the provider.
+
+    `person` has the claims of the logged-in user. `lies` are wrong claims, which replace these in tokens. With
+    `forges`, tokens are signed with another key.
+    """
 
     issuer: str = ""
     person: dict[str, Any] = field(default_factory=lambda: {"sub": "s-1", "preferred_username": "ida"})
@@ -45,7 +50,7 @@ class Provider:
         }
 
     def authorize(self, query: dict[str, str]) -> str:
-        """Where the browser is sent: the person says yes at once."""
+        """Return the URL to which the browser is redirected. The user always agrees."""
         assert (query["client_id"], query["response_type"]) == (CLIENT_ID, "code")
         assert query["code_challenge_method"] == "S256"
         code = secrets.token_urlsafe(16)

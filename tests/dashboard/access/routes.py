@@ -1,4 +1,4 @@
-"""Every address that the URL configuration knows, and how one of each is written."""
+"""Every route of the URL configuration, and a URL for each route."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _routes(patterns: list[URLPattern | URLResolver], before: str) -> Iterator[s
 
 
 def address_of(route: str, ids: Mapping[str, int]) -> str:
-    """With the id of the kind of row that the route begins with."""
+    """Return a URL of the route, with the id of a row of the type with which the route begins."""
     first = route.removeprefix("api/v1/").partition("/")[0]
     path = route.replace("<int:checkpoint>", str(ids["checkpoints"]))
     path = re.sub(r"<int:\w+>", lambda _: str(ids.get(first, 1)), path)

@@ -1,4 +1,4 @@
-"""Two clusters with one row of every kind each: one that a person may see, and one that is hidden from some."""
+"""Clusters with one row of every type, for tests of what an account may see."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SECRET = "hunter2-never-shown"
 
 @dataclass(frozen=True)
 class Rows:
-    """Ids of rows by the first part of the addresses that are about them."""
+    """The rows of one cluster. `ids` has their ids by the first part of their URLs."""
 
     cluster: Cluster
     job: Job
     ids: dict[str, int]
-    words: tuple[str, ...]  # texts by which somebody would know of them
+    words: tuple[str, ...]  # texts that would reveal the rows
 
 
 def rows_of_every_kind(now: datetime, name: str) -> Rows:
@@ -43,7 +43,7 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
     savepoint = make.make_savepoint(run, now - timedelta(minutes=5), note=f"{name}-note")
     rule = make.make_rule(job)
     incident = make.make_incident(rule, now - timedelta(minutes=3))
-    channel = make.make_channel(f"on-call {cluster.pk}")  # channels are nobody's: a rule may name any
+    channel = make.make_channel(f"on-call {cluster.pk}")  # a channel belongs to no cluster: any rule may use it
     message = make.make_delivery(incident, channel, now - timedelta(minutes=3), state=DeliveryState.DEAD)
     attempt = make.make_attempt(job, now - timedelta(minutes=1), AttemptState.DECIDED)
     decision = RestartDecision.objects.create(job=job, at=now, verdict="leave", reason=f"{name}-reason")

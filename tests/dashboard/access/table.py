@@ -1,6 +1,6 @@
-"""Who may do what at each address: the whole table. A new address without a line here fails the test that reads it.
+"""The permissions of every route. A new route without a line here fails the test that reads this table.
 
-A role is the least that is needed: `open` is everybody, logged in or not; `nobody`: nothing is there.
+A role is the least that is needed. `open` needs no log-in, and `nobody` means that the route does not exist.
 """
 
 PERMISSIONS: dict[str, str] = {

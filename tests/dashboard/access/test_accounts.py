@@ -1,4 +1,4 @@
-"""Accounts: made, changed, stopped; sessions that end; log-ins that are limited; grants that reach so far."""
+"""Accounts are created, changed and deactivated. Sessions end, failed log-ins are limited, and grants are respected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_said_at_the_field_and_the_rest_stays(admin: Client, ty
     assert answer.status_code == 422
     assert said in answer.content.decode()
     assert 'value="o@example.org"' in answer.content.decode()
-    assert "a long enough one" not in answer.content.decode()  # a password is not sent back
+    assert "a long enough one" not in answer.content.decode()  # the response does not repeat the password
     assert User.objects.count() == 1
 
 
@@ -173,7 +173,7 @@ def fail(*names: str, at: datetime) -> None:
         log_in.failed(log_in.Attempt(name, "", "192.0.2.1", known_device=False), at)
 
 
-# Spellings that Django's field turns into "anna" with NFKC, and one that differs in case.
+# Spellings that Django's field converts to "anna" by NFKC, and one that differs in case.
 SPELLINGS = ["ａnna", "aⓝna", "an𝐧a", "ann𝕒", "ⓐⓝⓝⓐ", "ａｎｎａ", "𝒂𝒏𝒏𝒂", "𝖺𝗇𝗇𝖺", "ａⓝ𝐧𝕒", "ANNA"]
 
 
@@ -413,6 +413,6 @@ def test_security_headers_are_on_every_page(viewer: Client, settings: Any) -> No
     assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert "camera=()" in headers["Permissions-Policy"]
-    assert "Strict-Transport-Security" not in headers  # it came in the clear
+    assert "Strict-Transport-Security" not in headers  # the request had no TLS
     settings.SECURE_HSTS_SECONDS = 3600
     assert "Strict-Transport-Security" in Client().get(reverse("login"), secure=True).headers

@@ -1,4 +1,4 @@
-"""Rows of the archive are there for readers of their job alone, and the access check reads no file."""
+"""Only readers of its job see an archived row, and the access check reads no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["archive", "dsn_file", "old", "pipeline"]
 
 @dataclass(frozen=True)
 class Scene:
-    """An archived checkpoint with one of its operators; another job of its cluster, and one of another cluster."""
+    """An archived checkpoint with an operator, another job of its cluster, and a job of another cluster."""
 
     job: Job
     neighbour: Job
@@ -57,7 +57,7 @@ def scene(old: Rows, pipeline: Pipeline, settings: Any) -> Scene:
 
 @pytest.fixture
 def reader_of(db: None, now: datetime) -> Callable[..., User]:
-    """An account that sees only what the grant with these values names."""
+    """Return a function that creates an account with one grant and nothing else."""
 
     def make_one(**values: Any) -> User:
         user = User.objects.create_user(f"reader {User.objects.count()}")
@@ -75,7 +75,7 @@ def statuses(user: User, scene: Scene) -> list[int]:
 
 
 def files_were_read() -> bool:
-    """Where the files are gone, each attempt to read one is noted."""
+    """Return whether a file was read. The files are deleted, so each attempt stores a problem."""
     return ArchivedFile.objects.exclude(problem="").exists()
 
 

@@ -1,4 +1,4 @@
-"""Logging in at a provider that runs: the browser's way there and back, and every answer that is not to be trusted."""
+"""Log in through a running OpenID Connect provider: its redirects, and every response that must be refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def provider(db: None, settings: Any) -> Iterator[Provider]:
 
 
 def log_in(client: Client, **query: str) -> Any:
-    """As a browser goes: to us, to the provider, back to us."""
+    """Log in as a browser does: follow the redirects to the provider and back to Waymark."""
     away = client.get(reverse("oidc-begin"), query)
     assert away.status_code == 302, away.content
     back = requests.get(away.headers["Location"], allow_redirects=False, timeout=5).headers["Location"]

@@ -1,4 +1,4 @@
-"""Every address by every method for every kind of person, from the URL configuration itself."""
+"""Every route of the URL configuration is called with every method for every type of account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.dashboard.access.table import PERMISSIONS
 
 ORDER = ("open", "viewer", "operator", "admin", "nobody")
 OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
-# Mail that is not kept, a token of somebody else, a backtest of nothing: 404 for those who are let in.
+# Routes with status 404 also for allowed accounts: mail is not stored, and the token belongs to another account.
 MAY_BE_EMPTY = (
     "api/v1/jobs/<int:job_id>/state-reads/<",
     "api/v1/views/<",
@@ -41,7 +41,7 @@ ROUTES = list(dict.fromkeys(all_routes()))
 
 @dataclass(frozen=True)
 class Person:
-    """`role` is what the person is for the API; on pages a token is nobody's."""
+    """An account. `role` is its role in the API. Pages do not accept a token."""
 
     name: str
     role: str
@@ -76,7 +76,7 @@ def people(hidden: Rows, now: datetime, settings: Any) -> list[Person]:
 
 @pytest.fixture
 def outsider(hidden: Rows, now: datetime) -> Client:
-    """An operator of another cluster, and of nothing else."""
+    """Return the client of an account that is an operator of another cluster only."""
     user = User.objects.create_user("outsider")
     Account.objects.create(user=user, granted_only=True)
     other = rows_of_every_kind(now, "seen")
@@ -91,18 +91,18 @@ def logged_in(user: User) -> Client:
 
 
 def doors(route: str) -> Iterator[tuple[str, str]]:
-    """Method and least role."""
+    """Yield the methods of a route, each with the least role."""
     for door in PERMISSIONS[route].split(", "):
         method, _, role = door.partition(" ")
         yield method, role
 
 
 def call(client: Client, method: str, path: str, headers: dict[str, str] | None = None) -> HttpResponse:
-    """What it did is undone."""
+    """Send a request, and roll back its changes."""
     send: Callable[..., Any] = getattr(client, method.lower())
     as_json = path.startswith("/api/") and method != "GET"
     body: dict[str, Any] = {"data": "{}", "content_type": "application/json"} if as_json else {}
-    cookies = client.cookies.copy()  # logging out is undone, too
+    cookies = client.cookies.copy()  # to undo a log-out too
     with transaction.atomic():
         response: HttpResponse = send(path, headers=headers or {}, **body)
         if not response.streaming:
@@ -114,15 +114,17 @@ def call(client: Client, method: str, path: str, headers: dict[str, str] | None 
 
 @contextmanager
 def not_drawn() -> Iterator[None]:
-    """Who is let in is decided before the page is drawn, and drawing is most of the work. That pages can be drawn, the
-    tests below say, which read them."""
+    """Do not render pages, because permissions are checked before and rendering takes most of the time.
+
+    The tests below read pages and show that they can be rendered.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Template, "render", lambda self, context=None, request=None: "")
         yield
 
 
 def verdict(response: HttpResponse) -> str:
-    """`in`, or how it was refused."""
+    """Return `in` for a request that was allowed, else the type of its refusal."""
     to_login = response.status_code == 302 and response.headers["Location"].startswith(f"{reverse('login')}?next=")
     if to_login or response.status_code == 401:
         return "log in first"
@@ -149,7 +151,7 @@ def test_everybody_gets_in_where_the_table_says_and_nowhere_else(people: list[Pe
             for person in people:
                 role = person.is_let_in(route)
                 if method == "GET" and least != "nobody" and ORDER.index(role) > ORDER.index(least):
-                    continue  # whoever may do more may read, too
+                    continue  # a higher role may read too
                 with not_drawn():
                     found = verdict(call(person.client, method, path, person.headers))
                 wanted = expected(role, least, by_api=route.startswith("api/"))

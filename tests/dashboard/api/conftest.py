@@ -1,4 +1,4 @@
-"""Callers of the API by token."""
+"""Clients of the API with tokens."""
 
 from __future__ import annotations
 

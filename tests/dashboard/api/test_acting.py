@@ -1,4 +1,4 @@
-"""What the API does: the pages' own acts, once for each key, as audited."""
+"""The API carries out the actions of the pages, once for each idempotency key, and audits them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_automation_is_changed_field_by_field(api: Caller, job: Job) -> None
     assert answer.status_code == 200, answer.content
     job.refresh_from_db()
     assert (job.savepoint_interval_s, job.labels, job.oldest_state_s) == (7200, {"team": "payments"}, 7200)
-    assert job.auto_restart  # was not named
+    assert job.auto_restart  # unchanged, because the request does not name it
     assert last().details["now"]["labels"] == {"team": "payments"}
     assert api.send("patch", f"/jobs/{job.pk}/automation", {"savepoint_schedule": "never ever at"}).status_code == 422
 

@@ -1,4 +1,4 @@
-"""What went into the archive is shown, listed and downloaded as before; what of it cannot be read is named."""
+"""Archived checkpoints are shown, listed and downloaded like others, and unreadable files are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, 
 from tests.waiting import eventually
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
-KEPT, LOST = OLD + timedelta(hours=20), OLD + timedelta(hours=1)  # days of two files
+KEPT, LOST = OLD + timedelta(hours=20), OLD + timedelta(hours=1)  # on two days, whose rows are in two files
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
 
 @pytest.fixture
 def mute(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where the archive could lie: a server that takes every connection, and says nothing on any."""
+    """Yield an archive location on a server that accepts connections and never answers."""
     monkeypatch.setattr(reading, "WITHIN_S", 0.3)
     monkeypatch.setattr(reading, "HURRIED_S", 0.3)
     settings.VAR_DIR = tmp_path / "var"

@@ -50,7 +50,7 @@ def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(
     assert "Job is not cancelable." in message
     assert "The job keeps running." in message
     assert deeds() == ["job.cancel", "job.not-canceled"]
-    # Under a key, too, it is asked again when it comes again.
+    # A repeated request is sent to the engine again, also with the same key.
     expect_cancel(engine, job)
     assert api.post(f"/jobs/{job.pk}/cancel", **headers).status_code == 202
     assert deeds()[2:] == ["job.cancel", "job.cancel-taken"]

@@ -17,7 +17,7 @@ def schemas(of: type[Schema] = Schema) -> Iterator[type[Schema]]:
 
 
 def test_no_two_schemas_have_one_name() -> None:
-    """The document knows a schema by its name alone: of two with one name it describes one and refers to it twice."""
+    """The document identifies schemas by name, so of two with one name it describes only one."""
     described = document()["components"]["schemas"]
     ours = {(each.__module__, each.__name__) for each in schemas() if each.__name__ in described}
     assert ("dashboard.api.schemas.jobs", "JobOut") in ours

@@ -1,4 +1,4 @@
-"""A checkpoint that a dead run left in its directory and no poll saw, over the API."""
+"""The API offers a checkpoint that no poll saw and that was found in the directory of a dead run."""
 
 from __future__ import annotations
 

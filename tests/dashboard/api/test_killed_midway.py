@@ -1,4 +1,4 @@
-"""The web process is killed after the engine acted and before its answer came: what was asked for is in the audit."""
+"""The web process is killed after the engine acted and before the engine answered. The audit log has the request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(answer.status_code, answer.content)
 
 
 class Engine:
-    """Acts, and then kills whoever asked, as long as it `kills`."""
+    """An engine that carries out a request and then kills the client's process, if `kills` is True."""
 
     def __init__(self, server: HTTPServer) -> None:
         self.asked: list[str] = []
@@ -69,7 +69,7 @@ def engine(job: Job, httpserver: HTTPServer) -> Engine:
 
 
 def call_and_die(engine: Engine, caller: Caller, path: str, kind: str = "") -> None:
-    """A call with the key, in a process of its own."""
+    """Call the API with the idempotency key in another process, which is killed."""
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     given = json.dumps([path, caller.headers | KEY, {}, kind])
     engine.caller = subprocess.Popen(
@@ -96,7 +96,7 @@ def test_a_cancel_under_a_key_is_in_the_audit_and_is_about_that_run_for_good(
     call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
     assert (deeds(), len(engine.asked)) == (["job.cancel"], 1)
     assert AuditEntry.objects.get(action="job.cancel").details["engine_job_id"] == run.engine_job_id
-    # Whoever sends it again does not cancel what runs meanwhile.
+    # The repeated request does not cancel the run that has started meanwhile.
     engine.kills = False
     Run.objects.filter(pk=run.pk).update(state="CANCELED")
     make.make_run(job, now)

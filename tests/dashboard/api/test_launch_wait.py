@@ -1,4 +1,4 @@
-"""Why a run waits until its driver may start, over the API."""
+"""The API returns why a run waits for the start of its driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new rule kind is one class with the codes of what it says: its finding is stored, rendered and served."""
+"""A new type of rules is one class with its reason codes: its findings are stored, rendered and returned."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CHINESE = {
 
 @pytest.fixture(autouse=True)
 def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the kind and its Chinese texts, as its module and the catalogue do."""
+    """Register the type and its Chinese texts, as a module and the catalogue would."""
     monkeypatch.setitem(kinds(), FailedRuns.name, FailedRuns())
     catalog = trans_real.translation("zh-hans")._catalog._catalogs[0]
     for english, chinese in CHINESE.items():
@@ -72,7 +72,7 @@ def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def incident(db: None, job: Job, now: datetime) -> Incident:
-    """The rule's finding about a job whose second run failed a minute ago."""
+    """Return the rule's incident for a job whose second run failed a minute ago."""
     make.make_rule(job, kind="failed_runs", threshold=2, window_s=None)
     make.make_run(job, now, state="FAILED", ended_at=now - timedelta(minutes=1))
     evaluate_due(now)

@@ -1,4 +1,4 @@
-"""A call may say which run it was decided on: it is refused when another has taken its place."""
+"""A request may name the run that its sender saw, and is refused if the job has another current run."""
 
 from __future__ import annotations
 

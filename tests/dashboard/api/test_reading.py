@@ -1,4 +1,4 @@
-"""What the API tells, page by page."""
+"""The API returns the data of the pages, in pages of items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.dashboard.api.conftest import Caller
 
 
 def walk(api: Caller, path: str, limit: int, **query: Any) -> list[dict[str, Any]]:
-    """All pages of a list."""
+    """Return the items of all pages of a list."""
     found: list[dict[str, Any]] = []
     cursor = ""
     while cursor is not None:
@@ -101,7 +101,7 @@ def test_the_audit_is_told_by_who_what_and_when(api: Caller, now: datetime) -> N
     told = api.get("/audit", actor="ida", action="rule.").json()["items"]
     assert [(row["action"], row["reason"]) for row in told] == [("rule.change", "because")]
     assert api.get("/audit", actor="ida", until=(now - timedelta(days=1)).isoformat()).json()["items"] == []
-    assert api.get("/audit", since="2026-01-01T00:00:00").status_code == 422  # of which zone?
+    assert api.get("/audit", since="2026-01-01T00:00:00").status_code == 422  # the time zone is missing
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/clusters", "/savepoints", "/incidents", "/rules"])
@@ -113,7 +113,7 @@ def test_a_list_costs_the_same_for_few_and_many(api: Caller, now: datetime, path
             assert api.get(path, limit=200).status_code == 200
         return len(asked)
 
-    api.get("/me")  # that the token was used is written down once a minute
+    api.get("/me")  # the first use of the token stores a row, later ones within a minute do not
     add(now, "few", 2)
     few = costs()
     add(now, "many", 12)

@@ -1,4 +1,4 @@
-"""One shape for everything that goes wrong, whoever found it."""
+"""All errors have one format, also those that Django or Django Ninja raises."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(api: Caller, job: Job
 
 def test_too_many_calls_are_told_how_long_to_wait(api: Caller, settings: Any) -> None:
     settings.API_CALLS_PER_MINUTE = 3
-    codes = [api.get("/me").status_code for _ in range(12)]  # two minutes at most
+    codes = [api.get("/me").status_code for _ in range(12)]  # the calls span at most two windows of a minute
     assert 429 in codes
     response = next(answer for answer in (api.get("/me") for _ in range(8)) if answer.status_code == 429)
     assert problem(response, 429)["code"] == "too_many_requests"

@@ -1,4 +1,4 @@
-"""The API says which queries write rows a second time, before a restart and in the answer to it."""
+"""The API returns which queries write rows a second time, before a restart and in the response to a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AGAIN = [{"query": "words", "sink": "kafka"}]
 
 @pytest.fixture
 def older(job: Job, now: datetime) -> str:
-    """The key of a savepoint that the job's run has written rows after."""
+    """Return the key of a savepoint after which the job's run has written rows."""
     run = make.make_run(job, now, vertices=SINKS)
     return f"savepoint-{make.make_savepoint(run, now - timedelta(minutes=9)).pk}"
 

@@ -1,4 +1,4 @@
-"""Running an ended job again over the API, and its schedule."""
+"""The API runs an ended job again and sets its run schedule."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Every operation of the OpenAPI document, called with whatever the document allows: no answer breaks, and each is as
-the document says."""
+"""Every operation of the OpenAPI document is called with generated input that the document allows.
+
+No call fails with a server error, and each response matches the document.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-# Examples only: going through every corner of every parameter takes minutes.
+# Only examples, because the coverage phase with all limits of all parameters takes minutes.
 config = SchemathesisConfig.from_dict({"phases": {"coverage": {"enabled": False}}})
 schema = from_dict(document(), config=config)
 schema.app = application
@@ -43,7 +45,7 @@ schema.app = application
 
 @pytest.fixture
 def one_connection() -> Iterator[None]:
-    """A request leaves the test's transaction open, as with Django's own client."""
+    """Keep the test's transaction open during requests, as Django's test client does."""
     ends = (request_started, request_finished)
     for signal in ends:
         signal.disconnect(close_old_connections)
@@ -65,7 +67,7 @@ def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, set
     rows.ids["view_id"] = SavedView.objects.create(user=admin, name="mine", query="state=failing").pk
     asked = StateRead.objects.create(job=rows.job, kind="list", snapshot=1, label="checkpoint 1", asked_at=now)
     rows.ids["read_id"] = asked.pk
-    # What it is called with decodes nothing.
+    # The client does not decode compressed responses.
     plain = {"Accept-Encoding": "identity"}
     return plain | {
         "Authorization": f"Bearer {tokens.make(admin, 't', True, now + timedelta(days=1), 'anna', now).secret}"
@@ -81,13 +83,13 @@ def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, set
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_an_operation_answers_as_the_document_says(case: Any, headers: dict[str, str], rows: Rows) -> None:
-    """Of the rows that are there; what is done is undone."""
+    """Call the operation on existing rows, and roll back its changes."""
     first = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
     of_it = rows.ids.get(first, 1)
     case.path_parameters = {name: rows.ids.get(name, of_it) for name in case.path_parameters or {}}
     with transaction.atomic():
         response = case.call(headers=headers)
         transaction.set_rollback(True)
-    # 405: it tries other methods, too. 404: a body may name what is not there; an address does not.
+    # Other methods give 405. A body may name missing rows and give 404, but the URLs name existing rows.
     assert response.status_code not in ((401, 403, 404) if case.method == "GET" else (401, 403))
     case.validate_response(response, checks=CHECKS)

@@ -1,4 +1,4 @@
-"""Deeds for several jobs, views of the fleet that somebody keeps, and what a snapshot's state holds."""
+"""The API acts on several jobs, stores views of the fleet, and reads the state of snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One holder at a time, and none that only believes to be it."""
+"""A lease has one holder at a time, and a process that has lost the lease knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who ticks, when nobody does, and where the next one goes on."""
+"""One beat sends tasks, none sends without Redis or workers, and the next holder continues the schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make_beat(redis: Redis, redis_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> MakeBeat:
-    """Beats as on different machines, all on the one clock of the test."""
+    """Return a function that creates beats as on different machines, all with the clock of the test."""
     numbers = iter(range(1, 100))
 
     def make(period_s: float = 10, url: str = redis_url) -> LeasedScheduler:
@@ -34,7 +34,7 @@ def make_beat(redis: Redis, redis_url: str, clock: ManualClock, monkeypatch: pyt
         app.conf.beat_schedule = {
             name: {"task": f"tasks.{name}", "schedule": timedelta(seconds=period_s)} for name in ("poll", "rules")
         }
-        # Celery asks the application for the time.
+        # Celery reads the time from the application.
         monkeypatch.setattr(app, "now", lambda: datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
         beat = LeasedScheduler(app, clock=clock)
         monkeypatch.setattr(beat, "_name", f"host-{app.main}")
@@ -44,12 +44,12 @@ def make_beat(redis: Redis, redis_url: str, clock: ManualClock, monkeypatch: pyt
 
 
 def sent(redis: Redis) -> list[str]:
-    """The tasks that wait, oldest first."""
+    """Return the waiting tasks, oldest first."""
     return [json.loads(message)["headers"]["task"] for message in reversed(redis.lrange(broker.QUEUE, 0, -1))]
 
 
 def tick(beat: LeasedScheduler) -> None:
-    """As Celery's loop calls it: again at once while something was due."""
+    """Call the beat as Celery's loop does: again immediately while tasks are due."""
     while beat.tick() == 0:
         pass
 
@@ -75,7 +75,7 @@ def test_the_one_that_stood_by_goes_on_where_the_dead_one_stopped(
     pass_time(clock, 16, first, second)
     assert len(sent(redis)) == 2, "the entries were sent once, 5 s ago"
     redis.delete("waymark:beat:lease")
-    pass_time(clock, 2, second)  # the first one is killed and says nothing
+    pass_time(clock, 2, second)  # the first beat is killed and does not release the lease
     assert len(sent(redis)) == 2, "nothing is due yet"
     pass_time(clock, 4, second)
     assert len(sent(redis)) == 4, "10 s after the first one sent them, not 10 s after the take-over"
@@ -91,7 +91,7 @@ def test_one_that_was_stopped_sends_nothing_when_it_wakes(
     pass_time(clock, 10, second)
     before = len(sent(redis))
     assert before == 2
-    # It stands right before sending, its look long past: the lease is over by its own clock.
+    # The beat was suspended between its last check and the sending, and the lease has expired by its clock.
     monkeypatch.setattr(first, "_next_look", clock.monotonic() + 60)
     assert first.tick() > 0
     assert len(sent(redis)) == before

@@ -1,4 +1,4 @@
-"""A Chromium that is logged in to a served Waymark, and pictures of what it sees under var/test/."""
+"""A Chromium that is logged in to a running Waymark and stores screenshots under var/test/."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from monitoring import broker
 from tests.waiting import eventually
 
-# A machine with much else to do draws a page late.
+# A busy machine renders pages slowly.
 expect.set_options(timeout=60_000)
 
 PICTURES = Path(__file__).resolve().parents[3] / "var" / "test"
-# What htmx says of a request that was under way when its page was left.
+# The log lines of htmx for a request that was pending when the browser left its page.
 LEFT = ("htmx:afterRequest, ", "htmx:sendAbort, ")
-# Plotly draws anew a moment after its window changed.
+# Plotly redraws charts a moment after the window has changed.
 _CHARTS_FIT = """() => [...document.querySelectorAll(".chart .main-svg")].every(
     (drawing) => drawing.getBoundingClientRect().width <= drawing.closest(".chart").clientWidth + 1)"""
 SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
 
 
 class Reader:
-    """Somebody in front of a browser. Whatever the console complains about is kept in `complaints`."""
+    """A browser with a logged-in user. Errors and warnings of its console are stored in `complaints`."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
@@ -50,18 +50,18 @@ class Reader:
 
     def picture(self, name: str, whole: bool = True) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)
-        # To hide the caret Playwright would leave an inline style behind, which the page's policy refuses at a swap.
+        # Playwright would hide the caret by an inline style, which the content security policy refuses at a swap.
         self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole, caret="initial")
 
     def turn(self, size: str, theme: str) -> None:
-        """To a screen of another size, and another theme."""
+        """Change the size of the screen and the theme."""
         width, height = SIZES[size]
         self.page.set_viewport_size({"width": width, "height": height})
         self.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
         self.page.wait_for_function(_CHARTS_FIT)
 
     def barriers(self, *rules: str) -> list[str]:
-        """What axe finds serious or critical, by all of its rules or by these alone."""
+        """Return the serious and critical findings of axe, for all its rules or only the given rules."""
         options: dict[str, object] = {"resultTypes": ["violations"]}
         if rules:
             options["runOnly"] = rules
@@ -73,11 +73,11 @@ class Reader:
         ]
 
     def overflow(self) -> int:
-        """By how many pixels the page is wider than its window."""
+        """Return the number of pixels by which the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
     def cut(self) -> list[str]:
-        """Tables that are wider than their card, and have to be scrolled aside."""
+        """Return the tables that are wider than their card, so that they must be scrolled horizontally."""
         wider = "tables => tables.filter(t => t.scrollWidth - t.clientWidth > 1).map(t => t.ariaLabel)"
         found: list[str] = self.page.eval_on_selector_all(".table-wrap", wider)
         return found
@@ -85,7 +85,7 @@ class Reader:
 
 @pytest.fixture
 def signs_of_life(redis_url: str, settings: Any) -> Iterator[None]:
-    """Two beats, two workers and some ticks that wait."""
+    """Store the heartbeats of two beats and two workers, and some waiting tasks."""
     settings.CELERY_BROKER_URL = redis_url
     with broker.connect() as redis, pytest.MonkeyPatch.context() as patch:
         for number in (1, 2):
@@ -99,7 +99,10 @@ def signs_of_life(redis_url: str, settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator[Callable[..., Reader]]:
-    """`read_as(size="narrow", theme="dark", user=…)`; by default the operator."""
+    """Yield a function that starts a browser: `read_as(size="narrow", theme="dark", user=…)`.
+
+    By default the user is the operator.
+    """
     contexts: list[BrowserContext] = []
 
     def start(size: str = "wide", theme: str = "light", user: User | None = operator_user) -> Reader:
@@ -119,7 +122,7 @@ def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator
     yield start
     for context in contexts:
         context.close()
-    # A page asks for its live parts until it is closed: the database is not emptied under what answers it.
+    # Open pages poll their live parts: wait for the last response before the database is emptied.
     eventually("every request is answered", _all_is_answered)
 
 

@@ -1,4 +1,4 @@
-"""Somebody without a mouse: what Tab comes to on a page, whether it is seen where the keyboard is, what it misses."""
+"""Use a page by keyboard only: walk through it with Tab, check the focus, and find unreachable elements."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-_MOST = 600  # presses of Tab around one page
-# What is for the keyboard. Of radio buttons that belong together only one is: arrows do the rest.
+_MOST = 600  # the most presses of Tab for one page
+# The elements that Tab must reach. In a group of radio buttons it reaches only one; arrow keys reach the others.
 _PLACES = """
 const FOCUSABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
 const isShown = (part) => part.checkVisibility({ visibilityProperty: true }) && part.getClientRects().length > 0;
@@ -33,8 +33,8 @@ _BEGIN = f"""() => {{ {_PLACES}
 _LEFT = f"""() => {{ {_PLACES}
   return [...window.walk.unreached].filter((part) => part.isConnected && isPlace(part)).map(named);
 }}"""
-# Where the keyboard is: is there a ring, is it on the screen, does nothing cover it, is it not cut off on most sides?
-# `again`: for the first time, still (a field for a time has a place for each of its parts), or for the second time.
+# The focused element: it must have a focus ring, be on the screen, and not be covered or clipped. `again` is "" at the
+# first visit, "still" if the focus has not moved to another element (a time field has several parts), else "again".
 _HERE = f"""() => {{ {_PLACES}
   const part = document.activeElement;
   if (!part || part === document.body) return null;
@@ -67,7 +67,7 @@ _HERE = f"""() => {{ {_PLACES}
   if (Object.values(uncut).filter(Boolean).length < 2) wrong.push("has its ring cut off");
   return {{ name: named(part), wrong, again }};
 }}"""
-# What takes a click and is no place of the keyboard, nor leads where one of those leads.
+# The elements that accept clicks but that Tab does not reach, unless a reachable link has the same target.
 _MOUSE_ONLY = f"""() => {{ {_PLACES}
   const led = new Set([...document.querySelectorAll("a[href]")].filter(isPlace).map((link) => link.href));
   const takesClicks = (part) => getComputedStyle(part).cursor === "pointer" && isShown(part);
@@ -80,7 +80,7 @@ _MOUSE_ONLY = f"""() => {{ {_PLACES}
 
 
 class Keys:
-    """`page` without a mouse. Every step sees where the keyboard is."""
+    """The keyboard of a page. Every step checks that the focus is visible."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -92,23 +92,23 @@ class Keys:
         self.page.keyboard.type(text)
 
     def go_to(self, wanted: Locator) -> None:
-        """By Tab, at most once around."""
+        """Press Tab until `wanted` has the focus, at most once around the page."""
         for _ in range(_MOST):
             self.press("Tab")
             here = self._here()
-            # Of a field with several parts Chromium marks the part.
+            # In a field with several parts, Chromium marks the focused part.
             assert here is None or here["again"] == "still" or here["wrong"] == [], here
             if wanted.evaluate("part => part === document.activeElement"):
                 return
         raise AssertionError(f"Tab does not come to {wanted}")
 
     def choose(self, wanted: Locator) -> None:
-        """What opens, leads or does something at Enter."""
+        """Move the focus to an element and press Enter."""
         self.go_to(wanted)
         self.press("Enter")
 
     def walk(self) -> list[str]:
-        """All of the page, from its beginning on. What is wrong on the way, and what Tab does not come to."""
+        """Walk through the whole page with Tab. Return the problems, and the elements that Tab does not reach."""
         assert self.page.evaluate(_BEGIN) > 0
         wrong: list[str] = []
         for _ in range(_MOST):
@@ -121,7 +121,7 @@ class Keys:
         return wrong + [f"{name} is not reached" for name in self.page.evaluate(_LEFT)]
 
     def mouse_only(self) -> list[str]:
-        """What a click reaches and the keyboard does not."""
+        """Return the elements that accept clicks but that the keyboard does not reach."""
         found: list[str] = self.page.evaluate(_MOUSE_ONLY)
         return found
 

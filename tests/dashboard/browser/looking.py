@@ -1,4 +1,4 @@
-"""Pages are looked at: on every screen and in both themes, each opened once."""
+"""Check pages in every size and both themes, and open each page only once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from monitoring.models import Cluster, Run
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.keys import Keys
 
-# From each to the next the theme changes: charts are drawn anew, for the new width, too.
+# The theme changes from each view to the next, so charts are redrawn, also for the new width.
 VIEWS = (
     *(("wide", "light"), ("narrow", "dark"), ("middle", "light")),
     *(("wide", "dark"), ("narrow", "light"), ("middle", "dark")),
 )
-# These are read by axe as a whole.
+# In these views, axe checks the whole page with all rules.
 EXTREMES = VIEWS[:2]
-# What these do not show of colours, on the pages with the most on them.
+# In these views, axe checks only colours, on the pages with the most content.
 COLOURS = VIEWS[3:5]
 
 
 def poller_looked() -> None:
-    """Just now, however slow the machine: else every page would rightly say that nobody watches any more."""
+    """Set the last poll to now, because on a slow machine the pages would report that the polling has stopped."""
     now = timezone.now()
     Cluster.objects.filter(unreachable_since=None).update(last_answer_at=now)
     Run.objects.filter(job__cluster__unreachable_since=None).update(observed_at=now)
@@ -37,9 +37,12 @@ def look_at(
     fullest: Collection[str] = (),
     settle: Callable[[Page, str], None] = lambda page, name: None,
 ) -> None:
-    """Pictures of `pages`, by name, in every view, under var/test/. Nothing is wider than the screen, no table is cut
-    off on a large one, nothing is for the mouse only, axe finds nothing serious, the console is silent. `fullest`:
-    those with the most on them. `settle`: what a reader does on a page before."""
+    """Store a screenshot of each page in every view under var/test/, and check the pages.
+
+    No page is wider than the screen, no table is clipped on a large screen, everything is reachable by keyboard, axe
+    finds no serious problem, and the console is empty. `fullest` are the pages with the most content. `settle` is
+    called on each page first.
+    """
     found: dict[str, object] = {}
     for name, path in pages.items():
         poller_looked()

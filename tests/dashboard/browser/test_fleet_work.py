@@ -1,4 +1,4 @@
-"""Working with many jobs: choosing several, and finding one by typing."""
+"""Users select several jobs, and find one by its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life
     expect(bulk).to_be_visible()
     page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
     page.wait_for_load_state("networkidle")
-    expect(page.get_by_label(f"Select {jobs[0].name}")).to_be_checked()  # also when the table was renewed
+    expect(page.get_by_label(f"Select {jobs[0].name}")).to_be_checked()  # also after the table was refreshed
     page.get_by_role("button", name="Savepoint now").click()
     expect(page.get_by_role("heading", name="Savepoint now: 1 of 1")).to_be_visible()
     assert Savepoint.objects.filter(job=jobs[0], requested_by="olga", state="requested").exists()
@@ -64,7 +64,7 @@ def test_more_jobs_come_when_they_are_reached(
     expect(page.get_by_label("Select all jobs shown")).not_to_be_checked()
     with page.expect_response(lambda response: "upto=2" in response.url):
         page.evaluate("document.body.dispatchEvent(new CustomEvent('tick-2'))")
-    expect(rows).to_have_count(100)  # what came stays
+    expect(rows).to_have_count(100)  # a refresh keeps the appended page
 
     page.evaluate("document.getElementById('more').focus({preventScroll: true})")
     page.keyboard.press("Enter")

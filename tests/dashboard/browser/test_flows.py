@@ -1,4 +1,4 @@
-"""What people do in the browser, from the click to the row, and back to the page by itself."""
+"""Actions in the browser: each click changes a row, and the page shows the change without a reload."""
 
 from __future__ import annotations
 
@@ -159,14 +159,14 @@ def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_bac
     plan.click()
     wrong = page.get_by_role("alert").filter(has_text="Not saved.")
     expect(wrong).to_be_visible()
-    page.wait_for_load_state("load")  # its scripts have run
+    page.wait_for_load_state("load")  # the scripts of the page have run
     page.reload()
-    expect(wrong).to_have_count(0)  # it was asked for, not sent again
+    expect(wrong).to_have_count(0)  # the reload loaded the page and did not send the form again
     page.get_by_label("Job", exact=True).fill(job.name)
     page.get_by_label("Reason").fill("the disks are swapped")
     plan.dblclick()
     expect(page.get_by_role("cell", name="the disks are swapped")).to_have_count(1)
-    for _entry in range(4):  # of the maintenance page, as many as there are
+    for _entry in range(4):  # go back over all entries of the maintenance page
         if page.url == reader.address + reverse("maintenance"):
             expect(plan).to_be_visible()
             page.go_back()

@@ -1,4 +1,4 @@
-"""What people do on a job's pages: zoom, sort by keyboard, read a chart as a table, change the language."""
+"""Actions on a job's pages: zoom, sort by keyboard, show a chart as a table, change the language."""
 
 from __future__ import annotations
 

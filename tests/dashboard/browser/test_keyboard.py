@@ -1,4 +1,4 @@
-"""A day's work without a mouse: from the log-in to a restart, and always it is seen where the keyboard is."""
+"""Everything works by keyboard, from the log-in to a restart, and the focus is always visible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.dashboard.browser.keys import Keys
 from tests.dashboard.browser.looking import poller_looked
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-# No beat: a part that renews itself has other places than were counted when the walk began.
+# No refresh, because a refreshed part has other elements than those counted at the start of the walk.
 STILL = "window.setInterval = () => 0;"
 
 
@@ -26,7 +26,7 @@ def test_a_job_is_found_read_and_restarted_by_keyboard_alone(
     read_as: Callable[..., Reader], signs_of_life: None, operator_user: User, now: datetime
 ) -> None:
     job = scenes.busy_job(now, make.make_cluster(now))
-    Job.objects.filter(pk=job.pk).update(epoch=1)  # of the restart that the scene tells of
+    Job.objects.filter(pk=job.pk).update(epoch=1)  # that of the restart in the scene
     scenes.well_job(now, job.cluster, "flights-by-carrier")
     poller_looked()
     reader = read_as(user=None)
@@ -52,7 +52,7 @@ def _log_in(keys: Keys) -> None:
 
 
 def _find(keys: Keys, job: Job) -> None:
-    """By `/`, which filters the fleet, and by Ctrl-K, which leads anywhere. The bar for chosen jobs covers no place."""
+    """Find the job by `/`, which filters the fleet, and by Ctrl-K. The bar for selected jobs covers no element."""
     page = keys.page
     _everything_is_reached(keys)
     box = page.get_by_label(f"Select {job.name}")
@@ -86,7 +86,7 @@ def _find(keys: Keys, job: Job) -> None:
 
 
 def _read(keys: Keys) -> None:
-    """The overview, its time range, the history, what one row opens to, one checkpoint with one operator's subtasks."""
+    """Read the overview, its time range, the history, an expanded row, and a checkpoint with an operator's subtasks."""
     page = keys.page
     expect(page.locator(".chart .loading")).to_have_count(0)
     _everything_is_reached(keys)
@@ -108,7 +108,7 @@ def _read(keys: Keys) -> None:
 
 
 def _restart(keys: Keys, job: Job) -> None:
-    """From a state that is not the one that was offered, stopped in the way that was not chosen."""
+    """Restart from another snapshot than the preselected one, with the other way to stop the job."""
     page = keys.page
     keys.choose(page.get_by_role("link", name="Restart from…"))
     expect(page.get_by_role("heading", name="What will happen")).to_be_visible()
@@ -126,7 +126,7 @@ def _restart(keys: Keys, job: Job) -> None:
 
 
 def _everything_is_reached(keys: Keys) -> None:
-    """On a small screen and on a large one."""
+    """Check on a small and on a large screen that the keyboard reaches every element."""
     found = {}
     for size in ("narrow", "wide"):
         width, height = SIZES[size]

@@ -1,4 +1,4 @@
-"""Every page as a picture, in the sizes and themes people use; the console is silent and nobody is kept out."""
+"""Every page in all sizes and themes: the console is empty, and the page is accessible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest
 
 
 def older(job: Job) -> Checkpoint:
-    """Which a newer one may take the place of."""
+    """Return a completed checkpoint with newer ones after it."""
     assert job.current_run is not None
     return job.current_run.checkpoints.filter(status="COMPLETED", discarded=False)[0]
 

@@ -1,4 +1,4 @@
-"""The pages of access, looked at: wide and narrow, light and dark."""
+"""The pages about access in all sizes and themes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 
 @pytest.fixture
 def admin_user(db: None, now: datetime) -> User:
-    """An administrator with tokens of every state, among others with grants."""
+    """Create an administrator with valid, revoked and expired tokens, and other accounts with grants."""
     admin = User.objects.create_superuser("anna", "anna@example.org", "pw-anna-long")
     for name, may_write, age in (("nightly report", False, 0), ("deploy pipeline", True, 0), ("old script", True, 40)):
         then = now - timedelta(days=age)
@@ -67,4 +67,4 @@ def test_a_token_is_made_copied_and_gone(read_as: Callable[..., Reader], admin_u
     expect(page.get_by_role("button", name="Cop").or_(page.get_by_role("button", name="Selected"))).to_be_visible()
     reader.open(reverse("tokens"))
     assert secret not in page.content()
-    assert [each for each in reader.complaints if "422" not in each] == []  # the form that was empty
+    assert [each for each in reader.complaints if "422" not in each] == []  # the empty form was refused

@@ -1,4 +1,4 @@
-"""The pages of alerting, looked at: much, little and nothing; wide and narrow; light and dark."""
+"""The pages about alerts in all sizes and themes, with much, little and no content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of a job with a continuous trigger: Spark tells neither alignment nor sync durations, nor rows."""
+"""The pages of a job with a continuous trigger, for which Spark reports no alignment, sync durations or rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest
 
 
 def continuous(now: datetime) -> tuple[Job, Checkpoint]:
-    """With checkpoints as the job manager reports them: what Spark does not tell is -1 there, and unknown here."""
+    """Return a job with checkpoints as the poller stores them: values that Spark does not report are None."""
     job = make.make_job(make.make_cluster(now, engine=Engine.SPARK), "continuous")
     run = make.make_run(job, now)
     checkpoints = make.make_checkpoints(run, now, make.Shape(count=40, failed=(7,)))

@@ -1,4 +1,4 @@
-"""Where a diagnosis is read, looked at: with much to say, wide and light, narrow and dark."""
+"""The pages with a long diagnosis in all sizes and themes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BADLY_SET = {
 
 
 def troubled_job(now: datetime) -> tuple[Job, Checkpoint, Checkpoint]:
-    """Its newest checkpoint failed, the one before it was slow through one subtask; little of it is well set."""
+    """Return a job with bad settings, a failed newest checkpoint, and before it one that a single subtask slowed."""
     cluster = make.make_cluster(now, "eu-prod", engine=Engine.FLINK)
     job = make.make_job(cluster, "orders-enrich", savepoint_interval_s=None)
     run = make.make_run(job, now, checkpoint_config=make.config() | BADLY_SET)

@@ -1,4 +1,4 @@
-"""The pages of one job as pictures, in the sizes and themes people use; the console is silent, axe finds nothing."""
+"""The pages of one job in all sizes and themes: the console is empty, and axe finds no problem."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pages_of(job: Job) -> dict[str, str]:
 
 
 def settle(page: Page, name: str) -> None:
-    """What a reader does on the page, and until it is drawn."""
+    """Wait until the page is rendered, and open its details."""
     if page.locator("[data-chart]").count():
         expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     if name == "checkpoint":

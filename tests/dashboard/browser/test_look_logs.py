@@ -1,4 +1,4 @@
-"""The Logs tab as pictures, with nothing, little and much in it; and its live tail."""
+"""The Logs tab in all sizes and themes with no, little and much content, and its live tail."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_tail_follows_until_it_is_paused(
     expect(log).to_contain_text("a new line")
     page.get_by_label("Follow").uncheck()
     server.logs["driver-1.log"] += b"while paused\n"
-    with page.expect_response(lambda answer: "/header/" in answer.url):  # a tick has passed
+    with page.expect_response(lambda answer: "/header/" in answer.url):  # wait for one refresh
         pass
     expect(log).not_to_contain_text("while paused")
     page.get_by_label("Follow").check()

@@ -1,4 +1,4 @@
-"""The runs of a job that ends: none, a few, two pages of them; and the forms of its schedule."""
+"""The runs of a job that ends (none, a few, two pages), and the forms of its schedule, in all sizes and themes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savepoints that are gone or that nobody can check, and pages whose run was replaced while they were open."""
+"""Pages of deleted and unverifiable savepoints, and open pages whose run was replaced, in all sizes and themes."""
 
 from __future__ import annotations
 

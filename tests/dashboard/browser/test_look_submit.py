@@ -1,4 +1,4 @@
-"""The page that submits a job: empty, with what was found at checkpoint locations, and with mistakes."""
+"""The page that submits a job: empty, with found checkpoint locations, and with errors, in all sizes and themes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTT
         elif name == "wrong":
             page.get_by_role("button", name="Submit the job").click()
             expect(page.get_by_role("alert")).to_contain_text("The job was not started.")
-            admin.complaints[:] = [each for each in admin.complaints if "422" not in each]  # the form that was empty
+            admin.complaints[:] = [each for each in admin.complaints if "422" not in each]  # the empty form was refused
 
     address = reverse("cluster-submit", args=[cluster.pk])
     pages = dict.fromkeys(("empty", "found", "savepoint", "wrong"), address)

@@ -1,4 +1,4 @@
-"""A session that ends while its pages are open: what was typed is not lost, nor sent as somebody else."""
+"""A session ends while its pages are open: typed text is not lost, and it is not sent as another user."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _log_in(page: Page, name: str, password: str) -> None:
 
 
 def _tick(page: Page) -> None:
-    """The beat, which does not wait here. Once a page knows that its session is over, it has none."""
+    """Trigger the refresh of the live parts. A page whose session is over ignores it."""
     page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
 
 
 def _asked_within(page: Page, seconds: int) -> list[str]:
-    """What the page asks by itself, by its own clock, beat by beat: each is answered before the next."""
+    """Return the requests of the page within some seconds of its clock. Each is answered before the next refresh."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     for _beat in range(seconds // 4):
@@ -91,10 +91,10 @@ def test_what_was_typed_waits_for_its_reader_to_log_in_again_and_asks_seldom_mea
     _log_in(other, "victor", "pw-victor-1")
     _tick(page)
     plan.click()
-    expect(note).to_be_visible()  # somebody else's session is not this page's
+    expect(note).to_be_visible()  # the page does not use the session of another user
     _log_out(other)
     _log_in(other, "olga", "pw-olga-1")
-    expect(note).to_be_hidden()  # at once: nothing but the log-in told it
+    expect(note).to_be_hidden()  # immediately, as a result of the log-in in the other page
     expect(page.get_by_label("Reason")).to_have_value("the disks are swapped")
     plan.click()
     expect(page.get_by_role("cell", name="the disks are swapped")).to_be_visible()

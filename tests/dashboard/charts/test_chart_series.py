@@ -116,9 +116,9 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
 @pytest.mark.parametrize(
     ("minutes", "source", "is_restart"),
     [
-        (20, "", False),  # it ran for a while before it was registered
-        (20, "CREATED", False),  # it waited for slots before it ran for the first time
-        (20, "RESTARTING", True),  # it was restarting when it was registered
+        (20, "", False),  # the run was RUNNING before Waymark knew it
+        (20, "CREATED", False),  # the run waited for slots before it was RUNNING for the first time
+        (20, "RESTARTING", True),  # the run was RESTARTING when Waymark first saw it
     ],
 )
 def test_the_first_sight_of_a_running_run_is_no_restart(

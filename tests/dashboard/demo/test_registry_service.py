@@ -95,7 +95,7 @@ def test_the_schedule_is_the_documented_one_and_repeats() -> None:
 
 
 def test_within_five_minutes_it_is_slow_and_breaks_twice() -> None:
-    """Twice: the job's restart strategy allows one restart, the second failure is Waymark's to mend."""
+    """The job's restart strategy allows one restart. After the second failure, Waymark restarts the job."""
     early = [spell.condition for spell in SPELLS if spell.end_s <= 300]
     assert early.count(Condition.BROKEN) == 2
     assert Condition.SLOW in early

@@ -75,7 +75,7 @@ def test_a_job_that_the_job_manager_has_is_not_submitted_again(
 
 
 def test_a_job_that_ran_once_is_never_submitted_again(httpserver: HTTPServer, cluster: Cluster, demo: Demo) -> None:
-    """It ended, or was ended by a person; bringing it back is for the recovery, which knows its state, to decide."""
+    """The job has ended or was canceled. Only recovery, which knows its snapshots, may restart it."""
     from django.utils import timezone
 
     job_manager_knows(httpserver)

@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper serves nobody who does not log in, also on the data of a version that served everybody."""
+"""The embedded ZooKeeper requires a log-in, also with the data of an earlier version without log-in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_only_who_knows_the_password_is_served_and_jobs_of_an_open_version_stay(
 
     with running(server, log=log):
         with closing(client(port)) as stranger:
-            stranger.start()  # the session is made; its first request ends it
+            stranger.start()  # the session is created, and its first request ends it
             for act in (lambda: stranger.create("/mine"), lambda: stranger.get(GRAPH)):
                 with pytest.raises((ConnectionLoss, SessionClosedRequireSaslError)):
                     act()

@@ -45,7 +45,7 @@ def test_a_part_whose_variable_is_set_is_not_started(tmp_path: Path, variable: s
     environment = build({variable: value}, tmp_path, JAVA)
     assert [(part.name, part.address) for part in environment.external] == [(name, value)]
     assert name not in [part.name for part in compose(environment, demo=False)]
-    assert variable not in environment.variables  # the children inherit the caller's
+    assert variable not in environment.variables  # child processes inherit the caller's variable
 
 
 def test_an_external_job_manager_is_the_one_that_is_watched(tmp_path: Path) -> None:

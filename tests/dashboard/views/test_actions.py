@@ -1,4 +1,4 @@
-"""What a person sets off from the pages, up to the row that the workers act on."""
+"""Actions on the pages create the rows that the workers process."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first
     operator: Client, job: Job, now: datetime
 ) -> None:
     assert job.current_run is not None
-    make.make_savepoint(job.current_run, now + timedelta(hours=1))  # by an engine whose clock is ahead
+    make.make_savepoint(job.current_run, now + timedelta(hours=1))  # the engine's clock is ahead
     address = reverse("job-restart", args=[job.pk])
     response = operator.get(address)
     assert [choice.to_be_taken for choice in response.context["offer"].choices[:2]] == [True, False]

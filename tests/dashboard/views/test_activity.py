@@ -1,4 +1,4 @@
-"""What the fleet page says that Waymark is doing, and how an incident's story is told."""
+"""The fleet page lists Waymark's newest activity, and an incident has one line with its present status."""
 
 from __future__ import annotations
 

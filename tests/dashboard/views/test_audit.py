@@ -1,4 +1,4 @@
-"""The audit page: filters, the file to take away, and what a spreadsheet must not run."""
+"""The audit page: its filters, its CSV file, and formulas that a spreadsheet must not execute."""
 
 from __future__ import annotations
 

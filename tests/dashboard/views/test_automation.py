@@ -1,4 +1,4 @@
-"""Pausing the automation and closing a breaker, from the pages."""
+"""The pages pause the automation and close breakers."""
 
 from __future__ import annotations
 

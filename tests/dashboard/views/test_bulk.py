@@ -1,4 +1,4 @@
-"""One deed for several jobs: each is done or refused by itself."""
+"""An action on several jobs succeeds or fails for each job separately."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_all_that_match_are_meant_whatever_page_they_are_on(operator: Client, jo
     page = act(operator, [], "label", labels="env=prod", matching="q=more-")
     assert "60 of 60" in page
     assert Job.objects.filter(labels__env="prod").count() == 60
-    assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # and no other
+    assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # and no other jobs
     assert "Select at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
 
 

@@ -1,4 +1,4 @@
-"""Channels, messages and maintenance windows: what people set up, and what they are told when it makes no sense."""
+"""Channels, messages and maintenance windows can be set up, and invalid input is explained."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_lists_cost_as_many_queries_for_many_as_for_few(
             assert viewer.get(reverse(page)).status_code == 200
         return len(queries)
 
-    cost(1)  # the session's own
+    cost(1)  # the first request has additional queries for the session
     assert cost(2) == cost(20)
 
 

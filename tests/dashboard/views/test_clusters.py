@@ -1,4 +1,4 @@
-"""The pages of clusters: who may what, what is said at which field, what is stored and audited."""
+"""The pages of clusters: permissions, errors at fields, stored values and audit entries."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: d
     cluster.refresh_from_db()
     assert (cluster.enabled, cluster.disabled_reason, cluster.unreachable_since) == (False, "maintenance", None)
     assert "maintenance" in admin.get(reverse("clusters")).content.decode()
-    assert admin.get(reverse("fleet")).context["fleet"].silent_clusters == []  # it is not asked
+    assert admin.get(reverse("fleet")).context["fleet"].silent_clusters == []  # the cluster is not polled
     admin.post(url, {"watched": "yes"})
     cluster.refresh_from_db()
     assert (cluster.enabled, cluster.disabled_reason) == (True, "")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def job(now: datetime) -> Job:
-    """Run 1 with the checkpoints 1 to 20, run 2 with 15 to 24 and another interval."""
+    """Return a job whose run 1 has checkpoints 1 to 20, and run 2 has 15 to 24 and another interval."""
     job = make.make_job(make.make_cluster(now))
     first = make.make_run(job, now, age=timedelta(hours=2), state="FAILED", ended_at=now - timedelta(hours=1))
     make.make_operators(make.make_checkpoints(first, now - timedelta(hours=1), make.Shape(count=20, base_ms=200)))

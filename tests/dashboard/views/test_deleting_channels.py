@@ -1,4 +1,4 @@
-"""Channels are deleted after a question; what they sent stays."""
+"""Channels are deleted after a confirmation, and their messages stay."""
 
 from __future__ import annotations
 

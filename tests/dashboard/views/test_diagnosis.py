@@ -1,4 +1,4 @@
-"""Where people read why: a checkpoint's page and row, the job's overview, its configuration, an incident."""
+"""The diagnosis is on the page and row of a checkpoint, on a job's overview and configuration, and on an incident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form of every page, filled with what nobody should send: refused in words with the input kept, never broken."""
+"""Every form of every page refuses bad input with a message, keeps the input, and never fails with a server error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.dashboard.access.test_permission_table import address_of
 
 # Forms that change no data, end the session, or run a program on the cluster of the scene.
 _LEFT_OUT = re.compile(r"logout|language/|log-out|/password/|/test/|/restart/|/launch/|nav/")
-# What is sent there is shown in the answer: a token is called anything, YAML is told what it would change.
+# Forms whose response shows the input: the name of a token, and the preview of YAML.
 _SHOWS = ("/me/tokens/", "/rules/code/")
 _NO_PAGE = re.compile(r"^api/|\.json|\.csv|\.<slug:form>|\.yaml|healthz|^health$|metrics|oidc|<slug:kind>")
 SENT = {
@@ -29,7 +29,7 @@ SENT = {
 
 
 class Forms(HTMLParser):
-    """A page's forms with what they hold, and the names of what people type."""
+    """A parser that collects the forms of a page with their values and the names of text fields."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is usual at this hour and what is foretold, on the Overview and in the API, from roll-ups."""
+"""The overview and the API show usual values of the hour and the forecast, from roll-ups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_job_that_slows_down_is_told_when_it_reaches_its_time_out(
     operator: Client, now: datetime, tmp_path: Path
 ) -> None:
-    """Nothing is told before roll-ups tell it."""
+    """Without roll-ups, no usual values and no forecast are shown."""
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=30))
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""What the search box offers."""
+"""The search box suggests jobs, clusters, incidents and pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 def _offered(client: Client, text: str) -> list[tuple[str, str, str]]:
-    """Each with where it leads to, what it is called and what it is."""
+    """Return the suggestions as URL, name and type."""
     page = client.get(reverse("find"), {"q": text}).content.decode()
     return re.findall(r'href="([^"]+)"[^>]*><span class="clip">([^<]+)</span><span[^>]*>([^<]+)</span>', page)
 

@@ -47,7 +47,7 @@ def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: dateti
 
 
 def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(operator: Client, now: datetime) -> None:
-    """Not RUNNING, not slow, and nothing of its settings: nobody knows."""
+    """The job is not shown as RUNNING or slow, because its status is unknown."""
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
     make.make_checkpoints(run, now - timedelta(minutes=5), make.Shape(count=8))
@@ -104,7 +104,7 @@ def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_cha
     _jobs(cluster, now, 120)
     first = operator.get(reverse("fleet"))
     assert _names(first) == [f"job-{n:04}" for n in range(50)]
-    _fail(cluster, "job-0070")  # to the top, from what comes next
+    _fail(cluster, "job-0070")  # moves from a later page to the top
     _fail(cluster, "job-0010")
     grown = operator.get(reverse("fleet"), {"upto": "2"}, headers=LIVE)
     rest = [f"job-{n:04}" for n in range(120) if n not in (10, 70)]

@@ -1,7 +1,7 @@
-"""Every datum of Flink's checkpoint pages is on ours: from Flink's recorded answers over the poller to the page.
+"""Waymark's pages show every value of Flink's checkpoint pages. The poller reads recorded responses of Flink.
 
-Each row of the lists is one field of Flink's pages (History, its expanded row, a subtask, Summary, Overview,
-Configuration), the place where the recorded answer has it, and how a page writes it.
+Each row of the lists has a field of Flink's pages (History, its expanded row, a subtask, Summary, Overview,
+Configuration), its place in the recorded response, and its format on a page.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def number(value: int) -> str:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """What the poller makes of the recorded answers."""
+    """Return the run that the poller stores from the recorded responses."""
     job = uuid.uuid4().hex
     with answering_engine() as engine:
         engine.serve(answers_of([job]))
@@ -97,7 +97,7 @@ def test_the_expanded_row_has_operators_path_type_and_what_became_of_it(run: Run
         assert "<dt>Type</dt><dd>checkpoint" in page
         assert ("discarded" in page) == entry["discarded"]
         names = {node["id"]: node["name"] for node in sample("job")["vertices"]}
-        task = sample("checkpoint_subtasks")  # that is what the engine answers for each of them
+        task = sample("checkpoint_subtasks")  # the fake engine has this response for every vertex
         for vertex in sample("checkpoint_details")["tasks"]:
             assert html.escape(names[vertex]) in page
             assert f"{task['num_acknowledged_subtasks']}/{task['num_subtasks']}" in page

@@ -1,4 +1,4 @@
-"""Checkpoints that a dead run left in its directory and no poll saw: offered to a person, refused once they went."""
+"""Checkpoints in the directory of a dead run that no poll saw are offered, and refused after their deletion."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_living_job_has_none(job: Job, dead: Run) -> None:
 
 
 class TestStorageThatNeverAnswers:
-    """A server that takes connections and says nothing on them."""
+    """The storage is a server that accepts connections and never answers."""
 
     @pytest.fixture(autouse=True)
     def mute(self, job: Job, dead: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

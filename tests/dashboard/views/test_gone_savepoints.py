@@ -1,4 +1,4 @@
-"""A savepoint that somebody else removed is shown as gone and not offered; one that nobody can check says so."""
+"""A savepoint that was deleted outside Waymark is marked and not offered. One that cannot be checked is marked too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job(now: datetime) -> Job:
 
 @pytest.fixture
 def gone(job: Job, now: datetime) -> Savepoint:
-    """The newer one."""
+    """Mark the newer savepoint as deleted."""
     savepoint = job.savepoints.get(path="file:/data/savepoint-1")
     savepoint.gone_at, savepoint.checked_at, savepoint.problem = now, now, "there is no _metadata"
     savepoint.save()
@@ -60,7 +60,7 @@ def test_one_that_is_gone_is_shown_so_and_not_offered(operator: Client, job: Job
     own = page(operator, "savepoint", gone.pk)
     assert "<b>The files were deleted outside Waymark.</b>" in own
     assert "Restart from this savepoint" not in own
-    assert "Delete files" in own  # which settles it
+    assert "Delete files" in own
 
 
 def test_a_restart_from_it_is_refused_with_the_reason(operator: Client, job: Job, gone: Savepoint) -> None:

@@ -1,4 +1,4 @@
-"""Lists show the button of a deed where the reader may do it: an account with grants acts on some rows only."""
+"""Lists show buttons only in rows that the reader may operate. An account with grants may operate some rows only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seen(db: None, now: datetime, acted: Rows) -> Rows:
 
 @pytest.fixture
 def granted(acted: Rows, seen: Rows, now: datetime) -> Client:
-    """Operator of one cluster, viewer of another, by grants alone."""
+    """Return a client with grants only: operator of one cluster, viewer of another."""
     user = User.objects.create_user("grace")
     Account.objects.create(user=user, granted_only=True)
     for role, rows in (("operator", acted), ("viewer", seen)):
@@ -136,7 +136,7 @@ def test_a_hidden_job_and_one_that_is_not_there_are_answered_alike(
     granted: Client, acted: Rows, now: datetime, named: str
 ) -> None:
     hidden = rows_of_every_kind(now, "hidden")
-    make_job(hidden.cluster, acted.job.name)  # of two jobs with one name the hidden one is not told of either
+    make_job(hidden.cluster, acted.job.name)  # a hidden job with the same name is not revealed either
     for address, options in (("/maintenance/", {}), ("/api/v1/maintenance", {"content_type": "application/json"})):
         answers = []
         for job, cluster in ((hidden.job.name, hidden.cluster.name), ("nothing", "nowhere")):

@@ -1,4 +1,4 @@
-"""Who asks whether Waymark sees, and what each of them is told."""
+"""Each client of the health endpoints sees what it may see."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_with_a_token_everybody_needs_it(
 def test_the_page_says_the_same_to_people(
     seeing: None, redis: Redis, viewer: Client, django_assert_max_num_queries: Callable[[int], Any]
 ) -> None:
-    with django_assert_max_num_queries(17):  # one of them: what the reader may see
+    with django_assert_max_num_queries(17):  # one of the queries reads the account's grants
         page = viewer.get(reverse("system-health")).content.decode()
     assert "All systems operational." in page
     assert "4 threads, 1,200 tasks since the start" in page
@@ -144,7 +144,7 @@ def test_a_probe_while_it_is_blind_fills_no_log(db: None, redis: Redis, stranger
 
 
 class TestTheHistorysPipeline:
-    """A row among the parts, where there is a job manager that it would run on."""
+    """The health page has a row for the pipeline if there is an embedded job manager."""
 
     @pytest.fixture
     def shown(self, seeing: None, operator: Client, settings: Any) -> Callable[[], str]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def job(now: datetime) -> Job:
-    """Two runs: 40 checkpoints, then 30 more with a failed one and a savepoint."""
+    """Return a job with two runs: 40 checkpoints, then 30 with a failed checkpoint and a savepoint."""
     job = make.make_job(make.make_cluster(now))
     first = make.make_run(job, now, age=timedelta(hours=1), ended_at=now - timedelta(minutes=6), state="FAILED")
     make.make_checkpoints(first, now - timedelta(minutes=7), make.Shape(count=40))
@@ -188,7 +188,7 @@ def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Clien
 def test_restarts_that_were_seen_are_told_with_their_time_and_those_between_two_looks_by_their_number(
     operator: Client, job: Job, now: datetime
 ) -> None:
-    """One in local state restores nothing, so that no counter tells it."""
+    """A restart that restores from local state does not increase the engine's counter of restores."""
     run = job.current_run
     Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(minutes=30))
     for seconds, restored in ((300, 1), (120, 1), (55, 4)):
@@ -269,13 +269,12 @@ def test_page_1000_reads_nothing_of_the_pages_before_it(job: Job, now: datetime)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE monitoring_checkpoint")
     assert rows_read(job, None) <= 100
-    # What is older may be looked at once for each run: on a Monday it lies in a partition where this is the planner's
-    # choice.
+    # PostgreSQL may read older rows once for each run. On Mondays they are in a partition where the planner does so.
     assert rows_read(job, deep) <= older * runs
 
 
 def rows_read(job: Job, before: Cursor | None) -> int:
-    """By the page's own statement, the most of any step of its plan."""
+    """Return the maximum of rows that a step of the plan reads in the page's statement."""
     with CaptureQueriesContext(connection) as asked:
         read_history(job, HistoryFilter(), before=before, after=None)
     page = next(q["sql"] for q in asked.captured_queries if "CROSS JOIN LATERAL" in q["sql"])

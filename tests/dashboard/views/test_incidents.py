@@ -1,4 +1,4 @@
-"""Incidents in the list and on their page: filters, several at once, snooze, what is hidden."""
+"""Incidents in the list and on their pages: filters, actions on several, snooze, hidden incidents."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_incident_of_an_older_version_keeps_its_text_in_every_language(viewer
     assert incident.sentence_value is None
     viewer.cookies["django_language"] = "zh-hans"
     for page in (reverse("incidents"), reverse("incident", args=[incident.pk])):
-        assert "failed." in viewer.get(page).content.decode()  # the name of the job has a place of its own
+        assert "failed." in viewer.get(page).content.decode()  # the sentence does not repeat the job's name
 
 
 def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:

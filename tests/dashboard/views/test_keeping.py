@@ -1,4 +1,4 @@
-"""Keeping savepoints and letting them go, from the pages."""
+"""The pages pin, retain and delete savepoints."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_markup_in_a_note_is_shown_not_run(operator: Client, oldest: Savepoint) 
 
 
 def test_how_long_one_took_is_what_the_engine_measured(operator: Client, job: Job, oldest: Savepoint) -> None:
-    """Until its checkpoint is known, how long it was until we heard of it."""
+    """Until its checkpoint is known, the duration is the time until Waymark saw the completion."""
     page = reverse("savepoint", args=[oldest.pk])
     assert "<dt>Duration</dt><dd>2s 400ms</dd>" in operator.get(page).content.decode()
     run = oldest.run

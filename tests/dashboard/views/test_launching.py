@@ -1,4 +1,4 @@
-"""Upgrading, rescaling, going back and cloning from the page, up to the row that the workers act on."""
+"""The page upgrades, rescales, rolls back and clones a job: it creates the rows that the workers process."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: 
 
 
 def test_a_value_of_several_lines_stays_what_it_is(admin: Client, job: Job) -> None:
-    """Requirements, and keys and certificates as secrets, have several."""
+    """Requirements, keys and certificates have several lines."""
     requirements = "# what it needs\npandas==2.2.3 \\\n    --hash=sha256:abc\n\nnumpy"
     typed = requirements.replace("\n", "\r\n  ")
     configuration = f"spark.a: 1\r\nwaymark.python.requirements: {typed}\r\nspark.b: 2"

@@ -1,4 +1,4 @@
-"""The log of a job's driver on its page: found, masked, searched, followed and downloaded; for operators only."""
+"""Operators can find, search, follow and download the log of a job's driver. Secrets in it are masked."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_the_log_is_linked_from_an_exception_and_only_for_operators(
 
 @pytest.fixture
 def ran_before(run: Run, job_manager: LogServer, httpserver: HTTPServer, now: datetime) -> Run:
-    """The first run, whose second attempt was on at the moment. Another run of the job has followed."""
+    """Return the first run, whose second attempt ran at the time in question. The job has a newer run too."""
     job_manager.logs = {
         "driver-1.log": b"of another attempt\nat the moment of another\n",
         "driver-2.log": b"before\nat the moment\nafter\n",
@@ -161,7 +161,7 @@ def ran_before(run: Run, job_manager: LogServer, httpserver: HTTPServer, now: da
 
 
 def linked(client: Client, address: str, text: str) -> str:
-    """Return the log that the link of this text on a page leads to."""
+    """Return the log page behind the link with the given text."""
     page = client.get(address).content.decode()
     link = re.search(rf'<a [^>]*href="([^"]*/logs/[^"]*)"[^>]*>{text}</a>', page)
     assert link is not None, f"{address} has no link {text!r}"

@@ -1,4 +1,4 @@
-"""A page is about one run. When another has taken its place, what the page asks for is refused with what happened."""
+"""A page shows one run. If the job has another run meanwhile, actions of the page are refused with the reason."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def job(now: datetime) -> Job:
 
 
 def shown_on(client: Client, name: str, job: Job) -> dict[str, str]:
-    """What the page's form carries, as a browser that loaded it now would send it."""
+    """Return the hidden fields of the page's form, as a browser would send them."""
     found = dict(_HIDDEN.findall(client.get(reverse(name, args=[job.pk])).content.decode()))
     assert set(found) == {"shown_run", "shown_live"}
     return found
 
 
 def send(client: Client, name: str, job: Job, shown: dict[str, str]) -> str:
-    """The page's own act; returns the page that answers, one line."""
+    """Send the page's form and return the text of the response as one line."""
     typed = {"job-launch": TYPED, "job-restart": {"from": newest(job)}, "job-stop": {}}[name]
     answer = client.post(reverse(name, args=[job.pk]), typed | shown, follow=True)
     return " ".join(answer.content.decode().split()).replace("&#x27;", "'")
@@ -44,7 +44,7 @@ def newest(job: Job) -> str:
 
 
 def replaced(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> Run:
-    """Somebody restarts the job; 20 s later the new run is stored."""
+    """Restart the job, and store its new run 20 s later."""
     attempt = restarted(job, now, trigger)
     old = job.current_run
     assert old is not None

@@ -1,4 +1,4 @@
-"""What the page before a restart says: what came after the state, and how many rows are read again."""
+"""The page before a restart shows the events after the snapshot, and the number of rows that are processed again."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_rows_that_are_read_again_are_what_all_sources_read_a_second(
     job.runs.filter(pk=job.current_run.pk).update(ended_at=now)
     path = f"/jobs/{job.current_run.engine_job_id}"
     httpserver.expect_request(path).respond_with_json({"vertices": VERTICES, "plan": {"nodes": NODES}})
-    # 100 and 20 a second, from the savepoint to the end of the run, in two figures.
+    # Sources with 100 and 20 rows a second, from the savepoint to the end of the run, rounded to two digits.
     assert "about <b>720,000 rows</b>" in rows_again(viewer, job, older)
 
 
-# What an engine says of a source whose rows it does not count, too.
+# The engine also reports these values for a source whose rows it does not count.
 NO_ROWS = [{"id": "a", "duration": 60_000, "metrics": {"read-records": 0, "write-records": 0}}]
 
 

@@ -1,4 +1,4 @@
-"""What the page of a restart attempt says of the states that it could go on from."""
+"""The page of a restart attempt shows the snapshots from which it could start."""
 
 from __future__ import annotations
 

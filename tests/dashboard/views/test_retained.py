@@ -1,4 +1,4 @@
-"""Retained checkpoints beside the savepoints: what is known of their files, and restarting from one."""
+"""Retained checkpoints in the list of savepoints: the check of their files, and a restart from one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_they_are_listed_beside_the_savepoints(viewer: Client, job: Job, newest:
     assert listed[0] == newest
     page = response.content.decode()
     assert "verified when taken" in page
-    assert "Check files" not in page  # a viewer looks only
+    assert "Check files" not in page  # a viewer may not check files
 
 
 def test_those_that_the_engine_deletes_with_the_run_are_not(operator: Client, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Long times are told from roll-ups: what the page shows is what the checkpoints say, within the error it names."""
+"""Long time ranges are computed from roll-ups and differ from the checkpoints at most by the shown error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(now: datetime) -> Job:
-    """Three runs that live together for a day; one in ten of their checkpoints fails."""
+    """Return a job with three runs that overlap by a day. One of ten checkpoints fails."""
     dice, made = random.Random(11), make.make_job(make.make_cluster(now))
     for number in range(3):
         begin = now - timedelta(days=DAYS * (3 - number) / 3)
@@ -175,7 +175,7 @@ def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what
 def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
     job: Job, now: datetime, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition that is dropped fires no trigger."""
+    """The rows are deleted without triggers, as when a partition is dropped."""
     monkeypatch.setattr(rolled, "EXACT", 10_000)
     pipeline.run()
     span = Span(now - timedelta(days=30), now - timedelta(days=12))
@@ -186,7 +186,7 @@ def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
         cursor.execute("SET session_replication_role = DEFAULT")
     after = read_summary(job, span)
     assert (before.rolled, after.rolled) == (False, True)
-    assert after.completed > 0.9 * before.completed  # but for the hours at the ends
+    assert after.completed > 0.9 * before.completed  # the partial hours at both ends are missing
 
 
 @pytest.mark.parametrize("name", ["durations", "sizes", "moved", "delays"])
@@ -202,7 +202,7 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     lines = {trace["meta"]["role"]: trace for trace in answer["figure"]["data"]}
     if name in highest:
         exact = max(done.values_list(highest[name], flat=True))
-        assert max(filter(None, lines["longest"]["y"])) == exact  # None: an hour without any
+        assert max(filter(None, lines["longest"]["y"])) == exact  # None is an hour without checkpoints
         assert all(
             m <= p <= h for m, p, h in zip(*(lines[r]["y"] for r in ("median", "p95", "longest")), strict=True) if m
         )

@@ -1,4 +1,4 @@
-"""People read which queries write rows a second time before they restart a job."""
+"""Before a restart, the pages show which queries write rows a second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on their pages: the list, a job's rules and where they come from, the form of each kind, the backtest."""
+"""The pages of rules: the list, a job's rules with their scopes, the form of each type, the backtest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a job on its page, and running it again."""
+"""The page with the runs of a job, and the action that runs the job again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet by labels, views that a person keeps, and finding anything by typing."""
+"""The fleet filtered by labels, saved views, and the search box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting a new job from the page, up to the row that the workers act on."""
+"""The page that submits a job creates the rows that the workers process."""
 
 from __future__ import annotations
 

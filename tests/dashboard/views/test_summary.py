@@ -21,7 +21,7 @@ from tests.dashboard import builders as make
 pytestmark = pytest.mark.django_db
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 FIGURES = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
-# The six completed checkpoints, of which Flink 2.3.0 gave the summary in checkpoints.json.
+# The six completed checkpoints that Flink 2.3.0 summarized in checkpoints.json.
 RECORDED = [
     (563, 5770, 5770, 21, 0),
     (59, 8932, 8932, 168, 0),
@@ -49,7 +49,7 @@ def always(job: Job, now: datetime) -> Span:
 
 
 def flinks_percentile(values: list[int], fraction: float) -> float:
-    """What Flink's DescriptiveStatistics does, step by step."""
+    """Compute a percentile with the steps of Flink's DescriptiveStatistics."""
     ordered = sorted(values)
     place = fraction * (len(ordered) + 1)
     if place < 1:

@@ -1,4 +1,4 @@
-"""Of a time whose hours and checkpoints are gone from PostgreSQL pages tell whole days, and say so."""
+"""If hourly roll-ups and checkpoints are deleted from PostgreSQL, pages show whole days and say so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, 
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
 SAID = "Only whole UTC days are shown: hourly roll-ups are kept for 45 days."
-# From noon on 13 August, sixty checkpoints of which six failed: 33 completed on the 13th, 21 on the 14th.
+# Sixty checkpoints from noon on 13 August, of which six failed: 33 completed on the 13th and 21 on the 14th.
 PART = {"since": (OLD + timedelta(hours=2)).isoformat(), "until": (OLD + timedelta(hours=4)).isoformat()}
 
 

@@ -1,4 +1,7 @@
-"""What the web server's tests serve, on the port and with the seconds of idle time given: it echoes each request."""
+"""An application for the tests of the web server, which echoes each request.
+
+The arguments are the port and the limit of idle time in seconds.
+"""
 
 from __future__ import annotations
 

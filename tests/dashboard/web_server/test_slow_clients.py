@@ -1,4 +1,4 @@
-"""Clients that are slow hold no thread of the web server. A real one with two threads serves them."""
+"""Slow clients occupy no thread of the web server. The tests use a real server with two threads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", HALF_A_HEAD, HALF_A_BODY, NO_CHUNK])
 def test_others_are_served_meanwhile(port: int, connect: Connect, sent: bytes) -> None:
-    """Within a time in which none of them has been given up."""
+    """The other client is served before the server closes any of the slow connections."""
     for _ in range(30):
         connect().sendall(sent)
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
@@ -109,7 +109,7 @@ def test_requests_that_come_together_are_served_in_order(connect: Connect) -> No
 def test_a_body_is_read_up_to_the_limit(connect: Connect) -> None:
     head = b"POST /large HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
     ask(connect(), head % LARGEST_BODY + b"x" * LARGEST_BODY, b"POST /large %d" % LARGEST_BODY)
-    ask(connect(), head % (LARGEST_BODY + 1), b"413 Request Entity Too Large")  # before any of it is sent
+    ask(connect(), head % (LARGEST_BODY + 1), b"413 Request Entity Too Large")  # refused before the body is sent
 
 
 def test_a_chunked_body_is_given_up_at_the_limit(connect: Connect) -> None:

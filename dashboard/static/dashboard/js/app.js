@@ -1,4 +1,4 @@
-// What every page needs: the beat of its live parts, times that stay true, the theme, expandable tables.
+// The script of every page: it starts the refresh of live parts, relative times, the theme and expandable tables.
 import { chooseAll } from "./choosing.js";
 import { keepTimesTrue } from "./times.js";
 import { expandable } from "./tables.js";
@@ -28,7 +28,7 @@ beat(document.getElementById("live"));
 palette(document.getElementById("palette"));
 showWhereOneIs();
 
-// On a phone the pages and tabs are rows that scroll: to the one that is open.
+// On a phone, the navigation and the tabs are scrollable rows: scroll to the current page.
 function showWhereOneIs() {
   for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current=page]")) {
     const row = link.parentElement;
@@ -36,7 +36,7 @@ function showWhereOneIs() {
   }
 }
 
-// "/" goes to the search box, as in other tools of the trade.
+// "/" moves the focus to the search box, as in similar tools.
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -1,10 +1,10 @@
-// Draws the figures that the server builds. They carry roles instead of colours; here each role gets the page's colour.
+// Draw the figures that the server builds. Their traces have roles, and each role gets the colour of the page here.
 import { sessionIsOver } from "./session.js";
 
 const RENEW_MS = 10000;
 const LOCALE = document.documentElement.lang;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE };
-// How the axes write dates, in the language of the page; English is Plotly's own.
+// The formats of dates on axes in Chinese. Plotly has the English formats.
 const months = Array.from({ length: 12 }, (_, month) => `${month + 1}月`);
 window.Plotly.register({
   moduleType: "locale",
@@ -56,7 +56,7 @@ function draw(chart) {
   chart.on("plotly_relayout", zoom);
 }
 
-// What was drawn over becomes the page's time: its tiles, its other charts and its address follow.
+// Load the page with the selected time range, so that its tiles, its other charts and its URL use this range.
 function zoom(change) {
   const [since, until] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
   if (!since || !until) return;
@@ -106,7 +106,7 @@ function dress(layout) {
   for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
 }
 
-// On a phone the labels leave room for the picture: subtasks by number, fewer times, the newest restart.
+// On a phone, shorten the labels: only numbers of subtasks, fewer times, and only the newest restart.
 function squeeze({ data, layout }) {
   layout.xaxis.nticks = 4;
   layout.annotations = layout.annotations?.slice(0, 1);
@@ -114,7 +114,7 @@ function squeeze({ data, layout }) {
   layout.yaxis.ticktext = layout.yaxis.ticktext.map((name) => name.split(" · ").pop());
 }
 
-// light-dark() and var() only resolve where they are used.
+// light-dark() and var() are resolved only in the style of an element.
 const probe = document.createElement("i");
 probe.hidden = true;
 document.body.append(probe);
@@ -127,7 +127,7 @@ charts.forEach(renew);
 setInterval(() => {
   if (!document.hidden && !sessionIsOver()) charts.filter((chart) => !("once" in chart.dataset)).forEach(renew);
 }, RENEW_MS);
-// A part of the page that was swapped in may bring charts of its own, and take others away.
+// A swap of a part of the page may add and remove charts.
 document.body.addEventListener("htmx:afterSettle", () => {
   const there = [...document.querySelectorAll("[data-chart]")];
   const fresh = there.filter((chart) => !charts.includes(chart));

@@ -1,4 +1,4 @@
-// The box in a table's head chooses every row that is shown; it is checked as long as all of them are.
+// The checkbox in the head of a table selects every shown row. It is checked while all rows are selected.
 export function chooseAll(root) {
   root.addEventListener("change", (event) => {
     const table = event.target.closest("table");
@@ -8,7 +8,7 @@ export function chooseAll(root) {
       tell(table);
     }
   });
-  // Rows that came below were not chosen by anybody.
+  // Appended rows are not selected, so update the checkbox in the head.
   root.body.addEventListener("htmx:afterSettle", ({ detail }) => detail.target.querySelectorAll("table").forEach(tell));
 }
 

@@ -1,4 +1,4 @@
-// Copying what is shown once, and selecting it where the clipboard is not to be had.
+// Copy a secret that is shown once, or select it if the clipboard is not available.
 
 const CHINESE = document.documentElement.lang === "zh-hans";
 const SAYS = CHINESE ? { copied: "已复制", selected: "已选中：请按 Ctrl-C" } : { copied: "Copied", selected: "Selected: press Ctrl-C" };

@@ -1,6 +1,6 @@
-// The beat: live parts listen to "tick" (4 s) or "fast-tick" (1 s) on the body, those with much to renew to "tick-2" …
-// "tick-6": every so many ticks. A hidden tab, or a reader who marks text, pauses it. A failed answer is said, never
-// hidden: the page then shows what was known before.
+// Refresh the live parts of a page. They listen for "tick" (every 4 s) or "fast-tick" (every 1 s) on the body. Large
+// parts listen for "tick-2" … "tick-6", which come every 2nd … 6th tick. The refresh pauses while the tab is hidden or
+// text is selected. If a request fails, the page says so and keeps its content.
 import { sessionIsOver } from "./session.js";
 
 const SLOW_MS = 4000;
@@ -19,7 +19,7 @@ export function beat(light) {
   };
   const paused = () => document.hidden || readerMarksText();
   const send = (name) => {
-    if (sessionIsOver()) return; // session.js asks whether it is back
+    if (sessionIsOver()) return; // session.js polls for a new log-in
     if (paused()) {
       if (!lost) show("paused", SAYS.paused);
       return;
@@ -44,7 +44,7 @@ export function beat(light) {
   document.body.addEventListener("htmx:sendError", fail);
   document.body.addEventListener("htmx:timeout", fail);
   document.body.addEventListener("htmx:responseError", fail);
-  // It comes after a refusal, too.
+  // htmx also sends this event after an error response.
   document.body.addEventListener("htmx:afterOnLoad", ({ detail }) => {
     if (!detail.successful) return;
     lost = null;
@@ -52,7 +52,7 @@ export function beat(light) {
   });
 }
 
-// A part that renews itself keeps what the reader opened in it: <details> with an id stay open, and scrolled.
+// A refreshed part keeps the reader's open <details> elements with an id, and their scroll positions.
 export function keepOpen() {
   let kept = [];
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
@@ -69,7 +69,7 @@ export function keepOpen() {
   });
 }
 
-// … and what is scrolled aside: tables and rows of tabs, known by what they are called.
+// It keeps the horizontal scroll positions of tables and rows of tabs, which are found by their names.
 export function keepScrolled() {
   let kept = [];
   const aside = (root) => [...root.querySelectorAll(".tabs, .table-wrap")];
@@ -82,7 +82,7 @@ export function keepScrolled() {
   });
 }
 
-// … and where the keyboard is: htmx finds only what has an id, here it is found by where it leads and what it is called.
+// It keeps the keyboard focus. htmx does so for elements with an id; here, others are found by their link and name.
 export function keepFocus() {
   let kept = null;
   const named = (part) => [part.tagName, part.getAttribute("href") ?? part.name, part.ariaLabel ?? part.textContent.trim()].join(" ");
@@ -97,7 +97,7 @@ export function keepFocus() {
   });
 }
 
-// … and what the reader chose or wrote in it: fields with data-keep, known by name and value (boxes) or name (text).
+// It keeps input in fields with data-keep, which are found by name and value (checkboxes) or by name (text).
 export function keepInput() {
   let kept = [];
   const fields = (root) => [...root.querySelectorAll("input[data-keep]")];
@@ -117,7 +117,7 @@ export function keepInput() {
   });
 }
 
-// Whoever asks for more rows by keyboard goes on at the first of them.
+// After more rows were loaded by keyboard, move the focus to the first of them.
 export function goOnBelow() {
   let rows = null;
   const more = (detail) => detail.requestConfig?.elt.id === "more";

@@ -1,7 +1,7 @@
-// The tail of a log: what is written is appended while "Follow" is on. Scrolling up pauses it, as in a terminal.
+// The tail of a log: new lines are appended while "Follow" is on. Scrolling up turns it off, as in a terminal.
 import { sessionIsOver } from "./session.js";
 
-const MOST_SHOWN = 2_000_000; // characters; the download has all of them
+const MOST_SHOWN = 2_000_000; // characters; the download has the whole log
 const log = document.getElementById("log");
 const follow = document.getElementById("log-follow");
 let end = Number(log?.dataset.end);
@@ -38,13 +38,13 @@ async function read() {
   try {
     while (follow.checked && (await readPart()));
   } catch {
-    // The light at the top says when Waymark does not answer. The next tick tries again.
+    // The indicator at the top shows that Waymark does not answer. The next tick retries.
   } finally {
     isReading = false;
   }
 }
 
-// True when there is more to read at once.
+// Read and append a part of the log. Return true if there is more to read now.
 async function readPart() {
   const answer = await fetch(`${log.dataset.news}&start=${end}`, { headers: { Accept: "application/json" } });
   if (!answer.ok || answer.redirected) return false;

@@ -1,4 +1,4 @@
-// A menu closes when one clicks elsewhere or presses Escape, and so does what pops up; the rest a <details> does by itself.
+// Close menus and pop-ups on a click elsewhere or on Escape. <details> elements do the rest.
 const OPEN = "details:is(.menu, .popover)[open]";
 
 export function closeMenus() {

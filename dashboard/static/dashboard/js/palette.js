@@ -1,4 +1,4 @@
-// Ctrl-K (Cmd-K on a Mac): find anything by typing. Arrows choose, Enter opens, Escape closes.
+// The search box of Ctrl-K (Cmd-K on a Mac). Arrow keys select a suggestion, Enter opens it, Escape closes the box.
 export function palette(dialog) {
   if (!dialog) return;
   const text = dialog.querySelector("input");
@@ -11,7 +11,7 @@ export function palette(dialog) {
     else open();
   });
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close(); // beside it
+    if (event.target === dialog) dialog.close(); // a click outside the dialog's content
   });
   dialog.addEventListener("htmx:afterSwap", () => choose(0));
   text.addEventListener("keydown", (event) => {

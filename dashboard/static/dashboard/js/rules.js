@@ -1,4 +1,4 @@
-// On a rule's page: a suggested value goes into its field, and the labels are asked for only where they count.
+// The page of a rule: a suggested value is copied to its field, and the labels are shown only if the scope needs them.
 const form = document.getElementById("rule-form");
 
 document.addEventListener("click", ({ target }) => {

@@ -1,5 +1,5 @@
-// A form is sent once, however often one clicks, and what it was answered with is no page that sends it again.
-const AGAIN_MS = 10_000; // a server that hangs may be tried again
+// Send a form only once, also after several clicks. A reload of the response does not send the form again.
+const AGAIN_MS = 10_000; // after this time, a form may be sent again, because the server may hang
 
 export function sendOnce() {
   const sent = new WeakMap();
@@ -12,8 +12,8 @@ export function sendOnce() {
   addEventListener("pageshow", ({ persisted }) => persisted && document.querySelectorAll("form").forEach((form) => sent.delete(form)));
 }
 
-// A page that answers a form, because something in it was wrong, takes the address of the page that the form was sent
-// from: who loads it anew or comes back to it gets that one, and is not asked whether to send it all again.
+// A page that shows the errors of a form takes the URL of the form's page. So a reload or the back button loads that
+// page, and the browser does not ask whether to send the form again.
 export function becomeThePageItWasSentFrom() {
   if (!("sent" in document.body.dataset)) return;
   const from = document.referrer;

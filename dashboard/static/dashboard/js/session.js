@@ -1,7 +1,7 @@
-// A session may end, here or in another tab, while its pages are open. Their live parts are then answered 401. A page in
-// which nothing was typed goes to the log-in. One in which something was says so, keeps it and sends nothing, until its
-// reader has logged in again in another tab: pages that open tell the others whose they are, the live parts are answered
-// anew, and the forms get the new token. Until then the beat stands still, and only the smallest part asks, seldom.
+// A session may end while its pages are open. Then their live parts get status 401. A page without typed text reloads
+// and so goes to the log-in. A page with typed text shows a warning, keeps the text and sends nothing until its reader
+// has logged in again in another tab. A page that is opened tells the other tabs its user. The page then refreshes its
+// live parts, and its forms get the new token. Until then, only the navigation polls, once a minute.
 const TOKEN = "csrfmiddlewaretoken";
 const OPENED_BY = "opened-by";
 const ASK_MS = 60_000;
@@ -13,7 +13,7 @@ export function keepSession(note) {
   let isLeaving = false;
   document.body.addEventListener("htmx:responseError", ({ detail }) => {
     if (detail.xhr.status !== 401) return;
-    // Every live part is answered 401. A second reload would cancel the first.
+    // Every live part gets status 401, but a second reload would cancel the first.
     if (!isLeaving && !somethingIsTyped()) {
       isLeaving = true;
       location.reload();
@@ -35,7 +35,7 @@ export function keepSession(note) {
   };
   document.addEventListener("submit", hold, true);
   askWhetherItIsBack();
-  // A page that comes back by the back button is as old as it was left.
+  // The back button may restore a page with old content.
   addEventListener("pageshow", ({ persisted }) => persisted && tick());
 }
 
@@ -47,9 +47,9 @@ function askWhetherItIsBack() {
   setInterval(seen, ASK_MS);
   document.addEventListener("visibilitychange", seen);
   const reader = JSON.parse(document.body.getAttribute("hx-headers"))["X-Reader"];
-  // Not a BroadcastChannel: a page that holds one is not kept for the back button everywhere.
+  // Some browsers do not keep pages with a BroadcastChannel for the back button, so use localStorage.
   addEventListener("storage", ({ key, newValue }) => key === OPENED_BY && newValue?.split(" ")[0] === reader && ask());
-  localStorage.setItem(OPENED_BY, `${reader} ${Date.now()}`); // else it is no change, which others would not hear of
+  localStorage.setItem(OPENED_BY, `${reader} ${Date.now()}`); // with the time, because other tabs get no event without a change
 }
 
 function somethingIsTyped() {
@@ -68,7 +68,7 @@ function isTyped(field) {
   return field.matches("input:not([type=hidden]), textarea") && field.value !== field.defaultValue;
 }
 
-// A log-in makes a new token; who has read it from the cookie may send it.
+// A log-in creates a new CSRF token in a cookie. Copy it to the forms and to the headers of requests.
 function renewTokens() {
   const token = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
   if (!token || token === renewTokens.last) return;

@@ -1,4 +1,4 @@
-// Rows that open to their details, which are fetched at every opening until they came.
+// Expandable rows. Their details are fetched when a row is opened, and again if that failed.
 export function expandable(root) {
   root.addEventListener("click", (event) => {
     const button = event.target.closest(".expander");

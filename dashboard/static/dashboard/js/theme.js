@@ -1,4 +1,4 @@
-// Light or dark: the system's wish until the reader chooses; the choice is a cookie, so that the server draws it at once.
+// The theme follows the system until the reader selects one. A cookie stores it, so that the server renders the theme.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 export function themeSwitch(button) {

@@ -1,6 +1,6 @@
-// Relative times stay true while the page is open. The words are those of dashboard/units.py.
+// Update relative times while the page is open. dashboard/units.py has the same formats.
 export function keepTimesTrue() {
-  // Server and browser clocks may differ: ages are counted from what the server wrote when it wrote it.
+  // The clocks of server and browser may differ, so ages are computed with the clock of the server.
   const skew = serverSkew();
   setInterval(() => renew(Date.now() + skew), 1000);
 }

@@ -303,8 +303,8 @@ CELERY_BEAT_SCHEDULE = {
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
 
-# Self-monitoring: the longest time without a poll, the URL of the heartbeat that is sent every minute, and the token
-# for requests of /metrics from other machines.
+# Self-monitoring: the longest time without a poll, the URL that gets a heartbeat every minute, and the token for
+# requests of /metrics from other machines.
 BLIND_AFTER_S = env.float("WAYMARK_BLIND_AFTER", 60.0)
 DEAD_MAN_URL = _text("WAYMARK_DEAD_MAN_URL", "")
 METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")

@@ -21,8 +21,8 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL
 class Lease:
     """A lease with one holder at a time, which is identified by its `token`. Each token is used by only one object.
 
-    Its end is computed on the monotonic clock from the *start* of the last successful renewal, so it ends in this
-    process before it ends in Redis. A suspended or disconnected process thus knows that it has lost the lease.
+    Its end is computed on the monotonic clock from the *start* of the last successful renewal. So it ends in this
+    process before it ends in Redis, and a suspended or disconnected process knows that it has lost the lease.
     """
 
     def __init__(self, redis: Redis, key: str, token: str, ttl_s: float, clock: Clock) -> None:

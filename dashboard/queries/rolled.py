@@ -55,7 +55,7 @@ def ask(job: Job, span: Span) -> Asked:
 
 
 def _stretch(job: Job, span: Span) -> Stretch:
-    """Convert a span, which includes its end, to a stretch, which excludes its end."""
+    """Convert a Span, which includes its end, to a Stretch, which excludes its end."""
     start, end = span.start, span.end + timedelta(microseconds=1)
     run = Run.objects.filter(job=job, number=span.run).first() if span.run else None
     if run is None:
@@ -65,16 +65,16 @@ def _stretch(job: Job, span: Span) -> Stretch:
 
 
 def _completed(job: Job, stretch: Stretch, seconds: int) -> int:
-    """Count the completed checkpoints in the whole hours or days within the stretch."""
+    """Count the completed checkpoints in the whole hours or days within the time range."""
     last = stretch.end - timedelta(seconds=seconds)
     within = Rollup.objects.filter(job=job, seconds=seconds, start__gte=stretch.start, start__lte=last)
     return within.aggregate(completed=Sum("completed"))["completed"] or 0
 
 
 def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
-    """Return n and every n-th hour of the stretch, which have together about EXACT completed checkpoints.
+    """Return n and every n-th hour of the time range, which have together about EXACT completed checkpoints.
 
-    n and the hours of a week have no common divisor, so a long stretch includes every hour of the week.
+    n and the hours of a week have no common divisor, so a long time range includes every hour of the week.
     """
     apart = completed // EXACT + 1
     while gcd(apart, _WEEK) > 1:

@@ -1,7 +1,7 @@
 """The snapshots from which a job can be started.
 
-These are completed savepoints, retained checkpoints, checkpoints in the directory of a dead run that no poll saw, and
-for a running job the savepoint with which it will be stopped.
+These are completed savepoints, retained checkpoints, and checkpoints that no poll saw in the directory of a dead run.
+For a running job, the savepoint with which it will be stopped is offered too.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ def main() -> None:
 
 
 def ensure_administrator(password: str) -> None:
-    """Create the account `admin` with `password`, else with a random password, stored in var/admin-password.
+    """Create the account `admin` with `password`, else with a random password that is stored in var/admin-password.
 
-    The file is deleted once its password is no longer valid, because somebody has changed the password.
+    If the account exists, set a given `password`. The file is deleted once its password is no longer valid.
     """
     from django.contrib.auth import get_user_model
 

@@ -93,7 +93,7 @@ def _json(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else float(str(value))  # averages are Decimals
+    return value.isoformat() if isinstance(value, datetime) else float(str(value))  # PostgreSQL's averages are Decimals
 
 
 def _together(lines: Iterator[str]) -> Iterator[str]:

@@ -211,7 +211,7 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState, now: 
 
 
 def _late(facts: JobFacts, now: datetime) -> str:
-    """Return the sentence about a job whose next checkpoint is overdue by its own interval."""
+    """Return the sentence about a job whose next checkpoint is overdue."""
     interval = facts.interval or timedelta()
     expected = length_text(span_text(interval.total_seconds()))
     if facts.last_completed_at is None:

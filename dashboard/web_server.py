@@ -56,5 +56,5 @@ def serve(
 
 
 def _stop(*_: object) -> None:
-    """End waitress's loop."""
+    """Raise SystemExit, which ends waitress's loop."""
     raise SystemExit

@@ -21,7 +21,7 @@ class Token(HttpBearer):
         return bool(request.user.is_authenticated)
 
     def authenticate(self, request: HttpRequest, token: str) -> bool:
-        raise NotImplementedError  # never called: see above
+        raise NotImplementedError  # never called, because __call__ is overridden
 
 
 class Session(APIKeyCookie):
@@ -33,7 +33,7 @@ class Session(APIKeyCookie):
         return bool(request.user.is_authenticated)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> bool:
-        raise NotImplementedError  # never called: see above
+        raise NotImplementedError  # never called, because __call__ is overridden
 
 
 def answers(model: Any, status: int = 200) -> dict[Any, Any]:

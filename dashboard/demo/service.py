@@ -51,7 +51,7 @@ def serve(directory: Path, port: int, database: str) -> None:
 
     def stop(*_: object) -> None:
         server.stopping.set()
-        threading.Thread(target=server.shutdown).start()  # shutdown() waits for the loop that this handler interrupts
+        threading.Thread(target=server.shutdown).start()  # shutdown() waits for the interrupted loop
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

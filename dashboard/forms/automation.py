@@ -1,4 +1,4 @@
-"""Settings of a job's automation."""
+"""The forms for a job's automation, and for pauses of the automation."""
 
 from __future__ import annotations
 

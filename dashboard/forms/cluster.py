@@ -1,4 +1,4 @@
-"""The address, authentication and polling of a cluster. Each error is shown at its field."""
+"""The form for the address, authentication and polling of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retention of a job's savepoints, and the pin and note of one savepoint."""
+"""The forms for the retention of a job's savepoints, and for the pin and note of one savepoint."""
 
 from __future__ import annotations
 

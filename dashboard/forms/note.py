@@ -1,4 +1,4 @@
-"""Notes and snoozes of incidents, and the reason for disabling or removing something."""
+"""Forms for notes and snoozes of incidents, and for the reason of an action."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def operators_of(checkpoint: Checkpoint) -> Sequence[OperatorCheckpoint]:
 
 
 def find_operator(request: HttpRequest, pk: int) -> OperatorCheckpoint:
-    """Return the operator with its checkpoint and run. Raises as `find_checkpoint`."""
+    """Return the operator with its checkpoint and run. Raises the errors of `find_checkpoint`."""
     found = OperatorCheckpoint.objects.select_related("checkpoint__run").filter(pk=pk).first()
     if found is None:
         found = _archived(request, reading.operator, pk)

@@ -1,4 +1,4 @@
-"""The fleet page: every job's health, and the figures of the jobs on the shown page."""
+"""Read the fleet page: the health of every job, and the figures of the jobs on the shown page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Shown:
     first: int
     last: int
     pages: int
-    count: int  # of all pages
+    count: int  # the number of jobs on all pages
     size: int = PAGE_SIZE
 
     @property

@@ -22,7 +22,7 @@ _LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Lines:
-    """Text from `start` to `end` of a log of `size` bytes."""
+    """The text from byte `start` to byte `end` of a log of `size` bytes."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""The figures of a job's page: what Flink's overview and summary show, over all the job's runs."""
+"""Read the figures of a job's page: those of Flink's overview and summary, but over all runs of the job."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class AlignmentGrid:
     """
 
     columns: list[AlignmentColumn]
-    subtasks: list[tuple[str, int]]  # operator's name, subtask
+    subtasks: list[tuple[str, int]]  # name of the operator, index of the subtask
     values: list[list[int | None]]
     left_out: int = 0
 

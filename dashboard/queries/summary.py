@@ -207,7 +207,7 @@ def _nth(values: Sequence[float | None] | None, place: int) -> float | None:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run's share of a span."""
+    """The figures of one run within a span."""
 
     number: int
     state: str

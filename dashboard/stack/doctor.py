@@ -212,7 +212,7 @@ def check_servers(environ: Mapping[str, str]) -> list[Finding]:
         "postgres": lambda: f"embedded, from {find_pg_bindir(environ)}",
         "redis": lambda: f"embedded, {find_redis_server(environ)}",
     }
-    if PYSPARK.is_installed:  # else nothing here uses ZooKeeper; `check_extras` reports it
+    if PYSPARK.is_installed:  # without PySpark, nothing uses ZooKeeper; `check_extras` reports it
         embedded["zookeeper"] = lambda: f"embedded, from {find_jars()[0].name}"
     findings = []
     outside = {part.name: part for part in external_parts(environ)}
@@ -310,6 +310,6 @@ def _reach_jobmanager(url: str) -> str:
 
 def _reach_mail(url: str) -> str:
     parts = urlsplit(url)
-    if parts.hostname is None:  # a backend that sends nothing, such as console:
+    if parts.hostname is None:  # a backend without a server, such as console:
         return ""
     return "" if ports.accepts(parts.port or 25, parts.hostname, limit_s=5) else "nothing listens there"

@@ -73,7 +73,7 @@ def how_to_install(*extras: str) -> str:
 
 
 def require(feature: str, packages: Iterable[Package]) -> None:
-    """Raise CommandError, which names the feature, the package and the extra, if one of `packages` is missing."""
+    """Raise CommandError if one of `packages` is missing. The message names the feature, the package and the extra."""
     missing = [package for package in packages if not package.is_installed]
     if missing:
         raise CommandError(missing_text(feature, missing))

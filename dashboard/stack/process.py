@@ -40,7 +40,7 @@ class Command:
 
 
 class Server(Protocol):
-    """A server that runs as one child process."""
+    """The interface of a server that runs as one child process."""
 
     @property
     def name(self) -> str: ...

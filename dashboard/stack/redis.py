@@ -1,4 +1,4 @@
-"""A Redis server as a child process: Valkey from its wheel, or the system's."""
+"""A Redis server as a child process: Valkey from its Python package, or a server of the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ZooKeeper as a child process, run from the jars that PySpark ships."""
+"""ZooKeeper as a child process, started from the jars in the PySpark package."""
 
 from __future__ import annotations
 

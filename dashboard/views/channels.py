@@ -56,7 +56,7 @@ def add_channel(request: HttpRequest, kind: str) -> HttpResponse:
 
 
 def channel(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the channel to everybody, or change it on POST."""
+    """Show the channel to every account, or change it on POST."""
     found = get_object_or_404(Channel, pk=pk)
     return change_channel(request, found) if request.method == "POST" else _edit(request, found)
 

@@ -108,7 +108,7 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def news(request: HttpRequest, pk: int) -> HttpResponse:
-    """Tell the page whether there is a newer checkpoint than the newest one that it shows."""
+    """Render a notice if there is a newer checkpoint than the newest one on the page."""
     job = find_job(pk)
     seen, newest = Cursor.parse(request.GET.get("seen", "")), newest_checkpoint(job)
     fresh = newest is not None and (seen is None or (newest.at, newest.pk) > (seen.at, seen.pk))

@@ -79,7 +79,7 @@ def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
     """Render the number of rows that would be processed again. Only this part of the page needs the engine."""
     job = find_job(pk)
     rows = None
-    with suppress(StorageSilent):  # the page says so
+    with suppress(StorageSilent):  # the page reports it
         chosen = offered_state(job, request.GET.get("from", ""))
         if chosen and job.current_run:
             rows = replayed(job.current_run, chosen.taken_at, timezone.now())
@@ -164,7 +164,7 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _submit_again(attempt: RestartAttempt) -> str:
-    """Return the page that submits a job whose start failed, filled in; "" for a job that has run."""
+    """Return the URL of the filled form to submit a job whose first start failed, or "" if the job has run."""
     has_failed = attempt.state in (AttemptState.FAILED, AttemptState.CANCELED)
     if not has_failed or attempt.job.cluster.engine != Engine.SPARK or not has_nothing(attempt.job):
         return ""

@@ -29,7 +29,7 @@ class Command(BaseCommand):
             self.stdout.write(self._checked() if is_check else self._advanced(options["json"]))
         except (StorageError, OSError) as error:
             text = f"The archive cannot be written or read: {error}"
-            if options.get("json"):  # for the task, which shows the last line
+            if options.get("json"):  # the periodic task reports the last line
                 self.stderr.write(text)
                 raise SystemExit(1) from error
             raise CommandError(text) from error

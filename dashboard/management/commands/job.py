@@ -137,7 +137,7 @@ class Command(BaseCommand):
 
     @contextlib.contextmanager
     def _interruptible(self, what: str) -> Iterator[None]:
-        """Print on Ctrl-C what continues nevertheless."""
+        """On Ctrl-C, print which operation continues on the job manager."""
         try:
             yield
         except KeyboardInterrupt:

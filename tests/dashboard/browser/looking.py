@@ -39,8 +39,8 @@ def look_at(
 ) -> None:
     """Store a screenshot of each page in every view under var/test/, and check the pages.
 
-    No page is wider than the screen, no table is clipped on a large screen, everything is reachable by keyboard, axe
-    finds no serious problem, and the console is empty. `fullest` are the pages with the most content. `settle` is
+    No page is wider than the screen, and no table is clipped on a large screen. Everything is reachable by keyboard.
+    Axe finds no serious problem, and the console is empty. `fullest` are the pages with the most content. `settle` is
     called on each page first.
     """
     found: dict[str, object] = {}

@@ -1,7 +1,7 @@
 """Waymark's pages show every value of Flink's checkpoint pages. The poller reads recorded responses of Flink.
 
-Each row of the lists has a field of Flink's pages (History, its expanded row, a subtask, Summary, Overview,
-Configuration), its place in the recorded response, and its format on a page.
+Each row of the lists has a field of Flink's pages, its place in the recorded response, and its format on a page. The
+pages are History, its expanded row, a subtask, Summary, Overview and Configuration.
 """
 
 from __future__ import annotations

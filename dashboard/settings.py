@@ -173,7 +173,7 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
     }
 }
-# Detect a PostgreSQL server that disappears without closing connections. By default, libpq waits for the kernel.
+# Detect a PostgreSQL server that disappears without closing connections. libpq alone may wait for many minutes.
 DATABASES["default"]["OPTIONS"] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -217,7 +217,7 @@ DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
 # The directory in which the embedded mail sink stores mails, or None if a real server sends them.
 MAILBOX_DIR = None if _text("EMAIL_URL", "") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
 
-# Channels that are created at the start.
+# The receivers of the default channels, which dashboard/stack/setup.py creates.
 ALERT_MAIL: list[str] = env.list("WAYMARK_ALERT_MAIL", ["admin@localhost"] if MAILBOX_DIR else [])
 ALERT_WEBHOOK = env.str("WAYMARK_ALERT_WEBHOOK", "")
 ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")

@@ -20,7 +20,7 @@ class Role(IntEnum):
 
 
 def role_of(user: AbstractBaseUser | AnonymousUser) -> Role | None:
-    """Return the account's role everywhere, or None if the account is not active or anonymous."""
+    """Return the account's role everywhere, or None if the account is anonymous or not active."""
     if not user.is_active:
         return None
     if getattr(user, "is_superuser", False):

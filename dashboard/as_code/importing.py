@@ -24,8 +24,8 @@ class NotApplied(Exception):
 def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_private: bool = True) -> list[Change]:
     """Plan the import again and apply it in the same transaction.
 
-    With `prune`, rules that are not in the file are deleted. Channels are never deleted, because other rules may use
-    them.
+    With `prune`, rules that are not in the file are deleted. Channels are never deleted, because they may be in use
+    elsewhere.
 
     Raises:
         NotApplied: The text has errors.

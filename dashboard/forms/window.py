@@ -14,7 +14,7 @@ MOST_RUNS = 2**31 - 1
 
 
 class MomentField(forms.DateTimeField):
-    """A date and a time. Without a time zone, as in `…T14:02:36Z` from charts, the reader's time zone applies."""
+    """A date and a time. A value may have a time zone (`…T14:02:36Z`); otherwise the reader's time zone applies."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
     default_error_messages = {"invalid": _("Enter a date and time, for example 2026-11-21 22:00.")}  # noqa: RUF012

@@ -18,7 +18,7 @@ from monitoring.engine.zookeeper import base_path
 from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 
 LIVE = [state for state in RunState if not state.terminal]
-# A cluster is "polled late" when its poll is overdue by more than this many of its poll intervals.
+# A cluster is "polled late" if its poll is overdue by more than 10 s and by more than this many poll intervals.
 LATE_INTERVALS = 5.0
 # The pages' text for each state; the REST API returns the state itself.
 _LABELS = {

@@ -253,7 +253,7 @@ def check_running(var: Path) -> list[Finding]:
 
 
 def check_ports(environ: Mapping[str, str], var: Path) -> list[Finding]:
-    """Report ports that other programs use. Then Waymark uses other ports, so the addresses differ from the usual."""
+    """Report default ports that other programs use. Waymark then uses other ports, so its addresses change."""
     with contextlib.suppress(PermissionError):
         if StackRecord(var / "run").supervisor_pid() is not None:
             return []

@@ -1,1 +1,1 @@
-"""The views of the pages: each view reads by dashboard.queries or calls one function of monitoring, and renders."""
+"""Views of the pages. Each view reads through dashboard.queries or calls one function of monitoring, and renders."""

@@ -20,7 +20,7 @@ _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")
 
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Report that this process answers. The database is not checked, because a restart would not help it."""
+    """Report that this process answers. The database is not checked, because a restart would not repair it."""
     return JsonResponse({"status": "up"})
 
 

@@ -13,7 +13,7 @@ from monitoring.models import Checkpoint, Job, Run
 
 _RUN = re.compile(r"run\s*(\d{1,9})", re.IGNORECASE)
 _CHECKPOINT = re.compile(r"(?:(\d{1,9})\s*/\s*)?(\d{1,18})")
-_ALLOWED = "Enter a checkpoint ID (285), a run and a checkpoint ID (2/285), or a run (run 2)."
+_ALLOWED = _("Enter a checkpoint ID (285), a run and a checkpoint ID (2/285), or a run (run 2).")
 
 Side = Checkpoint | Run
 
@@ -35,12 +35,16 @@ class SideField(forms.CharField):
             return self._run(int(run[1]))
         if checkpoint := _CHECKPOINT.fullmatch(text):
             return self._checkpoint(checkpoint[1], int(checkpoint[2]))
-        raise ValidationError(f"“{text}” is neither a checkpoint nor a run. {_ALLOWED}", code="side")
+        raise ValidationError(
+            _("“%(text)s” is neither a checkpoint nor a run. %(allowed)s"),
+            code="side",
+            params={"text": text, "allowed": _ALLOWED},
+        )
 
     def _run(self, number: int) -> Run:
         found = Run.objects.filter(job=self.job, number=number).first()
         if found is None:
-            raise ValidationError(f"This job has no run {number}.", code="none")
+            raise ValidationError(_("This job has no run %(number)s."), code="none", params={"number": number})
         return found
 
     def _checkpoint(self, run: str | None, number: int) -> Checkpoint:
@@ -48,7 +52,12 @@ class SideField(forms.CharField):
         found = found.filter(run__number=int(run)) if run else found
         newest = found.order_by("-run__number").first()
         if newest is None:
-            raise ValidationError(f"This job has no checkpoint {number}{f' in run {run}' if run else ''}.", code="none")
+            missing = (
+                _("This job has no checkpoint %(number)s in run %(run)s.")
+                if run
+                else _("This job has no checkpoint %(number)s.")
+            )
+            raise ValidationError(missing, code="none", params={"number": number, "run": run})
         return newest
 
 
@@ -67,5 +76,5 @@ class CompareForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         sides = [type(cleaned[name]) for name in ("a", "b") if name in cleaned]
         if len(set(sides)) > 1:
-            self.add_error("b", "Compare a checkpoint with a checkpoint, or a run with a run.")
+            self.add_error("b", _("Compare a checkpoint with a checkpoint, or a run with a run."))
         return cleaned

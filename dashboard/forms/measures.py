@@ -34,12 +34,9 @@ def field_of(measure: Number | Day) -> forms.Field:
         case Unit.BYTES:
             return MeasureField(measure, **common)
         case Unit.COUNT | Unit.PERCENT:
-            allowed = f"from {measure.least} to {measure.most}"
-            errors = {
-                "invalid": f"Enter a whole number, {allowed}.",
-                "min_value": f"At least {measure.least}, {allowed}.",
-                "max_value": f"At most {measure.most}, {allowed}.",
-            }
+            range_ = {"least": measure.least, "most": measure.most}
+            wrong = _("Enter a whole number from %(least)s to %(most)s.") % range_
+            errors = dict.fromkeys(("invalid", "min_value", "max_value"), wrong)
             return forms.IntegerField(min_value=measure.least, max_value=measure.most, error_messages=errors, **common)
 
 

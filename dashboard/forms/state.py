@@ -21,7 +21,9 @@ class StateForm(forms.Form):
     """A request. `contents` lists the state in the snapshot, and `others` the snapshots for a comparison."""
 
     kind = forms.ChoiceField(choices=StateReadKind.choices)
-    place = forms.ChoiceField(label=_("State"), error_messages={"invalid_choice": "This snapshot has no such state."})
+    place = forms.ChoiceField(
+        label=_("State"), error_messages={"invalid_choice": _("This snapshot has no such state.")}
+    )
     key_field = forms.CharField(required=False, max_length=_LONG, label=_("Key field"))
     key_text = forms.CharField(required=False, max_length=_LONG, label=_("Field value"), strip=False)
     contains = forms.CharField(required=False, max_length=_LONG, label=_("Key contains"), strip=False)
@@ -31,8 +33,8 @@ class StateForm(forms.Form):
         max_value=2**31 - 1,
         label=_("Partition"),
         error_messages={
-            "invalid": "Enter a partition number, for example 0.",
-            "min_value": "Partition numbers start at 0.",
+            "invalid": _("Enter a partition number, for example 0."),
+            "min_value": _("Partition numbers start at 0."),
         },
     )
     most = forms.IntegerField(
@@ -41,7 +43,11 @@ class StateForm(forms.Form):
         max_value=MOST_ROWS,
         label=_("Max. rows"),
         initial=100,
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), f"Enter a number from 1 to {MOST_ROWS}."),
+        error_messages={
+            "invalid": _("Enter a whole number."),
+            "min_value": _("Enter at least %(limit_value)s."),
+            "max_value": _("Enter at most %(limit_value)s."),
+        },
     )
     other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label=_("Compare with"))
 
@@ -56,9 +62,9 @@ class StateForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("key_text") and not cleaned.get("key_field"):
-            self.add_error("key_field", "Enter the key field, or search for a part of the key instead.")
+            self.add_error("key_field", _("Enter the key field, or search for a part of the key instead."))
         if cleaned.get("kind") == StateReadKind.DIFF and "other" in cleaned and cleaned["other"] is None:
-            self.add_error("other", "Select the snapshot to compare with.")
+            self.add_error("other", _("Select the snapshot to compare with."))
         return cleaned
 
     @property

@@ -44,8 +44,8 @@ class WindowForm(forms.Form):
         widget=forms.NumberInput(attrs={"min": 1, "inputmode": "numeric"}),
         error_messages={
             "invalid": _("Enter a run number, for example 3."),
-            "min_value": "Run numbers start at 1.",
-            "max_value": f"The run number is at most {MOST_RUNS}.",
+            "min_value": _("Run numbers start at 1."),
+            "max_value": _("The run number is at most %(limit_value)s."),
         },
     )
 

@@ -1,4 +1,4 @@
-"""What a rule would have done: the walk of live evaluation, over stored history, with nothing written."""
+"""Backtests: walk a rule over stored history and return the incidents it would have opened. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from monitoring.alerts.walk import Move, State, Transition, Watch, advance
 from monitoring.reasons.reason import Reason
 
 LOUDEST = 5
-AT_ONCE = 200  # jobs whose facts are in memory together
-POINTS = 720  # drawn at most, besides the moments at which something opened or closed
+AT_ONCE = 200  # jobs whose facts are in memory at the same time
+POINTS = 720  # upper limit of the points in a chart
 
 
 @dataclass(frozen=True)
 class Bout:
-    """An incident that would have been. `closed_at` None: it would still be open."""
+    """An incident that the rule would have opened. `closed_at` is None if it would still be open."""
 
     opened_at: datetime
     closed_at: datetime | None
@@ -30,7 +30,7 @@ class Bout:
 
 @dataclass(frozen=True)
 class Point:
-    """None: nothing could be said then."""
+    """The rule's value and limit at one moment, each None if it could not be computed then."""
 
     at: datetime
     value: float | None
@@ -51,8 +51,8 @@ class Replay:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a rule watches: a job or a cluster by its number, or Waymark (memory.WAYMARK). `since`: from when on there
-    is history of it, where that is known."""
+    """What a rule watches: a job or a cluster by its primary key, or Waymark (memory.WAYMARK). `since`: the start of
+    its history, if known."""
 
     number: int
     name: str
@@ -61,7 +61,10 @@ class Watched:
 
 @dataclass(frozen=True)
 class Count:
-    """How many incidents there would have been, of the first `looked_at` of `of`; who is not in it had none."""
+    """How many incidents the rule would have opened for the first `looked_at` of `of` subjects.
+
+    A subject that is not in `bouts` had none.
+    """
 
     bouts: dict[Watched, int]
     looked_at: int
@@ -82,7 +85,7 @@ class Count:
 
 
 def replay(watch: Watch, subject: Watched, since: datetime, until: datetime) -> Replay:
-    """Over (since, until]; what was the case at `since` counts as if the rule had been made then."""
+    """Replay the rule over (since, until]. What is true at `since` counts as if the rule had been created then."""
     facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
     transitions = walk_through(watch, facts, since, until)
     return Replay(
@@ -98,7 +101,7 @@ def count(
     budget_s: float,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Count:
-    """Over all of them, some hundred at a time and in their order, until the budget is spent; at least the first."""
+    """Count the incidents of the subjects in order, AT_ONCE at a time, until the budget is spent."""
     begun, looked_at = monotonic(), 0
     bouts: dict[Watched, int] = {}
     while looked_at < len(subjects) and (not looked_at or monotonic() - begun <= budget_s):
@@ -120,7 +123,7 @@ def walk_through(watch: Watch, facts: Facts, since: datetime, until: datetime) -
 
 
 def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[Bout]:
-    """Every opening with the closing that follows it."""
+    """Return each opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [
         Bout(
@@ -135,7 +138,10 @@ def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: W
 
 
 def _points(watch: Watch, facts: Facts, transitions: list[Transition], since: datetime, until: datetime) -> list[Point]:
-    """Where the value may change, thinned: of every bucket the highest and the last, so that no peak is lost."""
+    """Return the points at which the value may change.
+
+    If there are too many, keep the highest and the last point of each bucket, so that no peak is lost.
+    """
     moments = {at for at in watch.kind.moments(facts, watch.terms, since, until) if since < at <= until}
     step = (until - since) / (POINTS // 2)
     grid = {since + step * number for number in range(POINTS // 2 + 1)} if watch.kind.by_absence else {since, until}

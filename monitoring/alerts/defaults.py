@@ -1,4 +1,4 @@
-"""The rules that every installation starts with. They can be changed and switched off; removed, they come back."""
+"""The rules that every installation starts with. People can change or disable them; deleted ones are created again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_NAMES = frozenset(values["name"] for values in DEFAULTS.values())
 
 
 def ensure_default_rules() -> None:
-    """For each of these kinds a rule for everything, where there is none; any number of workers may do so at once."""
+    """Create each default rule whose kind has no rule for everything. Workers may call this at the same time."""
     there = set(AlertRule.objects.filter(job=None, selector="", kind__in=DEFAULTS).values_list("kind", flat=True))
     missing = [AlertRule(kind=kind, **values) for kind, values in DEFAULTS.items() if kind not in there]
     if missing:
@@ -30,7 +30,7 @@ def ensure_default_rules() -> None:
 
 
 def is_default(rule: AlertRule) -> bool:
-    """The last one of its kind for everything: removed, it would come back."""
+    """Return whether this is the last rule for everything of a default kind: if deleted, it is created again."""
     if rule.job_id is not None or rule.selector or rule.kind not in DEFAULTS:
         return False
     same = AlertRule.objects.filter(job=None, selector="", kind=rule.kind)

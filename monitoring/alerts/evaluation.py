@@ -1,8 +1,8 @@
 """Evaluates due rules on stored rows.
 
-The rules of one batch are locked, walked, acted on and moved to their next check in one transaction, outbox included. A
-worker that dies leaves the batch due, two workers never take the same rule (locked rows are skipped), and nothing here
-waits for anything but the database.
+One transaction locks the rules of a batch, evaluates them, stores incidents and notifications, and sets the next check.
+If a worker dies, its batch stays due. Two workers never take the same rule, because locked rows are skipped. The
+evaluation waits only for the database.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason, counted
 
 BATCH = 2000
-# After a longer outage the time before it is history: shown, not told.
+# Rules look back at most this far. After a longer outage, older problems open no incidents.
 FARTHEST = timedelta(days=7)
 
-Watched = Mapping[int, Collection[int]]  # by rule: the subjects it decides for
+Watched = Mapping[int, Collection[int]]  # rule ID → the subjects that the rule decides for
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What is the same for all kinds of one batch; `shared`: what gatherers read once for several of them."""
+    """What all kinds of one batch have in common. `shared` stores what gatherers read once for several kinds."""
 
     now: datetime
     fleet: Fleet
@@ -81,13 +81,13 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
 
 
 def _own_jobs(rules: Sequence[AlertRule]) -> list[int] | None:
-    """The jobs that must be known; None: all, a rule is wider than a job."""
+    """Return the jobs that the fleet must contain, or None for all jobs if a rule covers more than one job."""
     own = [rule.job_id for rule in rules if rule.job_id is not None]
     return own if len(own) == len(rules) else None
 
 
 def _watched(rules: Sequence[AlertRule], fleet: Fleet) -> Watched:
-    """For rules of known kinds. Those of clusters and of Waymark have no narrower scope."""
+    """Return the subjects of each rule of a known kind. A rule about clusters always watches all of them."""
     about = {rule.pk: kinds()[rule.kind].subject for rule in rules if rule.kind in kinds()}
     jobs = assign(rules_of_kinds(rule.kind for rule in rules), list(fleet.jobs.values()))
     wide: dict[Subject, Collection[int]] = {Subject.CLUSTER: set(fleet.clusters), Subject.WAYMARK: {WAYMARK}}
@@ -98,7 +98,7 @@ def _watched(rules: Sequence[AlertRule], fleet: Fleet) -> Watched:
 
 
 def _alike(rules: Iterable[AlertRule]) -> Iterable[tuple[Kind, list[AlertRule]]]:
-    """Rules whose facts are gathered together. A kind that is not known (of a newer Waymark) is left alone."""
+    """Group rules whose facts are gathered together. Rules of an unknown kind (of a newer Waymark) are skipped."""
     groups: dict[tuple[str, object], list[AlertRule]] = defaultdict(list)
     for rule in rules:
         if rule.kind in kinds():
@@ -135,14 +135,17 @@ def _evaluate(this: Pass, kind: Kind, rules: Sequence[AlertRule]) -> Counter[str
 
 
 def _walkable(kind: Kind, watched: Collection[int], fleet: Fleet) -> Collection[int]:
-    """Without the jobs of clusters of which nothing is learned."""
+    """Return the watched subjects without the jobs of clusters about which Waymark has no current information."""
     if kind.subject is not Subject.JOB or not fleet.frozen:
         return watched
     return {job for job in watched if fleet.jobs[job].cluster_id not in fleet.frozen}
 
 
 def _parts(kind: Kind, rule: AlertRule, fleet: Fleet, walkable: Collection[int]) -> set[str]:
-    """A wide rule has looked at every cluster that answers, also where no job is yet."""
+    """Return the parts of the fleet that the rule looks at.
+
+    A rule for many jobs looks at every cluster that answers, even at a cluster without jobs.
+    """
     if kind.subject is not Subject.JOB:
         return {""}
     if rule.job_id is not None:
@@ -171,14 +174,18 @@ def _facts(
 def _looked_until(rule: AlertRule, part: str, now: datetime) -> datetime | None:
     """Return how far the rule has looked in this part of the fleet; None: the rule never looked there.
 
-    What may have come late is left to be looked at again. A cluster that does not answer keeps its moment.
+    LATE is subtracted, so that rows that were stored late are evaluated, too. The time of a cluster that does not
+    answer does not advance.
     """
     written = rule.evaluated_until.get(part)
     return max(datetime.fromisoformat(written) - LATE, now - FARTHEST) if written else None
 
 
 def _with_outages(kind: Kind, found: Mapping[int, Facts], fleet: Fleet, since: datetime) -> Mapping[int, Facts]:
-    """What is missing proves nothing while its cluster did not answer, or was not asked."""
+    """Add the outages of each job's cluster for kinds that find something missing.
+
+    Missing rows prove nothing while the cluster did not answer or was not polled.
+    """
     outages = outages_by_cluster(since, OutageKind) if kind.by_absence else {}
     if not outages:
         return found
@@ -196,7 +203,7 @@ def _walk(
     walkable: Collection[int],
     known: Mapping[int, State],
 ) -> list[Verdict]:
-    """Of the subjects that moved or are open; the others are as quiet as they were."""
+    """Return a verdict for each subject whose state changed or is open. The others are quiet as before."""
     watch = watch_of(rule)
     since = {part: _looked_until(rule, part, this.now) for part in _parts(kind, rule, this.fleet, walkable)}
     verdicts: list[Verdict] = []

@@ -1,6 +1,7 @@
-"""Flink's checkpoint failure reasons, read back from the message: the only thing its REST API gives.
+"""Recognize Flink's checkpoint failure reasons by their messages, because the REST API gives only the message.
 
-The messages are those of Flink's CheckpointFailureReason, equal in 1.15 to 2.4 and sent by our job manager as well.
+The messages are those of Flink's CheckpointFailureReason, the same from 1.15 to 2.4. Waymark's job manager sends them,
+too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from monitoring.reasons.reason import Reason, ReasonCode
 
 
 class CheckpointFailureReason(ReasonCode):
-    """How the sentence "checkpoint 41 …" goes on."""
+    """The text that follows "checkpoint 41" in a sentence, for a failure that Flink lists."""
 
     EXPIRED = "alerts.checkpoint-expired", _("expired before completing")
     DECLINED = "alerts.checkpoint-declined", _("was declined")
@@ -29,13 +30,13 @@ class CheckpointFailureReason(ReasonCode):
 
 
 class UnlistedFailure(ReasonCode):
-    """The same, of a message that no Flink version is known to write."""
+    """The text that follows "checkpoint 41", for a message that no known Flink version writes."""
 
     SAID = "alerts.checkpoint-failed", _("failed: {message}")
     UNSAID = "alerts.checkpoint-failed-unknown", _("failed for a reason the engine did not give")
 
 
-# How the engine's message starts.
+# The start of the engine's message for each reason.
 PREFIXES = {
     CheckpointFailureReason.EXPIRED: "Checkpoint expired before completing",
     CheckpointFailureReason.DECLINED: "Checkpoint was declined",
@@ -54,12 +55,12 @@ PREFIXES = {
 
 
 def reason_of(message: str) -> CheckpointFailureReason | None:
-    """Return None for a message that no Flink version is known to write."""
+    """Return the reason of a failure message, or None if no known Flink version writes it."""
     return next((code for code, prefix in PREFIXES.items() if message.startswith(prefix)), None)
 
 
 def checkpoint_failure(message: str) -> Reason:
-    """Return how "checkpoint 41 …" goes on. An unknown message is shown as it came, its first line, shortened."""
+    """Return the text that follows "checkpoint 41". Of an unknown message it contains the first line, shortened."""
     code = reason_of(message)
     if code is not None:
         return code()

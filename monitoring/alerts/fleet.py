@@ -1,4 +1,4 @@
-"""One frozen look at what rules watch: jobs, clusters, and when nothing was learned of them. Read once per pass."""
+"""An immutable view of what rules watch: jobs, clusters and their outages. It is read once per evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from monitoring.outages import is_late
 
 @dataclass(frozen=True)
 class Fleet:
-    """`frozen`: clusters of which nothing is learned now; the rules of their jobs stand still."""
+    """Jobs and clusters that rules watch.
+
+    `frozen`: clusters without current information; the rules of their jobs are not evaluated.
+    """
 
     jobs: Mapping[int, WatchedJob]
     clusters: Mapping[int, str]
@@ -27,7 +30,7 @@ class Fleet:
 
     @classmethod
     def read(cls, now: datetime, jobs: Iterable[int] | None = None) -> Fleet:
-        """Of all jobs, or those."""
+        """Read the fleet with all jobs, or only with the given ones."""
         clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since", "next_poll_at"))
         silent = (cluster.pk for cluster in clusters if not _is_learned_of(cluster, now))
         asked = {cluster.pk: cluster.name for cluster in clusters if cluster.enabled}
@@ -43,17 +46,17 @@ class Fleet:
                 return "Waymark"
 
     def part(self, subject: Subject, number: int) -> str:
-        """The part of the fleet that a rule's progress is kept for: a job's cluster."""
+        """Return the part of the fleet for which a rule's progress is stored: for a job, its cluster."""
         return str(self.jobs[number].cluster_id) if subject is Subject.JOB else ""
 
 
 def _is_learned_of(cluster: Cluster, now: datetime) -> bool:
-    """It is asked, in time, and answers."""
+    """Return whether Waymark polls the cluster on schedule and gets answers."""
     return cluster.enabled and cluster.reachable and not is_late(cluster, now)
 
 
 def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int, list[Interval]]:
-    """Those that lasted beyond `since`, oldest first."""
+    """Return, by cluster, the outages that lasted beyond `since`, oldest first."""
     found: dict[int, list[Interval]] = defaultdict(list)
     rows = Outage.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), kind__in=list(kinds)).order_by("began_at")
     for cluster, began, ended in rows.values_list("cluster_id", "began_at", "ended_at"):
@@ -70,7 +73,7 @@ def cluster_facts(source: Source, clusters: Iterable[int], since: datetime) -> d
 
 
 def waymark_facts(since: datetime, now: datetime) -> dict[int, Facts]:
-    """What was not asked in time, and what is due and not asked now."""
+    """Return when clusters were not polled on schedule, and which polls are overdue now."""
     past = outages_by_cluster(since, [OutageKind.NOT_ASKED])
     due = Cluster.objects.filter(enabled=True, next_poll_at__lt=now).values_list("next_poll_at", flat=True)
     intervals = [interval for of_cluster in past.values() for interval in of_cluster]

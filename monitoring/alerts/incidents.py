@@ -1,8 +1,8 @@
-"""An incident's steps. Each is a row with its evidence, and the outbox is written in the same transaction.
+"""Open, change and resolve incidents. Each step is a row; its notifications are stored in the same transaction.
 
-Callers hold a transaction. Every step takes many incidents at once: ten thousand jobs may fail in one minute. People
-are told of OPENED and RESOLVED; a CHANGED count is on the timeline only, folded into one row, so that a job that goes
-on failing sends one message and keeps one line, not one per check.
+Callers hold a transaction. Every step takes many incidents at once: ten thousand jobs may fail in one minute. OPENED
+and RESOLVED notify people. CHANGED only updates one row of the timeline, so that a job that keeps failing sends one
+message and has one line, not one per check.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Opening:
-    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself. `at`: when the
-    trouble was, where that is earlier than when it is told."""
+    """An incident to open: about `job`, else about `cluster`, else about Waymark itself. `at`: when the problem began,
+    if that was earlier than now."""
 
     kind: str
     severity: Severity
@@ -48,7 +48,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Change:
-    """What an unresolved incident says from now on."""
+    """The new finding and evidence of an unresolved incident."""
 
     incident: Incident
     finding: Reason | str
@@ -57,8 +57,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why an incident is over: `reason` says that it is. `by` is empty when the trouble itself went away; `at`: when
-    that was."""
+    """The end of an incident. `reason` is the text of the step. `by` is empty if the problem ended by itself; `at` is
+    when it ended."""
 
     incident: Incident
     reason: Reason | str
@@ -68,7 +68,7 @@ class Ending:
 
 
 def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]:
-    """The database refuses a second unresolved one of the same rule and subject (IntegrityError)."""
+    """Open incidents. The database refuses a second unresolved one of the same rule and subject (IntegrityError)."""
     hidden = inhibition.inhibitors([each.job.cluster_id for each in openings if each.job])
     incidents = [_opened(each, hidden, now) for each in openings]
     bulk.insert(incidents)
@@ -97,7 +97,7 @@ def change_incidents(changes: Sequence[Change], now: datetime) -> None:
 
 
 def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident]:
-    """Those that were not resolved already."""
+    """Resolve incidents, and return those that were not yet resolved."""
     unresolved = Incident.objects.filter(pk__in=[each.incident.pk for each in endings])
     still = set(
         unresolved.exclude(state=IncidentState.RESOLVED).order_by("pk").select_for_update().values_list("pk", flat=True)
@@ -135,7 +135,7 @@ def change_incident(incident: Incident, finding: Reason | str, evidence: Mapping
 def resolve_incident(
     incident: Incident, why: Reason | str, evidence: Mapping[str, object], now: datetime, by: str = ""
 ) -> bool:
-    """`why`: "" where a person `by` gave no reason. False: it was resolved already."""
+    """Resolve the incident; return False if it was already resolved. `why` is "" if the person `by` gave no reason."""
     lasted = now - incident.opened_at
     if not by:
         reason = AlertReason.RESOLVED(lasted=lasted, why=why)
@@ -147,7 +147,7 @@ def resolve_incident(
 
 
 def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) -> bool:
-    """False: it is neither open nor snoozed."""
+    """Acknowledge the incident; return False if it is neither open nor snoozed."""
     states = (IncidentState.OPEN, IncidentState.SNOOZED)
     changes = {
         "state": IncidentState.ACKNOWLEDGED,
@@ -163,7 +163,7 @@ def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) 
 
 
 def snooze_incident(incident: Incident, until: datetime, by: str, note: str, now: datetime) -> bool:
-    """Nobody is told again before `until`; then the channels of its rule are. False: it is resolved."""
+    """Send no notifications before `until`, and then notify the rule's channels. Return False if it is resolved."""
     states = (IncidentState.OPEN, IncidentState.ACKNOWLEDGED, IncidentState.SNOOZED)
     if not _move(incident, states, {"state": IncidentState.SNOOZED, "snoozed_until": until}):
         return False
@@ -174,7 +174,7 @@ def snooze_incident(incident: Incident, until: datetime, by: str, note: str, now
 
 
 def wake_incident(incident: Incident, now: datetime) -> bool:
-    """Its snooze is over. False: somebody moved it on."""
+    """End the incident's snooze and notify its channels; return False if it is no longer snoozed."""
     awake = IncidentState.ACKNOWLEDGED if incident.acknowledged_at else IncidentState.OPEN
     if not _move(incident, (IncidentState.SNOOZED,), {"state": awake, "snoozed_until": None}):
         return False
@@ -199,7 +199,7 @@ def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> 
 
 
 def _alike(ends: Iterable[tuple[datetime, str, Incident]]) -> list[tuple[datetime, str, list[Incident]]]:
-    """Those that end at one moment by one hand, together: one statement for ten thousand."""
+    """Group incidents that end at the same time by the same person, so that one statement updates thousands."""
     found: dict[tuple[datetime, str], list[Incident]] = {}
     for at, by, incident in ends:
         found.setdefault((at, by), []).append(incident)
@@ -226,7 +226,7 @@ def _fold(again: Sequence[tuple[Change, IncidentEvent]], now: datetime) -> None:
 
 
 def _move(incident: Incident, states: Sequence[IncidentState], changes: Mapping[str, object]) -> bool:
-    """Conditional: only out of one of `states`."""
+    """Change the incident only if it is in one of `states`; return whether it was."""
     if not Incident.objects.filter(pk=incident.pk, state__in=states).update(**changes):
         return False
     incident.refresh_from_db(fields=list(changes))

@@ -1,7 +1,7 @@
-"""While a cluster does not answer, its incident speaks for its jobs: theirs are kept and shown, and nobody is told.
+"""Hide the incidents of a cluster's jobs while it does not answer: they are stored and shown, but notify nobody.
 
-`notify/due_notifications.py` checks again whether an incident is hidden when it puts a message together: two
-transactions cannot see what the other writes at the same moment.
+`notify/due_notifications.py` checks again whether an incident is hidden when it builds a message: two concurrent
+transactions do not see each other's rows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ BATCH = 1000
 
 
 def inhibitors(clusters: Collection[int]) -> dict[int, Incident]:
-    """Per cluster the unresolved incident that hides those of its jobs."""
+    """Return, per cluster, the unresolved incident that hides those of its jobs."""
     found = _unresolved().filter(cluster__in=set(clusters), job=None, kind__in=INHIBITING_KINDS) if clusters else ()
     return {each.cluster_id: each for each in found if each.cluster_id is not None}
 
 
 def take_effect(incident: Incident, now: datetime) -> int:
-    """If `incident` speaks for a cluster: hide its jobs' unresolved ones; returns how many."""
+    """If `incident` is about an unreachable cluster, hide the unresolved incidents of its jobs; return how many."""
     if incident.job_id is not None or incident.kind not in INHIBITING_KINDS:
         return 0
     return hide(_unresolved().filter(cluster=incident.cluster_id, job__isnull=False), incident, now)
@@ -42,7 +42,7 @@ def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
 
 
 def end(parent: Incident, now: datetime) -> list[Incident]:
-    """`parent` is resolved: what it hid and is still there, which speaks for itself again."""
+    """Return the unresolved incidents that the resolved `parent` hid; they are visible again."""
     if parent.job_id is not None or parent.kind not in INHIBITING_KINDS:
         return []
     left = list(_unresolved().filter(inhibited_by=parent).order_by("pk"))

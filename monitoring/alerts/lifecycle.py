@@ -1,4 +1,4 @@
-"""What a person does to incidents, and what time does: the end of a snooze."""
+"""Acknowledge, snooze and resolve incidents for people, and end snoozes that are over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monitoring.reasons.work import WorkReason, counted
 
 
 class IncidentMovedOn(Exception):
-    """Someone, or the recovery itself, was faster; the reason says what the incident's state is."""
+    """Raised if the incident's state has changed meanwhile; `reason` names the present state."""
 
     def __init__(self, incident: Incident) -> None:
         incident.refresh_from_db(fields=["state"])
@@ -42,7 +42,7 @@ def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
 
 
 def acknowledge_all(incidents: Collection[Incident], by: str, note: str, now: datetime) -> int:
-    """Each on its own: one that moved on meanwhile does not keep the others. Returns how many were acknowledged."""
+    """Acknowledge the incidents one by one, skip those whose state has changed, and return the number acknowledged."""
     done = 0
     for incident in incidents:
         try:
@@ -63,7 +63,7 @@ def snooze(incident: Incident, until: datetime, by: str, note: str, now: datetim
 
 @transaction.atomic
 def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
-    """What opened it counts as dealt with: the rule opens anew only on what fails after `now`, or comes back."""
+    """Resolve the incident. Its rule opens another one only for later failures, or if the problem ends and returns."""
     before = incident.state
     evidence = {"resolved_by": by, "note": reason.strip()}
     if not resolve_incident(incident, reason.strip(), evidence, now, by=by):

@@ -1,4 +1,4 @@
-"""Maintenance windows: what they cover, and what a person does with them."""
+"""Plan and end maintenance windows, and find the windows that cover an incident."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitoring.reasons.alerts import AlertReason
 
 
 class WindowIsOver(Exception):
-    """It ended by itself, or somebody was faster."""
+    """Raised if the maintenance window has already ended."""
 
     def __init__(self, window: MaintenanceWindow) -> None:
         self.reason = AlertReason.WINDOW_IS_OVER(window=window.name)
@@ -28,7 +28,7 @@ def active_windows(now: datetime) -> list[MaintenanceWindow]:
 
 
 def covering(incident: Incident, windows: Iterable[MaintenanceWindow]) -> MaintenanceWindow | None:
-    """Of the windows that cover the incident the one that ends last."""
+    """Return the window that covers the incident and ends last, or None."""
     return max((each for each in windows if covers(each, incident)), key=lambda each: each.ends_at, default=None)
 
 
@@ -61,7 +61,7 @@ def plan_window(window: MaintenanceWindow) -> None:
 
 @transaction.atomic
 def end_window(window: MaintenanceWindow, by: str, now: datetime) -> int:
-    """End it before its time; what it silenced and still stands is told now. Returns how many notifications that frees.
+    """End the window early, and make the notifications that it silenced due now. Return how many these are.
 
     Raises WindowIsOver.
     """

@@ -1,6 +1,6 @@
-"""What rules remember of their subjects, between the rows and the walk.
+"""Load and store the states that rules remember of their subjects between two evaluations.
 
-A subject is named by a number: of its job, or its cluster, as the rule's kind watches the one or the other; Waymark
+A subject is identified by the primary key of its job or cluster, depending on what the rule's kind watches. Waymark
 itself is 0.
 """
 
@@ -23,7 +23,7 @@ Memory = dict[int, dict[int, State]]
 
 
 def recall(rules: Collection[int]) -> Memory:
-    """By rule and subject; a subject that is not there is quiet, and nothing is remembered of it."""
+    """Return the states by rule and subject. A subject without a state is quiet."""
     found: Memory = defaultdict(dict)
     for row in RuleState.objects.filter(rule__in=rules):
         subject = row.job_id or row.cluster_id or WAYMARK
@@ -34,7 +34,7 @@ def recall(rules: Collection[int]) -> Memory:
 
 
 def remember(kind_of_subject: Subject, changed: Mapping[int, Mapping[int, State]], now: datetime) -> None:
-    """Write what changed, by rule and subject; what is not worth remembering is forgotten."""
+    """Store the changed states by rule and subject, and delete states that equal the initial one."""
     kept: list[dict[str, Any]] = []
     for rule, states in changed.items():
         kept += [_row(kind_of_subject, rule, each, state, now) for each, state in states.items() if state != State()]
@@ -70,10 +70,10 @@ def _forget(kind_of_subject: Subject, rule: int, subjects: list[int]) -> None:
 
 
 def dismiss(incident: Incident, now: datetime) -> None:
-    """A person resolved it: its rule stays quiet about the subject until the trouble was gone once, and what it counts
-    counts anew from now. Call within the transaction that resolves it.
+    """Make the rule of a resolved incident quiet about the subject until the problem has ended once.
 
-    The rule's row is locked first: an evaluation under way ends before, and the next one sees this.
+    Events before `now` no longer count. Call this function within the transaction that resolves the incident. It locks
+    the rule's row first: an evaluation in progress ends before, and the next one sees the change.
     """
     if incident.rule_id is None:
         return

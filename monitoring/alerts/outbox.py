@@ -1,7 +1,7 @@
-"""The transactional outbox: a notification exists if, and only if, the step it tells of was committed.
+"""The transactional outbox: a notification exists if, and only if, its incident step was committed.
 
-What is written here is only that a channel is to be told, and when at the earliest. Whether it still should be, and in
-which message, is decided when that time has come (`notify/due_notifications.py`).
+A row says only which channel to notify, and when at the earliest. When that time has come,
+`notify/due_notifications.py` decides whether to send it, and in which message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitoring.models import (
 from monitoring.reasons.columns import columns
 from monitoring.reasons.notify import NotifyReason
 
-# After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
+# When a cluster answers again, the rules of its jobs have this time to evaluate before people are notified.
 SETTLING = timedelta(minutes=6)
 REASONS = {
     IncidentEventKind.OPENED: NotificationReason.OPENED,
@@ -34,11 +34,11 @@ REASONS = {
 
 
 def write(events: Sequence[IncidentEvent], now: datetime) -> int:
-    """One notification per step and enabled channel of its rule, in the caller's transaction; returns how many.
+    """Store one notification per step and enabled channel of its rule, in the caller's transaction; return how many.
 
-    A rule that names no channel, and an incident without a rule, go to every enabled channel. An opening that another
-    incident hides is held. The end of an incident goes to those who were told of it; if nobody was because another
-    incident hid it, to nobody.
+    If the rule names no channel, or the incident has no rule, every enabled channel gets a notification. The opening of
+    a hidden incident is held. The end of an incident also goes to the channels that were notified of it; the end of a
+    hidden incident goes only to those.
     """
     prefetch_related_objects([event.incident for event in events], "rule__channels")
     channels = _Channels()
@@ -55,7 +55,7 @@ def write(events: Sequence[IncidentEvent], now: datetime) -> int:
 
 
 def release(incidents: Collection[Incident], now: datetime) -> int:
-    """What was held because of another incident waits its turn again; returns how many notifications."""
+    """Make the held notifications of these incidents due after SETTLING; return how many these are."""
     held = Notification.objects.filter(
         event__incident__in=[each.pk for each in incidents], state=NotificationState.HELD
     )
@@ -63,7 +63,7 @@ def release(incidents: Collection[Incident], now: datetime) -> int:
 
 
 class _Channels:
-    """Which channels a step goes to; the lists are read once."""
+    """Selects the channels for a step; the list of channels is read once."""
 
     def __init__(self) -> None:
         self._all = list(Channel.objects.all())
@@ -98,7 +98,7 @@ def _notification(event: IncidentEvent, channel: Channel, now: datetime) -> Noti
 
 
 def _told_channels(ended: Iterable[IncidentEvent]) -> dict[int, set[int]]:
-    """Per incident the channels that were told of it: those of its rule may have changed since."""
+    """Return, per incident, the channels that were notified of it: the channels of its rule may have changed since."""
     gathered = Notification.objects.filter(
         event__incident__in=[event.incident_id for event in ended], state=NotificationState.GATHERED
     )

@@ -1,4 +1,4 @@
-"""What a rule is evaluated on: stored rows of one subject, and nothing else. Pure data, oldest first."""
+"""The facts on which a rule is evaluated: stored rows of one subject as pure data, oldest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """One stored row that can change a rule's mind, at its own time; `number` is what people call it by."""
+    """A stored row that can change a rule's result, with its own time. `number` is the ID that people see."""
 
     at: datetime
     value: float
@@ -20,10 +20,10 @@ class Event(NamedTuple):
 
 
 class RunFact(NamedTuple):
-    """One life of the job.
+    """One run of the job.
 
-    `interval_ms`: None without periodic checkpoints, or where it is not known. `failed`: FAILED or LOST. `lost`: LOST,
-    the engine does not know the job any more and so never reported a `cause`.
+    `interval_ms` is None without periodic checkpoints, or if it is not known. `failed`: FAILED or LOST. `lost`: LOST,
+    so that the engine never reported a `cause`.
     """
 
     number: int
@@ -41,7 +41,7 @@ class RunFact(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """From `began` until before `ended`; None: it lasts."""
+    """A time range from `began` to just before `ended`, which is None if the range has not ended."""
 
     began: datetime
     ended: datetime | None
@@ -52,8 +52,11 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`outages`: times in which nothing was learned. `baseline`: the job's own p95 by the UTC day that it holds for.
-    `by_hour`: by the UTC day that they hold for the 24 of the same hours of the week; None: too few weeks tell it."""
+    """The facts of one subject.
+
+    `outages`: times without information. `baseline`: the job's own p95 by the UTC day for which it is valid. `by_hour`:
+    for each UTC day, the p95 of each of its 24 hours over the weeks before; None: too few weeks have data.
+    """
 
     events: Sequence[Event] = ()
     runs: Sequence[RunFact] = ()
@@ -63,7 +66,7 @@ class Facts:
     by_hour: Mapping[date, Sequence[float | None]] = field(default_factory=dict)
 
     def index(self, at: datetime) -> int:
-        """How many events there were up to `at`, that moment included."""
+        """Return the number of events up to and including `at`."""
         return bisect_right(self.events, at, key=lambda event: event.at)
 
     def last(self, at: datetime) -> Event | None:
@@ -71,15 +74,15 @@ class Facts:
         return self.events[index - 1] if index else None
 
     def within(self, after: datetime, until: datetime) -> Sequence[Event]:
-        """The events in (after, until]."""
+        """Return the events in (after, until]."""
         return self.events[self.index(after) : self.index(until)]
 
     def run(self, at: datetime) -> RunFact | None:
-        """The newest run that had begun by then."""
+        """Return the newest run that had started by `at`."""
         return next((run for run in reversed(self.runs) if run.started_at <= at), None)
 
     def after(self, moment: datetime | None) -> Facts:
-        """Without the events up to `moment`: a person dealt with them."""
+        """Return the facts without the events up to `moment`, when a person resolved the incident."""
         if moment is None:
             return self
         return replace(self, events=self.events[self.index(moment) :])

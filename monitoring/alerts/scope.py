@@ -1,7 +1,7 @@
-"""Which rule watches which job: for every kind the narrowest scope that has a rule decides, wider ones step back.
+"""Select the rules that watch a job: for each kind, only the rules with the narrowest matching scope apply.
 
-Rules of the same scope all apply, so that a warning and a critical level stand side by side. A rule that is switched
-off decides, too: its jobs are not watched for this. `watch_of` is a stored rule as the walk needs it.
+All rules of that scope apply, so that a job can have a warning and a critical threshold. A disabled rule counts, too:
+its jobs are not watched for the kind. `watch_of` converts a stored rule to the form that the walk uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WatchedJob:
 
 
 def watched_jobs(ids: Iterable[int] | None = None) -> list[WatchedJob]:
-    """All jobs, or those; with the labels that every job has."""
+    """Return all jobs, or the given ones, with their labels."""
     clusters = Cluster.objects.only("name", "engine", "labels").in_bulk()
     jobs = Job.objects.order_by().values_list("pk", "name", "labels", "cluster_id")
     return [
@@ -37,7 +37,7 @@ def watched_jobs(ids: Iterable[int] | None = None) -> list[WatchedJob]:
 
 
 def labels_of(job: str, labels: object, cluster: Cluster) -> dict[str, str]:
-    """A job's own labels, those of its cluster that it does not say otherwise, and those that every job has."""
+    """Return the job's own labels, those of its cluster that it does not override, and those that every job has."""
     return _texts(cluster.labels) | _texts(labels) | {"job": job, "cluster": cluster.name, "engine": cluster.engine}
 
 
@@ -46,12 +46,12 @@ def _texts(labels: object) -> dict[str, str]:
 
 
 def rules_of_kinds(kinds: Iterable[str]) -> list[AlertRule]:
-    """Every rule that has a say about the kinds, switched off or not; only what the scope is known by."""
+    """Return all rules of the kinds, enabled or disabled, with only the columns that determine the scope."""
     return list(AlertRule.objects.filter(kind__in=set(kinds)).only("pk", "kind", "job_id", "selector", "enabled"))
 
 
 def assign(rules: Iterable[AlertRule], jobs: Sequence[WatchedJob]) -> dict[int, list[WatchedJob]]:
-    """The jobs that each rule decides for, by the rule's id; `rules` are all there are of their kinds."""
+    """Return the jobs that each rule decides for, by rule ID. `rules` must contain all rules of their kinds."""
     by_kind: dict[str, list[AlertRule]] = defaultdict(list)
     for rule in rules:
         by_kind[rule.kind].append(rule)
@@ -77,7 +77,7 @@ def _assign_kind(rules: Sequence[AlertRule], jobs: Sequence[WatchedJob]) -> dict
 
 
 def selector_of(rule: AlertRule) -> Selector | None:
-    """None: stored by hand and not to be understood; it chooses nothing rather than everything."""
+    """Return the rule's selector, or None if it is invalid: such a rule selects no jobs rather than all jobs."""
     try:
         return parse(rule.selector)
     except BadSelector:
@@ -85,7 +85,7 @@ def selector_of(rule: AlertRule) -> Selector | None:
 
 
 def rules_for(job: Job) -> list[AlertRule]:
-    """The rules that decide about one job, whole, one kind after another."""
+    """Return the rules that decide about one job, with all columns."""
     rules = list(AlertRule.objects.select_related("job").prefetch_related("channels"))
     assigned = assign(rules, watched_jobs([job.pk]))
     return [rule for rule in rules if assigned.get(rule.pk)]
@@ -96,7 +96,7 @@ def terms_of(rule: AlertRule) -> Terms:
 
 
 def watch_of(rule: AlertRule) -> Watch:
-    """Raises UnknownKind."""
+    """Return the rule in the form that the walk uses. Raises UnknownKind."""
     holds = Holds(
         open=timedelta(seconds=rule.open_hold_s),
         close=timedelta(seconds=rule.close_hold_s),

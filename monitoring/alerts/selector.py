@@ -1,8 +1,8 @@
-"""The small language that chooses jobs by label: `team=payments,env!=dev`.
+"""Label selectors, which choose jobs by label: `team=payments,env!=dev`.
 
-Terms are parted by commas and all must hold: `key=value`, `key!=value`, `key` (the label is there), `!key` (it is not).
-A value may name several, `env=prod|stage`, and end or begin with anything, `job=orders-*`. A job without the label
-matches `!=`. Beside a job's own labels there are `job`, `cluster` and `engine`.
+Terms are separated by commas, and all must match: `key=value`, `key!=value`, `key` (the label exists), `!key` (it does
+not). A value may list alternatives, `env=prod|stage`, and contain the wildcard `*`, `job=orders-*`. A job without the
+label matches `!=`. In addition to its own labels, a job has the labels `job`, `cluster` and `engine`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TERM = re.compile(rf"(?P<key>{_KEY})\s*(?P<sign>!?=)\s*(?P<value>[^,=!]{{1,200}
 
 
 class BadSelector(ValueError):
-    """Which term makes no sense, and what is allowed."""
+    """Raised for an invalid selector. The message names the invalid term and what is allowed."""
 
     def __init__(self, term: str) -> None:
         said = f"“{term}” is not a term" if term else "a term is empty"
@@ -29,7 +29,7 @@ class BadSelector(ValueError):
 
 @dataclass(frozen=True)
 class Term:
-    """`patterns` empty: it asks whether the label is there at all."""
+    """One condition of a selector. If `patterns` is empty, the term only checks whether the label exists."""
 
     key: str
     patterns: tuple[str, ...]
@@ -43,7 +43,7 @@ class Term:
 
     @cached_property
     def globs(self) -> tuple[str, ...]:
-        """The patterns that are not simply the value itself."""
+        """Return the patterns that contain a wildcard or an escaped character."""
         return tuple(pattern for pattern in self.patterns if "*" in pattern or "[" in pattern)
 
 
@@ -56,7 +56,7 @@ class Selector:
 
 
 def parse(text: str) -> Selector:
-    """Raises BadSelector. An empty text chooses everything."""
+    """Return the selector. An empty text selects all jobs. Raises BadSelector."""
     return Selector(tuple(_term(part.strip()) for part in text.split(",")) if text.strip() else ())
 
 
@@ -69,6 +69,6 @@ def _term(text: str) -> Term:
     patterns = tuple(part.strip() for part in found["value"].split("|"))
     if not all(patterns):
         raise BadSelector(text[:100])
-    # Only "*" is special: a "?" or "[" in a job's name is meant as it is.
+    # Only "*" is a wildcard. "?" and "[" are escaped, because fnmatch would treat them as special.
     escaped = tuple(re.sub(r"([?\[])", r"[\1]", pattern) for pattern in patterns)
     return Term(found["key"], escaped, found["sign"] == "=")

@@ -1,4 +1,4 @@
-"""How near the rules of one job are to opening, now; and the facts that backtests go through."""
+"""Compare a job's present values with the limits of its rules, and read the facts that backtests use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from monitoring.models import AlertRule, Job, OutageKind
 
 @dataclass(frozen=True)
 class Standing:
-    """`value` and `limit` in the kind's unit; None: nothing can be said."""
+    """How near a rule of a job is to opening. `value` and `limit` have the kind's unit; None: unknown."""
 
     rule: AlertRule
     watch: Watch
@@ -46,7 +46,7 @@ class Standing:
 
 
 def standings(job: Job, now: datetime) -> list[Standing]:
-    """Of the rules that decide about the job and are about jobs, in the order of their kinds."""
+    """Return the standings of the job rules that decide about the job, in the order of their kinds."""
     known = [rule for rule in rules_for(job) if rule.kind in kinds()]
     found = [standing_of(rule, job, now) for rule in known if kinds()[rule.kind].subject is Subject.JOB]
     order = list(kinds())
@@ -67,8 +67,8 @@ def facts_now(watch: Watch, job: Job, now: datetime) -> Facts:
 def facts_over(
     watch: Watch, subjects: Sequence[int], since: datetime, until: datetime, *, every: bool = False
 ) -> dict[int, Facts]:
-    """By subject everything that the rule's value depends on within (since, until]. A job that cannot have made the
-    rule open is left out, unless `every`."""
+    """Return, by subject, all facts on which the rule's value depends within (since, until]. Jobs that cannot have made
+    the rule open are left out, unless `every` is true."""
     match watch.kind.subject:
         case Subject.CLUSTER:
             return cluster_facts(watch.kind.source, subjects, since)

@@ -1,4 +1,4 @@
-"""A threshold from the job's own history: the lowest that would have opened fewer than k incidents a week."""
+"""Suggest a threshold from the job's history: the lowest that would have opened fewer than k incidents a week."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Suggestion:
-    """`bouts`: how many incidents it would have opened in the history it was found in."""
+    """A suggested threshold. `bouts`: how many incidents it would have opened in the examined history."""
 
     threshold: int
     bouts: int
 
 
 def suggest(watch: Watch, subject: Watched, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
-    """None: the kind has no threshold, or nothing in the history says anything about one.
+    """Return None if the kind has no threshold, the history has no values, or no threshold is quiet enough.
 
-    Incidents do not grow in number with the threshold for every sequence (one long bout may become two), so that all
-    thresholds above the found one are not promised to be quieter; the walk itself says how many the found one opens.
+    A higher threshold may open more incidents, because one long incident may become two. So not every threshold above
+    the suggested one is quieter. `bouts` is counted with the suggested threshold itself.
     """
     if watch.kind.threshold is None:
         return None
     facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
     if not _says_something(watch, facts, since, until):
         return None
-    allowed = per_week * max(1.0, (until - since) / WEEK)  # a shorter history than a week is taken for one
+    allowed = per_week * max(1.0, (until - since) / WEEK)  # a history shorter than a week counts as a week
     low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
     while low < high:
         middle = (low + high) // 2
@@ -57,7 +57,7 @@ def _says_something(watch: Watch, facts: Facts, since: datetime, until: datetime
 
 
 def _ladder(allowed: Number) -> list[int]:
-    """The round thresholds within the range, lowest first: 1, 2, 3, 5, 7, 10, 15, 20, 30 … of the unit."""
+    """Return the round thresholds within the range, lowest first: 1, 2, 3, 5, 7, 10, 15, 20, 30 … of the unit."""
     steps = (1, 1.5, 2, 3, 5, 7)
     base = {Unit.SECONDS: 60, Unit.MILLISECONDS: 1, Unit.BYTES: 1024}.get(allowed.unit, 1)
     rounds = (round(base * step * 10**power) for power in range(16) for step in steps)

@@ -1,4 +1,4 @@
-"""From the walk's openings and closings to incidents, very many at once."""
+"""Turn openings and closings of the walk into incidents, many at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Unresolved = dict[tuple[int, int], Incident]  # by rule and subject
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one rule found of one subject: where it stands now, and what it went through since the last look."""
+    """The result of one rule for one subject: its present state, and its transitions since the last evaluation."""
 
     rule: AlertRule
     watch: Watch
@@ -37,7 +37,7 @@ class Verdict:
 
 
 def tell(kind: Kind, verdicts: Sequence[Verdict], fleet: Fleet, now: datetime) -> Counter[str]:
-    """Open, close and change incidents; call within the transaction that remembers the states."""
+    """Open, close and change incidents. Call this within the transaction that stores the states."""
     unresolved = _unresolved({verdict.rule.pk for verdict in verdicts})
     outcome: Counter[str] = Counter()
     for turn in range(max((len(verdict.transitions) for verdict in verdicts), default=0)):
@@ -70,7 +70,7 @@ def _unresolved(rules: Iterable[int]) -> Unresolved:
 def _open(
     moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, kind: Kind, fleet: Fleet, now: datetime
 ) -> int:
-    """One that is unresolved already stays as it is: a person, or a crash between two versions, left it so."""
+    """Open incidents. Where the rule and the subject already have an unresolved one, it stays unchanged."""
     fresh = [each for each in moved if (each[0].rule.pk, each[0].subject) not in unresolved]
     jobs = Job.objects.only("name", "cluster_id").in_bulk({each.subject for each, _ in fresh}) if fresh else {}
     clusters = Cluster.objects.in_bulk(fleet.clusters) if fresh and kind.subject is Subject.CLUSTER else {}
@@ -118,7 +118,8 @@ def _close(moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, 
 
 
 def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, now: datetime) -> int:
-    """A count that went on is on the timeline; one that fell below the threshold is about to close."""
+    """Store changed counts of open incidents. A count below the threshold is not stored: its incident is about to
+    close."""
     changes = []
     for verdict in verdicts:
         incident = unresolved.get((verdict.rule.pk, verdict.subject))
@@ -135,8 +136,10 @@ def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, n
 
 @transaction.atomic
 def close_unwatched(now: datetime) -> int:
-    """Resolve incidents that nothing evaluates any more: their rule was switched off or removed, or their cluster was
-    removed. When such a cluster is watched again, what its rules counted before does not count again."""
+    """Resolve incidents that no rule evaluates any more: the rule was disabled or deleted, or the cluster was removed.
+
+    If such a cluster is watched again later, its rules do not count earlier events again.
+    """
     RuleState.objects.filter(rule__enabled=False).delete()
     without_rule = Q(Q(rule=None) | Q(rule__enabled=False), kind__in=list(kinds()))
     left = (
@@ -165,7 +168,7 @@ def _unwatched(incident: Incident, now: datetime) -> Ending:
 
 
 def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now: datetime) -> int:
-    """Incidents of subjects that the rule no longer decides for: another rule does, or their labels changed."""
+    """Resolve incidents of subjects that the rule no longer decides for: another rule does, or labels changed."""
     if not subjects:
         return 0
     column = {Subject.JOB: "job__in", Subject.CLUSTER: "cluster__in", Subject.WAYMARK: ""}[kind.subject]

@@ -1,9 +1,8 @@
-"""From facts to openings and closings: the one function behind live evaluation and backtest. No I/O and no clock.
+"""Compute a rule's openings and closings from facts, for live evaluation and backtests. No I/O and no clock.
 
-The walk stops at every moment at which a row could have changed the rule's mind, not only where somebody happened to
-look. So (a) what was true between two evaluations is found by the later one, at its own time, and (b) walking a stretch
-in one go or in pieces gives the same openings and closings: evaluating more often changes when they are noticed, never
-whether.
+The walk evaluates the rule at every moment at which a row could have changed the result, not only at the time of the
+evaluation. So (a) the later of two evaluations finds a problem between them at its own time, and (b) walking a time
+range at once or in parts gives the same openings and closings. More frequent evaluations only find them earlier.
 """
 
 from __future__ import annotations
@@ -17,14 +16,17 @@ from monitoring.alerts.kinds.base import Kind, Terms
 from monitoring.alerts.rule_facts import Facts
 from monitoring.models.rules import RulePhase
 
-# A row may become known this much later than its own time (one read of the engine, and its writing).
+# A row may be stored this long after its own time (one poll of the engine, and its transaction).
 LATE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """How long trouble must last to open and be gone to close; from the `flap_opens`-th opening within `flap_window` on
-    an incident is a flapping one, which closes after `flap_window` without trouble. `flap_opens` 0: never."""
+    """How long a problem must last to open an incident, and how long it must be gone to close the incident.
+
+    From the `flap_opens`-th opening within `flap_window` on, an incident is flapping: it closes after `flap_window`
+    without a problem. If `flap_opens` is 0, no incident is flapping.
+    """
 
     open: timedelta = timedelta()
     close: timedelta = timedelta()
@@ -34,7 +36,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is remembered between two walks; `since`: when the phase began, None: nothing is remembered."""
+    """What a rule remembers of a subject between two walks. `since`: when the phase began; None: it is not known."""
 
     phase: RulePhase = RulePhase.QUIET
     since: datetime | None = None
@@ -55,7 +57,7 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """`at`: its own time, holds included. `seen_at`: the moment of the facts that decided it."""
+    """An opening or closing. `at`: its own time, holds included. `seen_at`: the time of the facts that caused it."""
 
     move: Move
     at: datetime
@@ -65,7 +67,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A rule as the walk needs it."""
+    """A rule in the form that the walk uses: kind, terms and holds."""
 
     kind: Kind
     terms: Terms
@@ -82,7 +84,7 @@ class Watch:
 def advance(
     watch: Watch, facts: Facts, state: State, since: datetime | None, until: datetime
 ) -> tuple[State, list[Transition]]:
-    """Walk (since, until] from `state`; `since` None: only the moment `until` (a rule that never looked before)."""
+    """Walk (since, until] from `state`. If `since` is None (a new rule), evaluate only the moment `until`."""
     if watch.kind.counts:
         facts = facts.after(state.counts_since)
     transitions: list[Transition] = []
@@ -97,7 +99,10 @@ def advance(
 
 
 def _moments(watch: Watch, facts: Facts, state: State, since: datetime | None, until: datetime) -> Iterator[datetime]:
-    """Where a row could have changed the rule's mind, in order; `until` is always the last."""
+    """Yield, in order, the moments at which a row could have changed the result; `until` is the last of them.
+
+    Kinds that find something missing skip moments within an outage.
+    """
     moments = {until}
     if since is not None:
         floor = max(since, state.since) if state.since else since
@@ -109,7 +114,7 @@ def _moments(watch: Watch, facts: Facts, state: State, since: datetime | None, u
 
 
 def _due(watch: Watch, facts: Facts, state: State) -> datetime | None:
-    """When the hold ends; one that ends while nothing is learned waits for the next word, if it is about absence."""
+    """Return when the hold ends. If the kind finds something missing and the hold ends in an outage, return its end."""
     match state.phase:
         case RulePhase.PENDING:
             hold = watch.holds.open
@@ -158,7 +163,7 @@ def _recent(holds: Holds, opens: tuple[datetime, ...], at: datetime) -> tuple[da
 
 
 def _forget(holds: Holds, state: State, until: datetime) -> State:
-    """A quiet subject is remembered while late rows could repeat what was decided, or an opening may make it flap."""
+    """Forget a quiet subject, unless late rows could repeat its last decision or its openings may make it flap."""
     if state.phase is not RulePhase.QUIET:
         return state
     opens = _recent(holds, state.opens, until) if holds.flap_opens else ()

@@ -1,7 +1,7 @@
-"""Facts from stored rows, in bulk: a constant number of queries per kind, however many rules and jobs.
+"""Read facts from stored rows in bulk: a constant number of queries per kind for any number of rules and jobs.
 
-A gatherer leaves out the jobs that cannot have moved: quiet ones that no row of the stretch could make a rule open on.
-In a healthy fleet that is nearly all of them, and they cost no more than their share of one query.
+A gatherer leaves out each quiet job if no row of the time range could make a rule open. In a healthy fleet these are
+nearly all jobs, and each of them costs only its share of one query.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ _GATHERERS: dict[Source, Gatherer] = {
 
 
 def gather(ask: Ask) -> Found:
-    """Facts by job, for `ask.must` and for every job that may have moved."""
+    """Return facts by job, for `ask.must` and for every job for which a rule may have opened or closed."""
     return _GATHERERS[ask.kind.source](ask)

@@ -1,4 +1,4 @@
-"""Who may have missed something for too long: judged in the database from two moments a job, before rows are read."""
+"""Select in SQL, from two times per job, the jobs that may have missed something for too long, before rows are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, cast
 from monitoring.alerts.gathering.ask import Ask, select
 from monitoring.alerts.kinds.ages import Age
 
-# A run's limit: what the rules set, or what its configuration comes to (as no_completed_checkpoint.derived_limit_s).
-# Without periodic checkpoints the interval is Flink's largest number.
+# A run's limit in seconds: the rules set it, or it is derived from the run's configuration as in
+# no_completed_checkpoint.derived_limit_s. Without periodic checkpoints, Flink's interval is its largest number.
 LIMIT = """
 least(%(set)s::float8, CASE WHEN %(derived)s
     AND (r.checkpoint_config ->> 'interval')::float8 BETWEEN 0 AND 9007199254740991 THEN
@@ -17,7 +17,8 @@ least(%(set)s::float8, CASE WHEN %(derived)s
              coalesce((r.checkpoint_config ->> 'timeout')::float8, 0)) / 1000
     * (greatest(coalesce((r.checkpoint_config ->> 'tolerable_failed_checkpoints')::float8, 0), 0) + 2) END)"""
 
-# Suspected is who reaches the limit before the first event of the stretch, or may do so between two of it.
+# A job is a suspect if its age reaches the limit before the first event of the time range, or if the range is longer
+# than the limit, so that the age may reach it between two events.
 _SUSPECTS = """
 SELECT job_id FROM ({marks}) marks(job_id, "limit", begun, first)
 WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "limit"
@@ -26,15 +27,15 @@ WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "li
 
 
 def suspects(ask: Ask, marks: str, parameters: Mapping[str, Any]) -> set[int]:
-    """The jobs that may reach a limit, and `ask.must`.
+    """Return the jobs whose age may reach a limit, and `ask.must`.
 
-    `marks` is the statement of rows (job, limit in seconds, what the age counts from, first event of the stretch).
+    `marks` is a statement that returns rows (job, limit in seconds, start of the age, first event of the time range).
     """
     rows = select(_SUSPECTS.format(marks=marks), {**parameters, **_limits(ask)})
     return {*ask.must, *(job for (job,) in rows)}
 
 
 def _limits(ask: Ask) -> dict[str, Any]:
-    """The shortest that a rule sets, and whether one derives it from the job."""
+    """Return the shortest limit that a rule sets, and whether a rule derives its limit from the job."""
     limits = [cast("Age", ask.kind).limit_without_run(terms) for terms in ask.terms]
     return {"set": min((limit for limit in limits if limit is not None), default=None), "derived": None in limits}

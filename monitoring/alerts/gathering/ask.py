@@ -1,4 +1,4 @@
-"""What is asked of a gatherer, and how it asks the database."""
+"""The request to a gatherer, and the functions with which gatherers read the database."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from monitoring.alerts.kinds.base import Kind, Terms
 from monitoring.alerts.rule_facts import Event, Facts
 
 T = TypeVar("T")
-# A completed checkpoint took no longer than its time-out, so that its trigger is found by index within it.
+# A completed checkpoint took at most its timeout, so that an index on the trigger time finds it within that time.
 LONGEST = """
 make_interval(secs => coalesce(nullif(r.checkpoint_config ->> 'timeout', '')::float8 / 1000, 3600) + 60)"""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Facts of `kind` over (since, until] for the jobs, under any of the terms; `must`: jobs that are walked in any
-    case (a rule remembers something of them, or a person asks)."""
+    """A request for facts of `kind` over (since, until] for the jobs, under any of the terms.
+
+    `must`: jobs that are returned in any case, because a rule remembers them or a person requests them.
+    """
 
     kind: Kind
     terms: Sequence[Terms]
@@ -33,7 +35,7 @@ class Ask:
     shared: dict[object, Any] = field(default_factory=dict)  # what gatherers of one pass read once for several kinds
 
     def once(self, name: str, read: Callable[[], T], *more: object) -> T:
-        """What `read` finds, for every kind of the pass with the same jobs and stretch (and `more`) read only once."""
+        """Return the result of `read`, which is called only once per pass for the same jobs, time range and `more`."""
         key = (name, self.since, self.until, tuple(self.jobs), *more)
         if key not in self.shared:
             self.shared[key] = read()
@@ -46,7 +48,7 @@ class Ask:
 
     @property
     def least(self) -> int:
-        """No rule opens below it."""
+        """Return the lowest threshold of the rules: below it, none of them opens."""
         return min((terms.threshold or 0 for terms in self.terms), default=0)
 
 
@@ -62,14 +64,14 @@ def select(sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _keys_as_text(value: Any) -> Any:
-    """A list of keys as PostgreSQL writes it: to bind thousands one by one takes longer than most statements."""
+    """Return a list of keys as a PostgreSQL array literal: binding thousands one by one would be slower."""
     if isinstance(value, list) and value and type(value[0]) is int:
         return f"{{{','.join(map(str, value))}}}"
     return value
 
 
 def by_job(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[Event]]:
-    """Rows of (job, at, value, number, row, text), oldest first within each job."""
+    """Return rows of (job, at, value, number, row, text) as events by job, oldest first."""
     found: dict[int, list[Event]] = defaultdict(list)
     for job, at, value, number, row, text in rows:
         found[job].append(Event(at, float(value), number, row, text))

@@ -1,4 +1,4 @@
-"""Completed checkpoints as the moments from which their absence is counted."""
+"""Gather completed checkpoints, from which rules count how long no other has completed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.data_loss_risk import DataLossRisk
 from monitoring.alerts.rule_facts import Facts
 
-# A look-up in an index a run: its checkpoints complete in nearly the order of their triggers. Another one only where
-# the limit may have been reached before the first of the stretch: not where it is not by the end. Without any
-# checkpoint the age counts from the run's start; of a dead job (`dead`: those matter) from its last one.
-# What completed by then was triggered by then: that spares the look into every partition after it.
+# One index look-up per run (`last`): checkpoints complete in nearly the order of their triggers. A second look-up
+# (`first`) follows only if the age may reach the limit by the end of the time range. Without a checkpoint, the age
+# counts from the run's start. With `dead`, the newest run of a dead job counts, too.
+# A checkpoint that completed by `since` was triggered by then: that condition lets PostgreSQL skip later partitions.
 _MARKS = f"""
 SELECT r.job_id, min({LIMIT}), coalesce(max(last.latest_ack_at), min(r.started_at)), min(first.latest_ack_at)
 FROM monitoring_run r
@@ -51,7 +51,7 @@ SELECT r.job_id, last.* FROM monitoring_run r CROSS JOIN LATERAL (
 
 
 def gather_completions(ask: Ask) -> Found:
-    """For the risk of losing data savepoints are state, too, and dead jobs matter."""
+    """Gather completions. For the data-loss risk, savepoints count, too, and dead jobs are included."""
     at_risk = isinstance(ask.kind, DataLossRisk)
     parameters = {"since": ask.since, "until": ask.until, "savepoints": at_risk, "dead": at_risk}
     moved = list(suspects(ask, _MARKS, parameters | {"jobs": list(ask.jobs)}))

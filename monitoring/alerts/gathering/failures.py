@@ -1,4 +1,4 @@
-"""Failed checkpoints by their own time of failure, and checkpoints as they settled."""
+"""Gather failed checkpoints by their time of failure, and checkpoints in the order in which they ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Aggregated first: in a storm the messages are read only of jobs that have enough failures.
+# Count the failures first, so that messages are read only for jobs that have enough of them.
 _FAILURES = """
 WITH failed AS (
     SELECT r.job_id, c.failed_at, c.checkpoint_id, c.id, c.failure_message,
@@ -61,12 +61,15 @@ def gather_settled(ask: Ask) -> Found:
 
 
 def _first_counted(ask: Ask) -> datetime:
-    """Just before the earliest day that a rule counts from."""
+    """Return the start of the earliest day from which a rule counts."""
     return min((first_moment(terms) or _BEGINNING for terms in ask.terms), default=_BEGINNING)
 
 
 def _parameters(ask: Ask) -> dict[str, object]:
-    """Many jobs: all are read, and who is not asked for is left out by the caller; an index on time does the rest."""
+    """Return the query's parameters.
+
+    For more than 1,000 jobs, the query uses the index on time and reads all jobs. The caller drops the others.
+    """
     jobs = list(ask.jobs)
     return {
         "since": ask.since,

@@ -1,4 +1,4 @@
-"""Figures of completed checkpoints: durations and sizes, and what is usual for a job."""
+"""Gather figures of completed checkpoints (durations and sizes), and the baselines of each job."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SELECT job_id, p95s FROM monitoring_hourlybaseline
 WHERE day = %(day)s AND weeks = %(weeks)s AND figure = %(figure)s AND job_id = ANY(%(jobs)s)
 """
 _KEPT = timedelta(days=100)
-_AT_ONCE = 500  # jobs whose roll-ups of hours are in memory together
+_AT_ONCE = 500  # jobs whose hourly roll-ups are in memory at the same time
 ByHour = Mapping[date, Sequence[float | None]]
 
 
@@ -81,7 +81,7 @@ def gather_figures(ask: Ask) -> Found:
 
 
 def _highest(ask: Ask, column: str) -> dict[int, int]:
-    """The highest figure of each job that has one in the stretch."""
+    """Return the highest figure of each job that has one in the time range."""
     parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
     rows = ask.once("highest figures", lambda: select(_HIGHEST, parameters))
     place = _COLUMNS.index(column) + 1
@@ -96,7 +96,7 @@ def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:
 
 
 def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
-    """One number of days and of weeks for each gathering: the caller asks for rules with different ones one by one."""
+    """Gather figures with baselines. The rules of one request have the same days and weeks (`gathered_by`)."""
     days, weeks = ask.terms[0].parameters["days"], weeks_of(ask.terms[0])
     jobs, dates = {*highest, *ask.must}, _dates(ask.since, ask.until)
     usual = baselines(kind.column, jobs, days, dates)
@@ -105,7 +105,7 @@ def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> F
     least = {job: ask.least * max(_lowest(usual.get(job, {}), by_hour.get(job, {})), floor) for job in jobs}
     moved = {job for job, figure in highest.items() if 100 * figure >= least[job]}
     found = _load(ask, kind, moved | set(ask.must))
-    # The last checkpoint before is judged by its own hour, too.
+    # The last checkpoint before the time range is compared with its own hour, too.
     older = {event.at.astimezone(UTC).date() for facts in found.values() for event in facts.events} - set(dates)
     of_older = baselines_of_hours(kind.column, set(found), weeks, sorted(older)) if weeks else {}
     return {
@@ -115,13 +115,16 @@ def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> F
 
 
 def _lowest(days: Mapping[date, float], hours: ByHour) -> float:
-    """inf: nothing is usual for it."""
+    """Return the lowest baseline of a job, or inf if it has none."""
     of_hours = (p95 for each in hours.values() for p95 in each if p95 is not None)
     return min((*days.values(), *of_hours), default=inf)
 
 
 def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> dict[int, dict[date, float]]:
-    """The p95 of a figure of each job over the `days` whole UTC days before each date; computed once, then kept."""
+    """Return each job's p95 of the figure over the `days` whole UTC days before each date.
+
+    A p95 is computed once and then stored.
+    """
     usual: dict[int, dict[date, float]] = defaultdict(dict)
     for day in dates:
         kept = dict(select(_BASELINES, {"jobs": list(jobs), "figure": column, "day": day, "days": days}))
@@ -135,8 +138,10 @@ def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> 
 
 
 def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int | None]:
-    """From roll-ups where they reach (2 % off at most, savepoints included), else from checkpoints. Kept, so that who
-    asks later judges by the same number; None as well: a job that had nothing then is not looked at again that day."""
+    """Compute and store the p95 from roll-ups (at most 2 % off, savepoints included), or from checkpoints without them.
+
+    Later calls use the stored number. None is stored as well, so that a job without data is computed once a day.
+    """
     until = datetime.combine(day, time(), UTC)
     since = until - timedelta(days=days)
     rolled = of_whole_days(jobs, since, until, ROLLED[column], 0.95)
@@ -151,8 +156,10 @@ def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int
 
 
 def baselines_of_hours(column: str, jobs: set[int], weeks: int, dates: Iterable[date]) -> dict[int, ByHour]:
-    """As `baselines`, of each date the p95 of each hour on the same day of the `weeks` weeks before; None where fewer
-    of them than enough tell it."""
+    """Return, for each date, the p95 of each hour on the same weekday of the `weeks` weeks before.
+
+    An hour is None if fewer than ENOUGH weeks have data for it.
+    """
     usual: dict[int, dict[date, Sequence[float | None]]] = defaultdict(dict)
     for day in dates:
         asked = {"jobs": list(jobs), "figure": column, "day": day, "weeks": weeks}

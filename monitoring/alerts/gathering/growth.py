@@ -1,4 +1,4 @@
-"""State sizes on the hour, a day apart."""
+"""Gather state sizes at full hours and 24 hours before them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from monitoring.alerts.gathering.ask import Ask, Found, select
 from monitoring.alerts.kinds.state_growth import DAY, FRESH, hour_of, hours
 from monitoring.alerts.rule_facts import Event, Facts
 
-# What stood at each hour mark: one index look-up per mark and live run. How old it may be is asked of what was found:
-# as a bound of the look-up it makes PostgreSQL read and sort all of the three hours.
+# The last checkpoint before each hour mark: one index look-up per mark and live run. Its age is checked afterwards: as
+# a condition of the look-up, it would make PostgreSQL read and sort all checkpoints of the three hours.
 _STANDING = """
 SELECT DISTINCT ON (r.job_id, mark) r.job_id, last.latest_ack_at, last.state_size, last.checkpoint_id, last.id
 FROM unnest(%(marks)s::timestamptz[]) AS mark CROSS JOIN monitoring_run r CROSS JOIN LATERAL (
@@ -27,7 +27,10 @@ ORDER BY r.job_id, mark, last.latest_ack_at DESC
 
 
 def gather_hourly_sizes(ask: Ask) -> Found:
-    """Who holds less than a rule's growth cannot have grown by it: of most jobs nothing but the last hour is read."""
+    """Gather sizes of jobs that may have grown by a threshold.
+
+    A smaller state cannot have grown by the threshold, so for most jobs only the hours of the time range are read.
+    """
     looked_at = {hour_of(ask.until), *hours(ask.since, ask.until)}
     large = [job for job, events in _standing(ask.jobs, looked_at).items() if max(_sizes(events)) >= ask.least]
     found = _standing(large, _and_a_day_before(looked_at))

@@ -1,4 +1,4 @@
-"""Runs as facts: who is dead, who restarts, and what a live run promises."""
+"""Gather runs: dead ones, restarts, and the checkpoint configuration of live runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
 
 
 def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
-    """The runs that lived after `since`, and each job's newest one, oldest first."""
+    """Return, by job, the runs that lived after `since` and the newest run, oldest first."""
     found: dict[int, list[RunFact]] = defaultdict(list)
     for job, number, started, ended, failed, lost, interval, timeout, tolerable, cause, exception in select(
         _RUNS, {"jobs": list(jobs), "since": since}
@@ -64,12 +64,12 @@ def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
 
 
 def _cause(exception: str | None) -> str:
-    """The whole of it, where the run died of it."""
+    """Return the complete exception of a failed run as text, or an empty text."""
     return in_words(json.loads(exception)) if exception else ""
 
 
 def _number(text: str | None) -> int | None:
-    """A negative one is Flink's word for none; its largest interval, that there are no periodic checkpoints."""
+    """Return None for a negative number, and for Flink's largest interval, which means no periodic checkpoints."""
     value = int(float(text)) if text else -1
     return value if 0 <= value < 2**53 else None
 

@@ -1,4 +1,4 @@
-"""Savepoints as they completed and failed."""
+"""Gather completed and failed savepoints."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def gather_savepoints(ask: Ask) -> Found:
 
 
 def gather_failed_savepoints(ask: Ask) -> Found:
-    """A failed one has the time at which it was asked for: when exactly it failed, nobody knows."""
+    """Gather savepoints for failure streaks. A failed one has its request time, because the failure's is not known."""
     parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs), "must": list(ask.must)}
     return facts_of(ask, by_job(select(_SETTLED, parameters)))

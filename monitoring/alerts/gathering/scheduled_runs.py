@@ -1,4 +1,4 @@
-"""Jobs with a schedule of runs: when a run was due, and which runs there were. Such jobs are few, so all are walked."""
+"""Gather due times and runs of jobs with a schedule of runs. Such jobs are few, so all of them are returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitoring.alerts.rule_facts import Event, Facts, RunFact
 from monitoring.models import Job
 from monitoring.savepoints.timetable import BadSchedule, Cron
 
-# The last run before the stretch that ended without failing.
+# The last run that ended before the time range without failing.
 _COVERED = """
 SELECT DISTINCT ON (job_id) job_id, number, started_at, ended_at FROM monitoring_run
 WHERE job_id = ANY(%(jobs)s) AND ended_at <= %(since)s AND state NOT IN ('FAILED', 'LOST')
@@ -38,7 +38,7 @@ def _runs(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
 
 
 def _due_times(job: Job, runs: Iterable[RunFact], until: datetime) -> list[Event]:
-    """Up to `until`: the first one after the schedule was set, and after each run that may cover the ones before."""
+    """Return due times up to `until`: the first after the schedule was set, and after each run that did not fail."""
     since = job.run_cron_since or job.created_at
     try:
         timetable = Cron(job.run_cron, job.run_time_zone)
@@ -50,6 +50,6 @@ def _due_times(job: Job, runs: Iterable[RunFact], until: datetime) -> list[Event
 
 
 def _problem(job: Job, due_at: datetime) -> str:
-    """What the page says of this very time, if it does."""
+    """Return the job's stored problem if it is about this due time, else an empty text."""
     problem = job.run_problem_value
     return str(problem) if problem is not None and problem.args["due"] == due_at.isoformat() else ""

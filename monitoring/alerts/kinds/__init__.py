@@ -12,7 +12,7 @@ GROUPS = ("Checkpoints", "State", "Savepoints", "Job", "Watching")
 
 
 class UnknownKind(ValueError):
-    """A rule names a kind that this Waymark does not have."""
+    """Raised for a rule whose kind this version of Waymark does not have."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"kind is {name!r}: allowed are {', '.join(sorted(kinds()))}.")
@@ -20,14 +20,14 @@ class UnknownKind(ValueError):
 
 @cache
 def kinds() -> dict[str, Kind]:
-    """By name, in the order in which people see them."""
+    """Return the kinds by name, in the order of the pages."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     found: list[Kind] = [kind for module in modules for kind in getattr(module, "KINDS", ())]
     return {kind.name: kind for kind in sorted(found, key=lambda kind: (GROUPS.index(kind.group), kind.title))}
 
 
 def kind_of(name: str) -> Kind:
-    """Raises UnknownKind."""
+    """Return the kind with this name. Raises UnknownKind."""
     try:
         return kinds()[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Kinds that find something missing: they count from the last time it was there."""
+"""Kinds that find something missing, such as a checkpoint: their value is the time since the last one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from monitoring.alerts.rule_facts import Facts, RunFact
 
 
 class Age(Kind):
-    """Value: seconds since `begin`, where that is known."""
+    """A kind whose value is the number of seconds since `begin`."""
 
     unit = Unit.SECONDS
     by_absence = True
 
     @abstractmethod
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
-        """What the age counts from; None: nothing is missed then."""
+        """Return the time from which the age counts, or None if nothing is expected at `at`."""
 
     def limit_without_run(self, terms: Terms) -> float | None:
-        """The limit, where it does not depend on the job; None: it does."""
+        """Return the limit, or None if it depends on the job."""
         return terms.threshold
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
-        """Each event and each run's beginning and end may set the age anew; between them it may reach the limit."""
+        """Yield each event and each start and end of a run, which may reset the age, and when it reaches the limit."""
         anew = {since, *(event.at for event in facts.within(since, until))}
         anew |= {run.started_at for run in facts.runs if since < run.started_at <= until}
         anew |= {run.ended_at for run in facts.runs if run.ended_at and since < run.ended_at <= until}

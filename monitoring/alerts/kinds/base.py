@@ -1,7 +1,7 @@
-"""What a rule kind is: a name, a unit, what may be set, a sentence for people, and a value at every moment.
+"""The base class of rule kinds. A kind has a name, a unit, settings, texts for people, and a value at every moment.
 
-A module of this package lists its kinds in `KINDS`, and has the codes of what they say. A kind computes from facts
-alone: no I/O, no clock, no row objects.
+A module of this package lists its kinds in `KINDS` and defines the reason codes of their texts. A kind computes from
+facts alone: no I/O, no clock, no row objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from monitoring.units import bytes_text, milliseconds_text
 
 
 class Unit(Enum):
-    """What a threshold is measured in; stored as a whole number of it."""
+    """The unit of a threshold. Thresholds are stored as whole numbers of the unit."""
 
     COUNT = "count"
     SECONDS = "seconds"
@@ -72,8 +72,8 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number that a person may set: in which unit, and from where to where. `default` None: may be left empty,
-    and then `empty` says what happens."""
+    """A whole number that a person may set, with its unit and its range. If `default` is None, the field may stay
+    empty, and `empty` explains what that means."""
 
     label: str
     unit: Unit
@@ -98,7 +98,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Terms:
-    """The numbers of one rule, the kind's defaults filled in; None where the kind derives it or has none."""
+    """The numbers of one rule with the kind's defaults filled in. None: the kind derives the number or has none."""
 
     threshold: int | None
     window_s: int | None
@@ -106,13 +106,13 @@ class Terms:
 
     @property
     def window(self) -> timedelta:
-        """Only for kinds whose window has a default."""
+        """Return the window. Use it only for kinds whose window has a default."""
         return timedelta(seconds=self.window_s or 0)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What people read, and the numbers and rows that it was decided on."""
+    """The text for people, and the numbers and rows on which it is based."""
 
     reason: Reason
     evidence: dict[str, Any]
@@ -120,8 +120,8 @@ class Finding:
 
 class Kind(ABC):
     name: ClassVar[str]
-    title: ClassVar[str]  # how a list of rules calls it
-    group: ClassVar[str]  # its place in the list of kinds
+    title: ClassVar[str]  # its name in lists of rules
+    group: ClassVar[str]  # its heading in the list of kinds
     source: ClassVar[Source]
     subject: ClassVar[Subject] = Subject.JOB
     unit: ClassVar[Unit] = Unit.COUNT
@@ -129,11 +129,9 @@ class Kind(ABC):
     window: ClassVar[Number | None] = None
     parameters: ClassVar[Mapping[str, Number | Day]] = {}
     check_every_s: ClassVar[int] = 60
-    counts: ClassVar[bool] = False  # counts events: those that a person dealt with count no more
-    by_absence: ClassVar[bool] = False  # finds something missing: proves nothing while the cluster does not answer
-    reach: ClassVar[timedelta] = (
-        timedelta()
-    )  # how old the row may be by which a rule that never looked judges the present
+    counts: ClassVar[bool] = False  # counts events; when a person resolves the incident, earlier events no longer count
+    by_absence: ClassVar[bool] = False  # finds something missing, which proves nothing during an outage
+    reach: ClassVar[timedelta] = timedelta()  # how far back the first evaluation of a new rule reads rows
 
     @abstractmethod
     def explain(self, terms: Terms) -> Reason:
@@ -141,11 +139,11 @@ class Kind(ABC):
 
     @abstractmethod
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
-        """Every moment in (since, until] at which the rule may begin or cease to be met; more do no harm."""
+        """Return every moment in (since, until] at which the rule may become met or unmet. Extra moments do no harm."""
 
     @abstractmethod
     def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
-        """What is compared with the limit, in the kind's unit; None: nothing can be said, so it is not met."""
+        """Return the value to compare with the limit, in the kind's unit. None: unknown, so the rule is not met."""
 
     @abstractmethod
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding: ...
@@ -154,15 +152,15 @@ class Kind(ABC):
         return terms.threshold
 
     def lookback(self, terms: Terms) -> timedelta:
-        """How far before a moment its value may depend on events."""
+        """Return how long before a moment an event may still affect the value."""
         return terms.window if self.window else timedelta()
 
     def gathered_by(self, terms: Terms) -> object:
-        """Rules of the kind with equal ones share their facts."""
+        """Return a key. Rules of the kind with equal keys share their facts."""
         return None
 
     def fill(self, threshold: int | None, window_s: int | None, parameters: Mapping[str, Any]) -> Terms:
-        """The terms of a rule with these numbers, the kind's own in place of those not set."""
+        """Return the terms of a rule with these numbers, and with the kind's defaults for those that are not set."""
         return Terms(
             threshold if threshold is not None or not self.threshold else self.threshold.default,
             window_s if window_s is not None or not self.window else self.window.default,
@@ -174,7 +172,7 @@ class Kind(ABC):
 
 
 class Counted(ReasonCode):
-    """So many of something: a part of a sentence."""
+    """A number of things, as a part of a sentence."""
 
     CHECKPOINT = "alerts.one-checkpoint", _("1 checkpoint")
     CHECKPOINTS = "alerts.checkpoints", _("{count:g} checkpoints")

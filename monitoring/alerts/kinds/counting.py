@@ -13,7 +13,7 @@ from monitoring.alerts.rule_facts import Event, Facts
 from monitoring.reasons.reason import Reason, ReasonCode
 
 EVIDENCE_EVENTS = 20
-NEW_RUN = 2  # the value of a restart as a new run; one by the engine has 1
+NEW_RUN = 2  # the value of a restart event that is a new run; a restart by the engine has 1
 
 
 def window(default: int) -> Number:
@@ -24,7 +24,7 @@ class CountInWindow(Kind):
     counts = True
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
-        """An event is counted from its own time until it leaves the window."""
+        """Yield the time of each event, and the time at which it leaves the window."""
         for event in facts.within(since - terms.window, until):
             yield event.at
             yield event.at + terms.window
@@ -55,9 +55,9 @@ class FailedInWindowReason(ReasonCode):
 
 
 class FailedInWindow(CountInWindow):
-    """Counts distinct failed ids, by their own time of failure, over all runs of the job.
+    """Counts failed checkpoints by their time of failure over all runs of the job, each ID once.
 
-    What one poll or ten saw makes no difference, nor does a job manager whose counters start again at zero.
+    The number of polls makes no difference, nor does a job manager whose counters start again at zero.
     """
 
     name = "failed_in_window"

@@ -1,4 +1,4 @@
-"""The newest state is nearly as old as what the source still keeps."""
+"""A rule kind: the newest snapshot of a job is nearly as old as the oldest input that its source still keeps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DataLossRisk(Age):
         return _oldest_s(terms)
 
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
-        """A job that ended as somebody wished, or that never had state, risks none."""
+        """Return None for a job that ended without failing or never had a snapshot: it has no state to lose."""
         run, last = facts.run(at), facts.last(at)
         if run is None or last is None or (not run.lives_at(at) and not run.failed):
             return None

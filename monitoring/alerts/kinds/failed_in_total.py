@@ -1,4 +1,4 @@
-"""Failed checkpoints in total, since a date."""
+"""A rule kind that counts all failed checkpoints of a job since a date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job is dead: it failed, or its engine knows it no more."""
+"""A rule kind that finds dead jobs: the job failed, or its engine no longer knows it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobFailed(Kind):
         evidence = {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]}
         evidence |= {"lost": True} if dead.lost else {}
         said = {"subject": subject, "run": dead.number, "at": dead.ended_at}
-        if dead.lost:  # an exception that the engine reported earlier is not why it does not know the job any more
+        if dead.lost:  # an earlier exception is not the reason why the engine no longer knows the job
             return Finding(JobFailedReason.LOST(**said), evidence)
         cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
         reason = JobFailedReason.FAILED_CAUSE(**said, cause=cause) if cause else JobFailedReason.FAILED(**said)

@@ -1,4 +1,4 @@
-"""Kinds that look at a figure of the last completed checkpoint."""
+"""Kinds that compare a figure of the last completed checkpoint with a threshold."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NoCheckpoint(ReasonCode):
 
 
 class CheckpointFigure(Kind):
-    """`column`: the figure's column of a stored checkpoint. Between two checkpoints the last one's figure stands.
+    """A kind for the figure in `column` of a stored checkpoint. The figure counts until the next checkpoint completes.
 
-    `rule` and `found`: what the kind says, with the threshold, and with checkpoint, subject and value.
+    `rule` is the code of the rule's text. `found` is the code of the incident's text.
     """
 
     source = Source.METRIC

@@ -1,4 +1,4 @@
-"""No checkpoint completed for too long, "never one yet" included."""
+"""A rule kind that finds running jobs without a completed checkpoint for too long, or since their start."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class NoCompletedCheckpoint(Age):
 
 
 def derived_limit_s(run: RunFact) -> float | None:
-    """None: the run takes no periodic checkpoints, or its configuration is not known yet.
+    """Return None if the run takes no periodic checkpoints, or if its configuration is not known yet.
 
-    The same in SQL: gathering/ages.py.
+    gathering/ages.py has the same formula in SQL.
     """
     if run.interval_ms is None:
         return None

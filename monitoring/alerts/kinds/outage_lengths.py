@@ -1,4 +1,4 @@
-"""Kinds that look at how long nothing was learned of a cluster."""
+"""Kinds that measure how long Waymark had no information about a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class OutageLength(Kind):
-    """Value: seconds since the outage began; 0 without one."""
+    """A kind whose value is the number of seconds since the outage began, or 0 without an outage."""
 
     group = _("Watching")
     unit = Unit.SECONDS
@@ -26,7 +26,7 @@ class OutageLength(Kind):
             yield outage.began
             yield outage.began + timedelta(seconds=terms.threshold or 0)
             if outage.ended is not None:
-                yield outage.ended - _INSTANT  # how long it became
+                yield outage.ended - _INSTANT  # the last moment of the outage, when the value is highest
                 yield outage.ended
 
     def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
@@ -35,7 +35,7 @@ class OutageLength(Kind):
 
 
 def current(facts: Facts, at: datetime) -> Interval | None:
-    """The longest one, where several last at once."""
+    """Return the outage at this moment. If there are several, return the longest."""
     return min((outage for outage in facts.outages if outage.covers(at)), default=None, key=lambda each: each.began)
 
 
@@ -128,7 +128,7 @@ class WaymarkBlindReason(ReasonCode):
 
 
 class WaymarkBlind(OutageLength):
-    """Waymark itself did not look: no worker, no scheduler, or no database."""
+    """Finds times when Waymark did not poll: it had no worker, no scheduler or no database."""
 
     name = "waymark_blind"
     title = _("Waymark itself blind")

@@ -1,10 +1,11 @@
-"""Kinds that compare a figure of the last completed checkpoint with what is usual for the job: with its own p95.
+"""Kinds that compare a figure of the last completed checkpoint with the job's own p95 of that figure.
 
-The p95 is that of the N whole UTC days before the day in question, so that it is one number for a day, whoever asks and
-whenever: live evaluation and backtest agree on it, and a figure that grows does not hide itself by lifting its measure.
+The p95 covers the N whole UTC days before the day in question, so that each day has one p95. Live evaluation and
+backtests use the same number, and a figure that grows during a day does not raise its own p95.
 
-Who asks for weeks has a checkpoint compared with those of the same hour of the week in which it completed, and with the
-days only where fewer than ENOUGH of the weeks tell that hour. A load that comes every Monday at nine is then no news.
+A rule may set a number of weeks. Then a checkpoint is compared with the same hour of the week in the weeks before, so
+that a load that comes every Monday at nine opens no incident. If fewer than ENOUGH weeks have data for that hour, the
+checkpoint is compared with the days.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from monitoring.alerts.rule_facts import Facts
 from monitoring.reasons.reason import Reason, ReasonCode
 
 _DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
-ENOUGH = 3  # of the weeks have to tell an hour
+ENOUGH = 3  # weeks that must have data for an hour
 _WEEKS = Number(
     _("Weeks of the same hour"),
     Unit.COUNT,
@@ -77,7 +78,7 @@ class RelativeReason(ReasonCode):
 
 
 class RelativeFigure(CheckpointFigure):
-    """Value: percent of the p95. `figure`: what a sentence calls it; `measured`: the figure of one checkpoint."""
+    """A kind whose value is a percentage of the p95. `figure` names the figure; `measured` is the text of its value."""
 
     unit = Unit.PERCENT
     figure: ClassVar[ReasonCode]
@@ -138,12 +139,12 @@ class RelativeFigure(CheckpointFigure):
         )
 
     def _usual(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
-        """None, too, where nothing can be divided by it."""
+        """Return the p95, at least `least_ms`, or None if it is unknown or zero."""
         usual = self._p95(facts, terms, at)
         return None if usual is None else max(usual[0], terms.parameters.get("least_ms") or 0) or None
 
     def _p95(self, facts: Facts, terms: Terms, at: datetime) -> tuple[float, int] | None:
-        """With the weeks that it is of the same hour of; 0: it is of the days before."""
+        """Return the p95 and its number of weeks. If it covers the days before instead of weeks, the number is 0."""
         last, weeks = facts.last(at), weeks_of(terms)
         if weeks and last is not None:
             completed = last.at.astimezone(UTC)
@@ -155,7 +156,8 @@ class RelativeFigure(CheckpointFigure):
 
 
 class RelativeDuration(RelativeFigure):
-    """A p95 of a few milliseconds doubles by chance: below `least_ms` it counts as that."""
+    """A duration in percent of its p95. A p95 below `least_ms` counts as `least_ms`: so few milliseconds may double by
+    chance."""
 
     parameters: ClassVar[Mapping[str, Number | Day]] = {
         "days": _DAYS,
@@ -167,7 +169,7 @@ class RelativeDuration(RelativeFigure):
 
 
 def weeks_of(terms: Terms) -> int:
-    """A rule from before there were weeks has none."""
+    """Return the rule's weeks, or 0 if it has none. Rules of older versions lack the parameter."""
     return terms.parameters.get("weeks") or 0
 
 

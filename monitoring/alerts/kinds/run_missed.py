@@ -11,7 +11,7 @@ from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Event, Facts, RunFact
 from monitoring.reasons.reason import Reason, ReasonCode
 
-# The engine's clock tells when a run started, ours when it was due.
+# The start of a run comes from the engine's clock, its due time from Waymark's clock.
 CLOCK_SKEW = timedelta(minutes=1)
 
 
@@ -41,7 +41,8 @@ class RunMissedReason(ReasonCode):
 
 class RunMissed(Age):
     """The age counts from the first due time that no run has covered. A run that started then or later, and has ended
-    without failing, covers it. Events are due times; of those that follow each other without a run, the first."""
+    without failing, covers it. Events are due times. Of several due times without a run between them, only the first
+    is an event."""
 
     name = "run_missed"
     title = _("Scheduled run missing or late")
@@ -83,7 +84,7 @@ class RunMissed(Age):
 
 
 def _missed(facts: Facts, at: datetime) -> Event | None:
-    """The first due time up to `at` that no run has covered by then."""
+    """Return the first due time up to `at` that no run has covered by then."""
     covered = [run.started_at for run in facts.runs if _has_finished(run, at)]
     after = max(covered) + CLOCK_SKEW if covered else None
     due = facts.events[: facts.index(at)]

@@ -1,4 +1,4 @@
-"""No savepoint, or none that is young enough."""
+"""A rule kind that finds running jobs whose newest savepoint is missing or too old."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The state grew too much within a day.
+"""A rule kind that finds jobs whose state grew too much within a day.
 
-Looked at on the hour: the last completed checkpoint before it against the last one of 24 hours earlier. Finer looks
-would see the saw-tooth of compaction and time-outs, not growth.
+At each full hour, it compares the last completed checkpoint with the last one 24 hours earlier. More frequent
+comparisons would show the saw-tooth of compaction and state timeouts, not growth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from monitoring.alerts.rule_facts import Event, Facts
 from monitoring.reasons.reason import Reason, ReasonCode
 
 DAY = timedelta(days=1)
-# A checkpoint stands for an hour mark when it is at most this much older.
+# A checkpoint counts for a full hour if it completed less than this long before.
 FRESH = timedelta(hours=3)
 
 
@@ -87,7 +87,7 @@ def hour_of(at: datetime) -> datetime:
 
 
 def hours(since: datetime, until: datetime) -> Iterable[datetime]:
-    """The full hours in (since, until]."""
+    """Yield the full hours in (since, until]."""
     hour = hour_of(since)
     while (hour := hour + timedelta(hours=1)) <= until:
         yield hour

@@ -1,1 +1,1 @@
-"""Years of history at constant cost: partitions by time, roll-ups, archive."""
+"""Stores years of history at constant cost with partitions by time, roll-ups and an archive."""

@@ -1,6 +1,6 @@
-"""What is usual for a job at an hour of the week, and where its state and its checkpoints' durations are going.
+"""Compute what is usual for a job at an hour of the week, and forecast its state size and checkpoint durations.
 
-For rules that are relative to a job's own history, and for diagnosis. Nothing is told of what there is too little of.
+Diagnosis uses the results. A figure with too little history has no result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _SCATTER = 1.4826
 
 
 def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Expectation]:
-    """By "duration", "state_size" and "interval", from the four weeks before the day of `at`; what is not known is left
-    out. Of the same hour of the week, else of the day, else of all hours: the first of which there are enough. `most`:
-    see stretches.read."""
+    """Return the usual "duration", "state_size" and "interval" from the four weeks before the day of `at`.
+
+    Each is computed from the same hour of the week, else of the day, else from all hours: the first basis with enough
+    data. A figure without enough data is left out. `most`: see stretches.read.
+    """
     found: dict[str, Expectation] = {}
     for basis, hours in _ever_more_hours(job, at, most):
         for name, expected in _expectations(basis, hours).items():
@@ -57,8 +59,8 @@ def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple
 
 
 def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
-    """From the whole days of the last four weeks. Growth is the median of that between any two days, so that a day that
-    was different does not count."""
+    """Forecast from the whole days of the last four weeks. Growth is the median over all pairs of days, so that single
+    unusual days do not matter."""
     until = _midnight(now)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
     days = told_by(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)
@@ -70,20 +72,20 @@ def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
 
 
 def usual_from_rollups(job: Job, at: datetime) -> Mapping[str, Expectation]:
-    """As `usual`, for who waits: of roll-ups, remembered for the hour; nothing where they do not reach."""
+    """Return `usual` for a page that waits: from roll-ups and cached for an hour, or empty if roll-ups are missing."""
     name = f"usual:{connection.settings_dict['NAME']}:{job.pk}:{int(at.timestamp()) // HOUR}"
     return _remembered(name, lambda: usual(job, at, most=MADE)) or {}
 
 
 def forecast_from_rollups(job: Job, now: datetime) -> Forecast | None:
-    """As `forecast`, for who waits."""
+    """Return `forecast` for a page that waits: from roll-ups and cached, or None if roll-ups are missing."""
     timeout = (job.current_run.checkpoint_config or {}).get("timeout") if job.current_run else None
     name = f"forecast:{connection.settings_dict['NAME']}:{job.pk}:{timeout}:{_midnight(now):%Y%m%d}"
     return _remembered(name, lambda: forecast(job, now, most=MADE))
 
 
 def _remembered(name: str, read: Callable[[], T]) -> T | None:
-    """Computed once an hour in a process: it is of whole days that are over. That there is nothing is not kept."""
+    """Return the cached result, or compute it and cache it for an hour. A missing result is not cached."""
     kept: T | None = cache.get(name)
     if kept is not None:
         return kept
@@ -119,7 +121,7 @@ _EXPECTED: Mapping[str, Callable[[Mapping[str, Told]], float | None]] = {
 
 
 def _slope(points: Sequence[tuple[datetime, float | None]]) -> float | None:
-    """Of a day (Theil and Sen's estimator)."""
+    """Return the growth per day (Theil–Sen estimator)."""
     known = [(at.timestamp() / DAY, value) for at, value in points if value is not None]
     if len(known) < LEAST_DAYS:
         return None
@@ -132,7 +134,7 @@ def _reached(
     known = [value for _, value in points[-LEAST_DAYS:] if value is not None]
     if slope is None or slope <= 0 or not isinstance(timeout, int) or not known:
         return None
-    # The middle of the last week stands for three days ago.
+    # The median of the last week is the value of three days ago.
     days = (timeout - median(known)) / slope - LEAST_DAYS // 2
     if days > FARTHEST.days:
         return None

@@ -1,4 +1,4 @@
-"""What a job's history lets expect. Pure data."""
+"""Expectations and forecasts from a job's history, as pure data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Basis(ReasonCode):
 
 @dataclass(frozen=True)
 class Expectation:
-    """The median of what the hours had, and how they scatter about it (a robust standard deviation).
+    """The median of some hours, and the spread of their values around it (a robust standard deviation).
 
     Durations in milliseconds, sizes in bytes, the interval in seconds. `basis`: which hours; `hours`: how many.
     """
@@ -31,14 +31,18 @@ class Expectation:
     hours: int
 
     def deviations(self, value: float) -> float:
-        """How many spreads `value` lies above (below: negative) what is expected; a tenth of it is the least spread."""
+        """Return how many spreads `value` is above the expectation, negative below it. The spread counts as at least a
+        tenth of the expectation."""
         return (value - self.expected) / max(self.spread, abs(self.expected) / 10, 1e-9)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Growth of a day, by the days looked at. `exceeds_timeout_on`: the day on which the p95 of durations reaches the
-    checkpoint time-out if it goes on so; None: it does not, or not within a year, or there is too little to tell."""
+    """The growth per day, from the number of `days` examined.
+
+    `exceeds_timeout_on` is the day on which the p95 of durations will reach the checkpoint timeout at this growth.
+    None: not within a year, or too little history.
+    """
 
     state_per_day: float | None
     duration_per_day: float | None

@@ -1,4 +1,4 @@
-"""What of the roll-ups is not kept for good."""
+"""Delete roll-ups that are not kept permanently: those of old minutes and hours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
-# A savepoint of the pipeline's job that is older is followed by a wrong roll-up of hours that lost a checkpoint since.
+# If the pipeline's job is restored from an older savepoint, it misses deleted checkpoints in its roll-ups.
 DELETIONS_KEPT = timedelta(days=400)
-# A chart of a month shows hours, and what is usual rests on four weeks of them.
+# A chart of a month shows hours, and baselines need four weeks of hours.
 HOURS_KEPT_DAYS = 45
 _AT_ONCE = 50_000
 _MINUTES = """
@@ -29,14 +29,14 @@ DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
     JOIN monitoring_rollup h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s LIMIT %s
 )
 """
-# By a pipeline that makes a day without its hours, if any of its checkpoints still changes; never back again.
+# Only if the pipeline's program can make a day without its hours. The value never decreases.
 _HOURS_FROM = """
 UPDATE monitoring_rollupprogress SET hours_from = greatest(hours_from, %s) WHERE program >= %s RETURNING hours_from
 """
 
 
 def forget(now: datetime) -> CycleReport:
-    """Delete some of the minutes that are over three hours old, and of the hours that are older than `hours_kept`."""
+    """Delete some of the roll-ups of minutes older than three hours, and of hours older than `hours_kept`."""
     done: list[Reason] = []
     if minutes := _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S)):
         done.append(WorkReason.MINUTES_FORGOTTEN(count=minutes))
@@ -48,7 +48,7 @@ def forget(now: datetime) -> CycleReport:
 
 
 def hours_kept() -> timedelta:
-    """How long roll-ups of hours are kept; those of days are for good."""
+    """Return how long roll-ups of hours are kept. Those of days are kept permanently."""
     before = RollupProgress.objects.values_list("hours_kept", flat=True).first()
     return settings.HOURS_KEPT or timedelta(days=before or HOURS_KEPT_DAYS)
 

@@ -1,6 +1,6 @@
-"""What the pipeline's job is given: its program as a zip of modules, and the file that says where the database is.
+"""Pack the program of the pipeline's job as a zip of modules, and write the file with the database's address.
 
-Everybody who may see a job sees its arguments, so they name that file and not what is in it.
+Everybody who may see a job sees its arguments, so the arguments contain the path of that file, not its content.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODULES = Path(__file__).parent / "pipeline"
 
 @functools.cache
 def packed() -> bytes:
-    """Equal modules give equal bytes, so that a job that runs them is not started anew for nothing."""
+    """Return the zip. Equal modules give equal bytes, so that the job is not restarted without a change."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for module in sorted(_MODULES.glob("*.py")):
@@ -45,7 +45,7 @@ def place() -> Path:
 
 
 def keep_database_file(path: Path) -> bool:
-    """Write what Django itself connects with, readable by our own user only; whether anything was new."""
+    """Write Django's database address to a file that only Waymark's user can read; return whether it changed."""
     wanted = _conninfo()
     with contextlib.suppress(OSError):
         if path.read_text() == wanted:
@@ -60,7 +60,7 @@ def keep_database_file(path: Path) -> bool:
 
 
 def _conninfo() -> str:
-    """As libpq takes it. What only Django or psycopg know of is left out."""
+    """Return the address in libpq's form, without options that only Django or psycopg know."""
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     given = connection.get_connection_params()
     wanted = {name: value for name, value in given.items() if name in known and value is not None}

@@ -1,9 +1,9 @@
-"""The partitions of the history: made ahead, and never a row without one.
+"""The partitions of the history. They are created ahead, so that every row has one.
 
-Each table is cut at the same moments: a partition `_before` all others, one for each week or day
-(WAYMARK_HISTORY_PARTITION), and one `_after` them, without a hole. The two at the ends take what clocks that were wrong
-wrote and stay small. A default partition would take that, too, but with one PostgreSQL cannot read a job's newest rows
-partition by partition and stop (decision 67).
+All tables have the same bounds: a partition `_before` all others, one for each week or day
+(WAYMARK_HISTORY_PARTITION), and one `_after` them, without a gap. The first and the last take rows of wrong clocks and
+stay small. A default partition would take these, too, but would prevent PostgreSQL from reading a job's newest rows
+partition by partition until it has enough (decision 67).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from monitoring.reasons.work import WorkReason
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 WIDTHS = {"day": DAY, "week": WEEK}
-AHEAD = 2  # partitions that are there before their time comes
-# Of a clock that is years ahead: it gets what it asks for bit by bit, and until then its rows lie in `_after`.
+AHEAD = 2  # partitions that exist before their time comes
+# If a clock is years ahead, each call creates only this many partitions. Until then its rows are in `_after`.
 MOST_AT_ONCE = 8
-# Who changes partitions waits for readers so long, and readers for it; then it is tried again with the next tick.
+# A change of partitions waits this long for readers, and readers wait for it. The next tick tries again.
 LOCK_TIMEOUT = "2s"
 _ADVISORY = 6_801_673
 _BOUND = re.compile(r"FROM \((?:'(?P<start>[^']+)'|MINVALUE)\) TO \((?:'(?P<end>[^']+)'|MAXVALUE)\)")
@@ -41,7 +41,7 @@ WHERE i.inhparent = to_regclass(%s)
 
 @dataclass(frozen=True)
 class PartitionedTable:
-    """`key`: the column whose time decides."""
+    """A partitioned table. `key`: the column by whose time its rows are partitioned."""
 
     name: str
     key: str
@@ -56,9 +56,9 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Partition:
-    """Rows from `start` (None: whatever is earlier) up to and without `end` (None: whatever is later).
+    """A partition for rows from `start` to before `end`. None as `start` or `end` means no bound.
 
-    `rows` as PostgreSQL last estimated them, `size` in bytes with its indexes.
+    `rows` is PostgreSQL's last estimate; `size` is in bytes and includes indexes.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Partition:
 
 
 def partitions_of(table: PartitionedTable) -> list[Partition]:
-    """Oldest first."""
+    """Return the table's partitions, oldest first."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTITIONS, [table.name])
         found = [_partition(*row) for row in cursor.fetchall()]
@@ -83,16 +83,18 @@ def make_ahead(now: datetime) -> CycleReport:
 
 
 def cover(since: datetime) -> list[str]:
-    """Make partitions from `since` on, for a history that is brought in from elsewhere; none for a time that is
-    archived. Returns their names."""
+    """Create partitions from `since` on for an imported history, but none for an archived time. Return their names."""
     archived = ArchivedFile.objects.filter(state__in=FINAL).aggregate(until=Max("until"))["until"]
     since = max(since, archived + WEEK) if archived else since
     return [name for table in TABLES for name in _make_back(table, since)]
 
 
 def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column: str, kept: Sequence[int]) -> None:
-    """Within the caller's transaction, who is `alone` in it: the oldest dated partition, which ends at `end`, goes;
-    rows whose `column` is in `kept` move into `_before`, which reaches up to `end` then. `name` None: it is missing."""
+    """Drop the oldest dated partition, `name`, which ends at `end`. If `name` is None, the partition is missing.
+
+    Rows whose `column` is in `kept` move to `_before`, which then ends at `end`. The caller's transaction must have
+    called `alone`.
+    """
     before = f"{table.name}_before"
     dated = [each for each in partitions_of(table) if each.start is not None]
     if name is not None and (dated[0].name, dated[0].end) != (name, end):
@@ -100,11 +102,11 @@ def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column
     if name is None and dated[0].start is not None and dated[0].start < end:
         raise RuntimeError(f"{table.name} has a partition before {end}, {dated[0].name}, that nobody expected")
     with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a table with checks that wait cannot be attached
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a table with pending checks cannot be attached
         cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {before}")
         if name is not None:
             cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {name}")
-            # A detached table has none of its parent's triggers: what moves has not changed, nor come late.
+            # `waymark.moving` tells the triggers that these rows are moved: they are neither changed nor late.
             cursor.execute("SET LOCAL waymark.moving = 'on'")
             cursor.execute(
                 f"INSERT INTO {before} OVERRIDING SYSTEM VALUE SELECT * FROM {name} WHERE {column} = ANY(%s)",  # noqa: S608 (our names)
@@ -118,9 +120,9 @@ def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column
 
 
 def bounds(last: datetime, until: datetime, width: timedelta) -> list[tuple[datetime, datetime]]:
-    """The partitions that follow one that ends at `last`, so that `until` lies in one and AHEAD more are there.
+    """Return the bounds of the partitions after `last`, so that one contains `until` and AHEAD more exist.
 
-    They end at midnight UTC, of weeks on Mondays, wherever the last one ended: the width may have changed.
+    They end at midnight UTC, those of weeks on Mondays, even if `last` does not because the width has changed.
     """
     wanted = _aligned(until, width) + (1 + AHEAD) * width
     found: list[tuple[datetime, datetime]] = []
@@ -172,7 +174,7 @@ def _make_back(table: PartitionedTable, since: datetime) -> list[str]:
 
 
 def alone(cursor: CursorWrapper) -> None:
-    """One at a time changes partitions, and gives up when readers take long."""
+    """Lock the change of partitions for this transaction, and set LOCK_TIMEOUT for its locks."""
     cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY])
 
@@ -187,7 +189,7 @@ def _create(cursor: CursorWrapper, table: PartitionedTable, start: datetime, end
 
 
 def _bring_home(table: PartitionedTable, outside: str, side: str, moment: datetime) -> None:
-    """Rows that had no partition of their time move into it: those on that `side` (< or >=) of the moment."""
+    """Move rows of the partition `outside` that are on this `side` (< or >=) of the moment to their own partitions."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"WITH astray AS (DELETE FROM {outside} WHERE {table.key} {side} %s RETURNING *)"  # noqa: S608 (our names)
@@ -204,7 +206,7 @@ def _end(table: PartitionedTable) -> datetime:
 
 
 def _aligned(moment: datetime, width: timedelta) -> datetime:
-    """The last midnight UTC that a partition of this width may begin at, weeks on Mondays."""
+    """Return the last midnight UTC at which a partition of this width may begin; weeks begin on Mondays."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day - timedelta(days=day.weekday()) if width == WEEK else day
 

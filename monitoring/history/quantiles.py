@@ -1,6 +1,6 @@
-"""A job's figures over any time, for pages: from roll-ups where they are up to date, from checkpoints where not.
+"""Compute a job's figures over any time range for pages, from current roll-ups and otherwise from checkpoints.
 
-Without a pipeline everything is counted from the checkpoints, which is as right and takes longer.
+Without a pipeline, everything is computed from checkpoints, which gives the same result but takes longer.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from monitoring.history.stretches import Stretch, floor, hours_from, read, read_
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
-# The column of a checkpoint -> what it is called in roll-ups.
+# The column of a checkpoint -> its name in roll-ups.
 ROLLED = {column: figure for figure, column in FIGURES.items()}
-# A chart of more than so many hours shows days.
+# A chart of more hours than these shows days.
 MOST_HOURS = 24 * 31
 _AT_ONCE = 1000  # parts whose sketches are decoded together: nine kilobytes each
 
 
 @dataclass(frozen=True)
 class Told:
-    """Of one stretch of time. `quantiles` of completed checkpoints by share, as percentile_disc tells them but at most
-    RELATIVE_ERROR off; counts, sum, minimum and maximum are exact. None: no checkpoint tells the figure."""
+    """A figure over one time range.
+
+    `quantiles` of completed checkpoints are those of percentile_disc, at most RELATIVE_ERROR off. Counts, sum, minimum
+    and maximum are exact. None: no checkpoint has the figure.
+    """
 
     start: datetime
     end: datetime
     counts: Mapping[str, int]
-    known: int  # completed checkpoints that tell the figure
+    known: int  # completed checkpoints that have the figure
     total: int | None
     minimum: int | None
     maximum: int | None
@@ -58,7 +61,7 @@ class Told:
 def quantiles(
     job: Job, start: datetime, end: datetime, figure: str = "duration", wanted: Sequence[float] = WANTED
 ) -> Told:
-    """`figure`: a key of FIGURES. `start` is told, `end` no longer."""
+    """Return the figure, a key of FIGURES, over the time from `start` to before `end`."""
     return told(job, [Stretch(start, end)], (figure,), wanted)[0][figure]
 
 
@@ -71,14 +74,14 @@ def series(
     *,
     seconds: int | None = None,
 ) -> list[Told]:
-    """As `told_by`, of one figure."""
+    """Return the result of `told_by` for one figure."""
     return [each[figure] for each in told_by(job, Stretch(start, end), (figure,), wanted, seconds=seconds)]
 
 
 def told(
     job: Job, stretches: Sequence[Stretch], figures: Sequence[str], wanted: Sequence[float], *, most: int | None = None
 ) -> list[Mapping[str, Told]]:
-    """Of each stretch all the figures, in a constant number of statements. `most`: see stretches.read."""
+    """Return all figures of each time range, with a constant number of statements. `most`: see stretches.read."""
     for each in stretches:
         _check(figures, each)
     found = read(job, stretches, figures, most=most)
@@ -90,8 +93,8 @@ def told(
 def of_whole_days(
     jobs: Collection[int], since: datetime, until: datetime, figure: str, share: float
 ) -> dict[int, float | None]:
-    """A quantile of many jobs over whole UTC days; jobs that roll-ups do not tell of are left out, None: it had no
-    checkpoint that tells the figure."""
+    """Return a quantile of many jobs over whole UTC days. Jobs without current roll-ups are left out. None: no
+    checkpoint has the figure."""
     try:
         found = read_days(jobs, since, until, figure)
         told = _each([Part(since, until, rows) for rows in found.values()], figure, (share,))
@@ -103,8 +106,8 @@ def of_whole_days(
 def of_the_same_hours(
     jobs: Collection[int], days: Collection[date], figure: str, share: float, enough: int
 ) -> dict[int, list[float | None]]:
-    """As `of_whole_days`, for each of the 24 hours (UTC) over that hour of all the days; None: fewer than `enough` of
-    them tell the figure."""
+    """Return a quantile of many jobs for each of the 24 hours (UTC), over that hour of all the days. None: fewer than
+    `enough` days have the figure."""
     midnights = [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days]
     try:
         found = read_hours(jobs, midnights, figure)
@@ -137,8 +140,11 @@ def told_by(
     seconds: int | None = None,
     most: int | None = None,
 ) -> list[Mapping[str, Told]]:
-    """By hour or by day (UTC), as `seconds` says, else by the length and by what there is, oldest first; those without
-    any checkpoint are left out. The first and the last are of the part that lies between `start` and `end`."""
+    """Return the figures by hour or day (UTC), oldest first, without those that have no checkpoints.
+
+    If `seconds` is None, the length of the time range and the kept roll-ups decide between hours and days. The first
+    and the last part are cut at the ends of the time range.
+    """
     _check(figures, stretch)
     if seconds is None:
         seconds = HOUR if _in_hours(stretch) else DAY
@@ -172,7 +178,7 @@ def _check(figures: Sequence[str], stretch: Stretch) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """The roll-ups that together are a stretch of time."""
+    """The roll-ups that together cover a time range."""
 
     start: datetime
     end: datetime
@@ -218,7 +224,7 @@ def _told(part: Part, counts: sketch.Counts, figure: str, wanted: Sequence[float
 
 
 def _within(value: float | None, minimum: int | None, maximum: int | None) -> float | None:
-    """No quantile is told that lies outside of what there was."""
+    """Return the quantile limited to the range from the minimum to the maximum."""
     if value is None or minimum is None or maximum is None:
         return None
     return float(np.clip(value, minimum, maximum))

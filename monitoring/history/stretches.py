@@ -1,9 +1,9 @@
-"""Which roll-ups and which checkpoints together are a stretch of time of a job, and reading them.
+"""Select and read the roll-ups and checkpoints that together cover a time range (a stretch) of a job.
 
-Never a wrong number: an hour in which anything changed since the pipeline's last batch, and the begun hours at both
-ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant,
-and single hours of a day whose hours are forgotten: `whole_days` says where that would be of archived checkpoints.
-Of days that are archived the archive makes the roll-ups; checkpoints of them are read from the archive.
+Numbers are always exact: some hours are computed from checkpoints. These are hours with changes since the pipeline's
+last batch, partial hours at both ends, hours that the requested run shares with others, and single hours of a day whose
+hourly roll-ups are deleted (`whole_days` avoids these for archived days). Archiving makes the roll-ups of archived
+days; checkpoints of such days are read from the archive.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from monitoring.history.pipeline.columns import CHECKPOINTS, COUNTS, DAY, FIGURE
 from monitoring.history.pipeline.rolling import by_hour
 from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
 
-# More changes of a job than these that the pipeline has not come to yet: nobody waits for them to be counted.
+# If a job has more changes than this that the pipeline has not processed yet, pages do not wait for them.
 MOST_BEHIND = 100_000
-# A run's own clock and Waymark's may differ by so much where one run ends and the next begins.
+# The engine's clock and Waymark's may differ by this much at the end of one run and the start of the next.
 SLACK = timedelta(minutes=5)
 WHOLE_HOUR, WHOLE_DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -35,7 +35,7 @@ _DONE = """
 SELECT done, hours_from FROM monitoring_rollupprogress
 WHERE done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
-# An array, and no join, is looked for in the index of changes itself: what changed of other jobs costs next to nothing.
+# With an array instead of a join, PostgreSQL finds the runs in the index of changes; other jobs cost next to nothing.
 _ITS_RUNS = "ARRAY(SELECT id FROM monitoring_run WHERE job_id = %(job)s)"
 _BEHIND = f"""
 SELECT count(*) FROM (
@@ -64,7 +64,7 @@ SELECT p.place, {columns} FROM unnest(%(places)s::int[], %(seconds)s::int[], %(s
 JOIN monitoring_rollup u ON u.job_id = %(job)s AND u.seconds = p.seconds AND u.start >= p.start AND u.start < p.until
 """
 _REASON = REASON.replace("failure_message", "c.failure_message")
-# Joined flat, the planner reads a run's whole life where pieces are few.
+# With a plain join, PostgreSQL would read all checkpoints of a run for few pieces.
 _OF_PIECES = """
 FROM unnest(%(places)s::int[], %(runs)s::bigint[], %(starts)s::timestamptz[], %(ends)s::timestamptz[])
     AS p (place, run, start, until)
@@ -90,13 +90,13 @@ Row = dict[str, Any]
 
 
 class NotRolledUp(LookupError):
-    """There is no pipeline, or it is too far behind for somebody who waits, or the archive cannot be read; the text
-    says which."""
+    """Raised if there is no pipeline, it is too far behind for a page, or the archive cannot be read; the message says
+    which."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """`start` is told, `end` no longer. `run`: the key of the only run that is meant; None: all of the job's."""
+    """A time range from `start` to before `end`. `run`: the key of the only run to read; None: all runs of the job."""
 
     start: datetime
     end: datetime
@@ -105,7 +105,7 @@ class Stretch:
 
 @dataclass
 class Pieces:
-    """Consecutive pieces of one kind are one. `made`: to be made from checkpoints."""
+    """The pieces of a stretch; consecutive ones of one kind are merged. `made`: pieces to compute from checkpoints."""
 
     days: list[Between] = field(default_factory=list)
     hours: list[Between] = field(default_factory=list)
@@ -126,8 +126,11 @@ def cut(
     longest: int = DAY,
     forgotten: Collection[datetime] = (),
 ) -> Pieces:
-    """`changed`: hours whose roll-ups are not to be relied on; `others`: the lives of runs that are not meant;
-    `longest`: the longest roll-up, in seconds, that the asker has a use for; `forgotten`: days whose hours are gone."""
+    """Divide the stretch into pieces.
+
+    `changed`: hours with outdated roll-ups; `others`: the times of other runs; `longest`: the longest roll-up, in
+    seconds, that the caller can use; `forgotten`: days whose hourly roll-ups are deleted.
+    """
     first, last = floor(stretch.start + WHOLE_HOUR - timedelta(microseconds=1), HOUR), floor(stretch.end, HOUR)
     pieces = Pieces()
     if first >= last:
@@ -157,8 +160,10 @@ def _in(others: Sequence[Between], start: datetime, end: datetime) -> bool:
 def read(
     job: Job, stretches: Sequence[Stretch], figures: Sequence[str], *, longest: int = DAY, most: int | None = None
 ) -> list[list[Row]]:
-    """Of each stretch the roll-ups, made or stored, that together are it. With `most`, NotRolledUp is raised where more
-    checkpoints than that would have to be read one by one."""
+    """Return, for each stretch, the stored and computed roll-ups that together cover it.
+
+    With `most`, NotRolledUp is raised if more checkpoints than that would have to be read one by one.
+    """
     done, kept_from = _done()
     if most is not None:
         _within_reach(job, done)
@@ -176,15 +181,18 @@ def read(
 
 
 def read_days(jobs: Collection[int], since: datetime, until: datetime, figure: str) -> dict[int, list[Row]]:
-    """Of many jobs the roll-ups of the UTC days from midnight to midnight, by job; jobs of which anything changed in
-    them since the pipeline's last batch are left out. NotRolledUp: no job's are to be relied on."""
+    """Return the roll-ups of UTC days of many jobs, by job.
+
+    Jobs with changes in these days since the pipeline's last batch are left out. Raises NotRolledUp if there are no
+    current roll-ups at all.
+    """
     found, _ = _unchanged(jobs, since, until)
     days = Rollup.objects.filter(job__in=list(found), seconds=DAY, start__gte=since, start__lt=until)
     return _by_job(found, days, figure)
 
 
 def read_hours(jobs: Collection[int], days: Collection[datetime], figure: str) -> dict[int, list[Row]]:
-    """As `read_days`, the roll-ups of the hours of these days (midnights, UTC)."""
+    """Return the same as `read_days` for the hours of these days (given as midnights, UTC)."""
     found, hours_from = _unchanged(jobs, min(days), max(days) + WHOLE_DAY)
     if hours_from is not None and min(days) < hours_from:
         raise NotRolledUp(f"roll-ups of hours before {hours_from:%Y-%m-%d} are forgotten")
@@ -195,7 +203,7 @@ def read_hours(jobs: Collection[int], days: Collection[datetime], figure: str) -
 
 
 def _unchanged(jobs: Collection[int], since: datetime, until: datetime) -> tuple[dict[int, list[Row]], datetime | None]:
-    """Jobs whose roll-ups of that time can be relied on, and `hours_from`."""
+    """Return the jobs without changes in that time since the pipeline's last batch, and `hours_from`."""
     done, kept_from = _done()
     if done is None:
         raise NotRolledUp(_NONE_ARE_MADE)
@@ -228,15 +236,17 @@ def _cut(
 
 
 def _done() -> tuple[int | None, datetime | None]:
-    """The transaction up to which roll-ups are made, and `hours_from`; None: there are none, or another server numbered
-    it."""
+    """Return the transaction up to which roll-ups are made, and `hours_from`.
+
+    The transaction is None if there are no roll-ups, or if it is a number of another server.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_DONE)
         return cursor.fetchone() or (None, None)
 
 
 def _within_reach(job: Job, done: int | None) -> None:
-    """NotRolledUp where somebody who waits would wait for too many changes of the job; other jobs' do not matter."""
+    """Raise NotRolledUp if the job has too many unprocessed changes for a page. Changes of other jobs do not matter."""
     if done is None:
         raise NotRolledUp(_NONE_ARE_MADE)
     with connection.cursor() as cursor:
@@ -254,13 +264,15 @@ def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[
 
 
 def hours_from() -> datetime | None:
-    """Roll-ups of hours may be gone before that; None: none was forgotten."""
+    """Return the time before which roll-ups of hours may be deleted, or None if none were deleted."""
     return RollupProgress.objects.values_list("hours_from", flat=True).first()
 
 
 def whole_days(job: Job, stretch: Stretch) -> Stretch | None:
-    """The stretch with the whole of each day at its ends of which there are neither hours nor, but in the archive,
-    checkpoints; None: it has no such days at all."""
+    """Extend the stretch to whole days at its ends, where hourly roll-ups are deleted and checkpoints archived.
+
+    Return None if the stretch has no such days.
+    """
     archived = _archived_days(job, stretch.start, stretch.end)
     forgotten = _days_without_hours(job, archived, stretch.start, stretch.end, hours_from()) & archived
     if not forgotten:
@@ -274,18 +286,18 @@ def whole_days(job: Job, stretch: Stretch) -> Stretch | None:
 def _days_without_hours(
     job: Job, archived: Collection[datetime], start: datetime, end: datetime, kept_from: datetime | None
 ) -> frozenset[datetime]:
-    """Those whose roll-ups of hours may be gone: a part of one is made from its checkpoints, also archived ones."""
+    """Return the days whose hourly roll-ups may be deleted: a part of such a day is computed from checkpoints."""
     first = floor(start, DAY)
     before = min(end, kept_from or first) - first
     forgotten = {first + n * WHOLE_DAY for n in range(-(-before // WHOLE_DAY))}
-    if archived:  # of those an older Waymark forgot hours without a word
+    if archived:  # older versions of Waymark deleted hours of archived days without setting hours_from
         oldest = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True).first()
         forgotten |= {day for day in archived if oldest is None or day < oldest}
     return frozenset(forgotten)
 
 
 def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[datetime]:
-    """Midnights (UTC) of days whose checkpoints are in PostgreSQL no more."""
+    """Return the midnights (UTC) of days whose checkpoints are archived."""
     files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
     days = files.filter(day__range=(start.astimezone(UTC).date(), end.astimezone(UTC).date()))
     return frozenset(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days.values_list("day", flat=True))
@@ -327,7 +339,7 @@ _OF_A_FIGURE = ("sum", "min", "max", "sketch")
 def _made(
     job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], archived: Collection[datetime], most: int | None
 ) -> Iterator[tuple[int, Row]]:
-    """By hour, from the checkpoints themselves."""
+    """Yield hourly roll-ups computed from checkpoints."""
     asked = [
         (place, stretch.run, *piece)
         for place, (stretch, pieces) in enumerate(zip(stretches, cuts, strict=True))
@@ -353,7 +365,7 @@ Asked = tuple[int, int | None, datetime, datetime]  # the stretch's place, its r
 
 
 def _by_day(piece: Between, archived: Collection[datetime]) -> Iterator[Between]:
-    """Cut where archived days begin and end."""
+    """Divide the piece where archived days begin and end."""
     start, end = piece
     edges = sorted(edge for day in archived for edge in (day, day + WHOLE_DAY) if start < edge < end)
     yield from pairwise(dict.fromkeys([start, *edges, end]))
@@ -375,7 +387,7 @@ def _checkpoints(job: Job, asked: Sequence[Asked], most: int | None) -> list[tup
 
 
 def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tuple[Any, ...]]:
-    """As `_checkpoints`, from the archive."""
+    """Yield the same rows as `_checkpoints`, from the archive."""
     runs = list(job.runs.values_list("pk", flat=True)) if asked else []
     read, gone = 0, _removed_days(job) if asked else frozenset()
     for place, run, start, end in asked:

@@ -1,9 +1,9 @@
-"""Old partitions as Parquet files: written, verified, and only then dropped; read back by pages and downloads.
+"""Writes old partitions to Parquet files, verifies the files, and then drops the partitions. Pages read the files.
 
-- `kinds` what is archived, and how its columns are stored; `parquet` one file of it; `location` where files lie
-- `spans` which stretch of time is next, what holds it back and how it is cut into files
-- `writing` one file from a table's rows; `archiving` a span from its first file to the drop of its partitions
-- `late` what comes for a day after that, and `counting` the day's roll-ups, made from the archive
-- `needed` the few rows of a span that stay in PostgreSQL; `compaction` small files into one
-- `reading` what pages are given of it; `cycle` what the periodic task does, `forget` and `check` of all files included
+- `kinds`: the archived tables, and how their columns are stored; `parquet`: one file; `location`: where files are
+- `spans`: which time range is archived next, what blocks it, and how it is divided into files
+- `writing`: writes one file; `archiving`: moves a span, from its first file to the drop of its partitions
+- `late`: adds checkpoints that arrive after that; `counting`: makes the day's roll-ups from the archive
+- `needed`: the few rows of a span that stay in PostgreSQL; `compaction`: merges small files
+- `reading`: reads rows for pages; `cycle`: the periodic task, with `forget` and `check` for all files
 """

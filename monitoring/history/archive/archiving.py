@@ -1,12 +1,14 @@
-"""A span of the history, from its first file to the drop of its partitions. It may be killed at any moment and begun
-again: what is written stays written, and only the last step, one transaction, takes rows out of PostgreSQL.
+"""Archive a span of the history, from its first file to the drop of its partitions.
 
-1. *Watch.* From now on the database notes every row of the partitions that changes.
-2. For each slice that has no file: *write* it, *compare* it with a second reading, row by row, *place* it (durably, by
-   renaming), *note* it. What changed since the watch began is written anew.
-3. *Manifests* beside the files.
-4. *Close*, alone with the tables: nothing changed since it was written, every slice has its file; then the few rows
-   that are still needed move, the partitions are dropped, and the files are what is read.
+The process may be killed at any moment: the next one keeps the files that are written. Only the last step, one
+transaction, removes rows from PostgreSQL.
+
+1. *Watch.* From now on a trigger records every change of a row in the partitions.
+2. For each slice without a file: *write* it, *compare* it row by row with a second reading, *place* it (durably, by
+   renaming) and *note* it as a row. Slices of days that changed since step 1 are written again.
+3. Write *manifests* next to the files.
+4. *Close*, with the tables locked: check that nothing changed since it was written and that every slice has its file.
+   Then move the few rows that are still needed, drop the partitions, and make the files readable for pages.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ _WATCHED = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = %s AND tgrelid 
 
 
 def steps(span: Span) -> Iterator[str]:
-    """Does it, step by step: says what it is about to do, and does it when it is asked for the next one.
-    ChangedMeanwhile: not now; begin again."""
+    """Archive the span step by step: yield the name of each step before it is done.
+
+    Raises ChangedMeanwhile: rows changed, so the caller must start again later.
+    """
     yield "watch"
     _watch(span)
     yield "plan"
@@ -61,7 +65,7 @@ def _watch(span: Span) -> None:
 
 
 def _written(span: Span, planned: Sequence[Slice]) -> set[tuple[object, ...]]:
-    """Keys of the slices that have their file. Files of days that changed since, or of no slice, go."""
+    """Return the keys of slices that have their file. Mark files of changed days, or of no slice, for deletion."""
     wanted = {each.key for each in planned}
     touches = PartitionTouch.objects.filter(partition__in=span.partitions.values())
     touched = {touch.pk: touch.moment.date() for touch in touches}
@@ -110,7 +114,7 @@ def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> 
 
 
 def _manifest(rows: Sequence[ArchivedFile]) -> bytes:
-    """With the names of what rows refer to by number, which only the database knows else."""
+    """Return the manifest as JSON. It names the runs to which rows refer by key: otherwise only the database knows them."""
     runs = Run.objects.filter(pk__in={run for row in rows for run in row.runs}).select_related("job__cluster")
     files = [
         {

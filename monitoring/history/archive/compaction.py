@@ -1,4 +1,4 @@
-"""Small files of one day become one: fewer to open, and smaller together. The old ones go when the new one is read."""
+"""Merge small files of a day into one, which is smaller and faster to open. The old files are then deleted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 
-# What is merged is sorted in memory.
+# The rows of a merged file are sorted in memory.
 MOST_ROWS = 1_000_000
 
 
 class Small(NamedTuple):
-    """Files, one after the other in time, that can be one."""
+    """Consecutive files that can be merged."""
 
     kind: ArchivedKind
     day: date
@@ -33,7 +33,7 @@ class Small(NamedTuple):
 
 
 def next_small() -> Small | None:
-    """The oldest ones. Nothing is merged where a file cannot be read."""
+    """Return the oldest files to merge. If a file of the directory cannot be read, none of them is merged."""
     live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
     grouped = live.values_list("kind", "day", "cluster_id").annotate(least=Min("rows"), files=Count("pk"))
     several = grouped.filter(files__gt=1, least__lt=MOST_ROWS).order_by("day", "kind", "cluster_id")
@@ -45,7 +45,7 @@ def next_small() -> Small | None:
 
 
 def _first_that_fit(files: list[tuple[int, int, str]]) -> tuple[int, ...]:
-    """Keys of the first files in a row that have no more than MOST_ROWS together; at least two, or none."""
+    """Return the keys of the first consecutive files with at most MOST_ROWS together: at least two files, or none."""
     if any(problem for *_, problem in files):
         return ()
     begun: list[int] = []
@@ -61,7 +61,7 @@ def _first_that_fit(files: list[tuple[int, int, str]]) -> tuple[int, ...]:
 
 
 def compact(monotonic: Callable[[], float], until: float) -> Reason | None:
-    """Merge as long as there is time. Returns what was done, None when there was nothing to do."""
+    """Merge files until the time is up. Return what was done, or None if nothing was merged."""
     done = 0
     while monotonic() < until and (found := next_small()) is not None:
         for _ in steps(found):
@@ -71,7 +71,7 @@ def compact(monotonic: Callable[[], float], until: float) -> Reason | None:
 
 
 def steps(small: Small) -> Iterator[str]:
-    """As archiving's: says what it is about to do. A file that cannot be read is marked, and nothing is merged."""
+    """Merge step by step: yield the name of each step before it is done. An unreadable file is marked and ends this."""
     yield "read"
     rows = list(ArchivedFile.objects.filter(pk__in=small.keys).order_by("since"))
     kind = KINDS[small.kind]
@@ -102,6 +102,6 @@ def _together(small: Small, rows: Sequence[ArchivedFile]) -> Slice:
 
 
 def _merged(kind: Kind, rows: Sequence[ArchivedFile]) -> pa.Table:
-    """All rows, sorted as a file is. Damaged."""
+    """Return all rows in the order of a file. Raises Damaged."""
     tables = [parquet.whole(row, kind) for row in rows]
     return pa.concat_tables(tables).sort_by([(column, "ascending") for column in kind.order])

@@ -1,4 +1,4 @@
-"""Roll-ups of an archived day, made from the archive by whoever changes it: the pipeline leaves such days alone."""
+"""Make roll-ups of an archived day from the archive when its files change: the pipeline skips such days."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitoring.models import Rollup, RollupProgress, Run
 
 _KEY = ("job_id", "seconds", "start")
 _REST = [name for name in ROLLUPS.names if name not in _KEY]
-_REASON = r"^(?P<reason>[^.:\n]*)"  # as columns.REASON
+_REASON = r"^(?P<reason>[^.:\n]*)"  # the same as columns.REASON
 _LONGEST_REASON = 120
 
 
 def as_read_by_the_pipeline(archived: pa.Table, jobs: Mapping[int, int]) -> pa.Table:
-    """Checkpoints of the archive as CHECKPOINTS; `jobs`: the job of each run. Those of other runs are left out."""
+    """Return archived checkpoints in the schema CHECKPOINTS. `jobs` maps runs to jobs; other runs are left out."""
     known = archived.filter(pc.is_in(archived["run_id"], pa.array(list(jobs), pa.int64())))
     seconds = pc.floor(pc.divide(known["triggered_at"].cast(pa.int64()).cast(pa.float64()), 1e6)).cast(pa.int64())
     hours = pc.floor(pc.divide(seconds.cast(pa.float64()), HOUR)).cast(pa.int64())
@@ -38,7 +38,7 @@ def as_read_by_the_pipeline(archived: pa.Table, jobs: Mapping[int, int]) -> pa.T
 
 
 def rolled_up(tables: Iterable[pa.Table], day: date, jobs: Collection[int]) -> list[Rollup]:
-    """Of these jobs, of which `tables` have all checkpoints of the day: the day, and its hours where they are kept."""
+    """Return the jobs' roll-ups of the day, and of its hours if these are kept. `tables` must have all checkpoints."""
     of = dict(Run.objects.filter(job__in=jobs).values_list("pk", "job_id"))
     read = [as_read_by_the_pipeline(table, of) for table in tables]
     hours = by_hour(pa.concat_tables(read))
@@ -54,7 +54,7 @@ def store(rollups: Sequence[Rollup]) -> None:
 
 
 def _with_hours(day: date, jobs: Collection[int]) -> set[int]:
-    """Those whose roll-ups of hours reach back to that day: the first one of a job tells that they do from there on."""
+    """Return the jobs that still have hourly roll-ups of the day or of an earlier one."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     kept_from = RollupProgress.objects.values_list("hours_from", flat=True).first()
     if kept_from is not None and midnight < kept_from:

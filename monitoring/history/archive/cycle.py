@@ -1,7 +1,7 @@
-"""What the periodic task does: the oldest partition that is old enough goes into the archive, a while at a time.
+"""The periodic task of the archive: archive the oldest partition that is old enough, for a limited time per call.
 
-The work itself is a process of its own (`manage.py archive advance`), so that the worker, which polls, is not slowed
-down, and one that is killed or runs out of memory takes nobody with it. Without anything to do none is started.
+A separate process (`manage.py archive advance`) does the work, so that it does not slow down the worker, which also
+polls, and does not end the worker if it runs out of memory. Without work, no process is started.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from monitoring.reasons.work import WorkReason
 BUDGET_S = 60.0
 _LIMIT_S = 900.0  # a process that takes longer than this hangs
 _ADVISORY = 6_801_674
-_AT_ONCE = 500  # files that one run removes
+_AT_ONCE = 500  # files that one call removes
 
 
 def look(now: datetime) -> CycleReport:
-    """The task: starts the work when there is any."""
+    """Start the process if there is work, and return its report."""
     held = [_held(span, why) for span in spans.due(now) if (why := spans.holds(span))]
     if not _anything_to_do(now):
         return CycleReport(tuple(held))
@@ -59,7 +59,7 @@ def _anything_to_do(now: datetime) -> bool:
 
 
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> CycleReport:
-    """Some of what is due. One process at a time; a second one has nothing to do."""
+    """Do work that is due until the budget is spent. Only one process works at a time; a second one returns at once."""
     until = monotonic() + budget_s
     with _alone() as is_alone:
         if not is_alone:
@@ -100,7 +100,7 @@ def _named(span: Span) -> str:
 
 @contextmanager
 def _alone() -> Iterator[bool]:
-    """Whether no other process works on the archive; as long as this one does none begins to."""
+    """Lock the archive, and yield whether that succeeded: False if another process works on the archive."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ADVISORY])
         is_alone = bool(cursor.fetchone()[0])
@@ -115,8 +115,8 @@ def _alone() -> Iterator[bool]:
 def forget(now: datetime) -> Reason | None:
     """Remove files that were replaced, or are older than WAYMARK_ARCHIVE_KEPT: first the file, then its row.
 
-    The row of a file that was too old stays as REMOVED: the roll-ups of its day stay as they are. Return what went;
-    None when nothing was too old.
+    The row of a file that was too old stays as REMOVED, so that the roll-ups of its day stay unchanged. Return what was
+    removed, or None if no file was too old.
     """
     old = _old(now).update(state=ArchivedState.EXPIRED)
     for row in _gone()[:_AT_ONCE]:
@@ -129,7 +129,7 @@ def forget(now: datetime) -> Reason | None:
 
 
 def _remove(path: str) -> None:
-    """With its directory, when nothing is left in it but the manifest, if that."""
+    """Remove the file, and its directory if only the manifest or nothing is left in it."""
     files, place = location.files(), location.place(path)
     files.remove_file(place)
     directory = place.rpartition("/")[0]
@@ -138,7 +138,7 @@ def _remove(path: str) -> None:
 
 
 def _gone() -> QuerySet[ArchivedFile]:
-    """Return those whose files go now."""
+    """Return the rows whose files must be deleted."""
     return ArchivedFile.objects.filter(state__in=(ArchivedState.GOING, ArchivedState.EXPIRED))
 
 
@@ -148,7 +148,7 @@ def _old(now: datetime) -> QuerySet[ArchivedFile]:
 
 
 def check(now: datetime) -> tuple[int, list[str]]:
-    """Read every file. Return how many there are, and what is wrong with those that are damaged or missing."""
+    """Read every file. Return the number of files, and the problems of damaged or missing ones."""
     problems: list[str] = []
     live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
     for row in live.iterator(chunk_size=500):

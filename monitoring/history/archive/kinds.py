@@ -1,8 +1,8 @@
-"""What is archived: three tables, column by column, and how each column is stored.
+"""The three archived tables, and how each of their columns is stored.
 
-Files are sorted so that what is read together lies together, and neighbours differ little: that makes them small. Whole
-numbers are stored as differences, texts that say what the one before said as its beginning and a rest, the rest by
-dictionary; all of it compressed (zstd).
+Files are sorted so that rows that are read together are adjacent and differ little, which makes files small. Whole
+numbers are stored as differences, paths as the prefix shared with the previous value and a rest, most other values by
+dictionary. Everything is compressed (zstd).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OF_CHECKPOINT = (
     " JOIN monitoring_run r ON r.id = c.run_id JOIN monitoring_job j ON j.id = r.job_id"
 )
 _DELTA, _PREFIX = "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY"
-# Texts of which each is nearly the one before it.
+# Text columns in which each value is nearly the same as the previous one.
 _PATHS = ("external_path",)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`joins` leads from its row `k` to its job `j`; `order` sorts a file."""
+    """An archived table. `joins` is the SQL that joins its row `k` to its job `j`; `order` is the order of a file."""
 
     name: ArchivedKind
     model: type[models.Model]
@@ -49,12 +49,12 @@ class Kind:
 
     @cached_property
     def selected(self) -> str:
-        """Its columns, for a statement that calls the row `k`: moments as microseconds since 1970."""
+        """Return the columns for a statement that calls the row `k`. Times are microseconds since 1970."""
         return ", ".join(_expression(field) for field in self.fields)
 
     @cached_property
     def encodings(self) -> dict[str, str]:
-        """Of what is not stored by dictionary, by the name of its leaf in the file."""
+        """Return the encodings of columns that are not stored by dictionary, by the column's name in the file."""
         return {name: found for field in self.schema for name, found in _encoding(field) if found}
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Checkpoints that come for a day, or change, after it was archived: they are taken into its files and its roll-ups.
+"""Add checkpoints that arrive or change after their day was archived to the day's files and roll-ups.
 
-They lie in `_before`, and the database notes each (PartitionTouch). The file that their moment belongs to is written
-anew with them, verified as any, and takes the old one's place in the transaction that stores the day's roll-ups, made
-from the archive as it is then. So whoever is killed leaves the day as it was or as it is to be; taken up twice, it is
-the same. In PostgreSQL they stay, as other rows do that are in both.
+PostgreSQL stores such rows in the partition `_before`, and a trigger records each of them (PartitionTouch). This module
+writes the file of their time again with them and verifies it. One transaction replaces the old file and stores the
+day's roll-ups, which are made from the archive. So a process that is killed leaves the day either unchanged or done,
+and doing it twice changes nothing. The rows stay in PostgreSQL, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def anything_late() -> bool:
 
 
 def take_up(monotonic: Callable[[], float], until: float) -> list[Reason]:
-    """Take it up as long as there is time. Returns what was done, and what could not be."""
+    """Add late checkpoints until the time is up. Return what was done, and what was not possible."""
     done = 0
     held: list[Reason] = []
     for day in _days():
@@ -49,14 +49,14 @@ def take_up(monotonic: Callable[[], float], until: float) -> list[Reason]:
         try:
             done += sum(step.startswith("replace") for step in steps(day))
         except ChangedMeanwhile:
-            continue  # with the next look
+            continue  # the next call tries it again
         except parquet.Damaged as why:
             held.append(WorkReason.NOT_COUNTED_YET(day=day, why=why.reason))
     return [*([WorkReason.ARCHIVED_LATE(count=done)] if done else []), *held]
 
 
 def _days() -> list[date]:
-    """With archived checkpoints, the oldest first. What was noted of others is the pipeline's, and forgotten here."""
+    """Return archived days with late rows, oldest first. Delete touches of other days: the pipeline processes these."""
     touches = PartitionTouch.objects.filter(partition=BEFORE)
     touched = {key: moment.astimezone(UTC).date() for key, moment in touches.values_list("pk", "moment")}
     archived = _live().filter(day__in=set(touched.values())).values_list("day", flat=True)
@@ -66,11 +66,11 @@ def _days() -> list[date]:
 
 
 def steps(day: date) -> Iterator[str]:
-    """As archiving's: says what it is about to do. Damaged, ChangedMeanwhile."""
+    """Add the day's rows: yield the name of each step before it is done. Raises Damaged, ChangedMeanwhile."""
     yield "look"
     midnight = datetime.combine(day, time(), UTC)
     touches = PartitionTouch.objects.filter(partition=BEFORE, moment__gte=midnight, moment__lt=midnight + _WHOLE_DAY)
-    seen = list(touches.values_list("pk", flat=True))  # what comes from here on is noted once more
+    seen = list(touches.values_list("pk", flat=True))  # later changes are recorded as new touches
     for cluster_id in _clusters(midnight):
         files = list(_live().filter(day=day, cluster_id=cluster_id).order_by("since"))
         for file in files:
@@ -117,8 +117,11 @@ def _clusters(midnight: datetime) -> list[int]:
 
 
 def _late(file: ArchivedFile, files: Sequence[ArchivedFile], midnight: datetime) -> pa.Table:
-    """What PostgreSQL has of the time that the file is there for: from its beginning to the next one's, the first one
-    from midnight and the last one to midnight. Those that stayed when the day was archived are among them."""
+    """Return PostgreSQL's rows of the file's time range, including rows that were kept when the day was archived.
+
+    The range is from the start of the file to the start of the next one. The first file's range starts at midnight, and
+    the last file's range ends at midnight.
+    """
     place = bisect_right([each.since for each in files], file.since)
     since = midnight if place == 1 else file.since
     until = midnight + _WHOLE_DAY if place == len(files) else files[place].since
@@ -128,7 +131,7 @@ def _late(file: ArchivedFile, files: Sequence[ArchivedFile], midnight: datetime)
 
 
 def _merged(file: ArchivedFile, late: pa.Table) -> pa.Table | None:
-    """The file's rows with those of PostgreSQL, which are newer; None: they are in it as they are. Damaged."""
+    """Return the file's rows with PostgreSQL's newer ones, or None if the file already has these. Raises Damaged."""
     there = parquet.whole(file, _KIND)
     others = there.join(late.select(list(_SAME)), list(_SAME), join_type="left anti", use_threads=False)
     merged = pa.concat_tables([others.select(_KIND.schema.names).cast(_KIND.schema), late])
@@ -144,7 +147,7 @@ def _slice(file: ArchivedFile, merged: pa.Table) -> Slice:
 
 
 def _counted(file: ArchivedFile, files: Sequence[ArchivedFile], merged: pa.Table, late: pa.Table) -> list[Rollup]:
-    """Of the jobs that anything came late of, from this file as it is to be and the day's others as they are."""
+    """Return the day's roll-ups of jobs with late rows, from this file's new content and the day's other files."""
     jobs = set(Run.objects.filter(pk__in=set(late["run_id"].to_pylist())).values_list("job_id", flat=True))
     runs = list(Run.objects.filter(job__in=jobs).values_list("pk", flat=True))
     others = [_rows(each, runs) for each in files if each.pk != file.pk]
@@ -152,5 +155,5 @@ def _counted(file: ArchivedFile, files: Sequence[ArchivedFile], merged: pa.Table
 
 
 def _rows(file: ArchivedFile, runs: Sequence[int]) -> pa.Table:
-    """Of these runs. Damaged."""
+    """Return the file's rows of these runs. Raises Damaged."""
     return parquet.told(file, lambda: parquet.rows_where(file, "run_id", runs))

@@ -1,8 +1,8 @@
-"""Where the archive lies: WAYMARK_ARCHIVE, any place that checkpoints can lie in. Its directories are
+"""The archive's directory, WAYMARK_ARCHIVE, on any storage that checkpoints can use. It contains
 
     checkpoints/day=2026-08-01/cluster=3/0000-1f2e….parquet     operators/…     samples/…
 
-with a manifest beside the files of each: what is there, for whoever reads it without Waymark's database.
+and in each directory a manifest, which describes the files for readers without Waymark's database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checkpointing.storage.locations import is_local
 from checkpointing.storage.opening import files_for
 
 MANIFEST = "manifest.json"
-# Files from afar are brought here as a whole, to be read in part, page after page; the oldest go.
+# The size of the local cache of whole files from remote storage. The oldest files are deleted first.
 CACHE_BYTES = 2_000_000_000
 _WRITING = ".writing"
 
@@ -42,8 +42,8 @@ def directory_of(kind: str, day: date, cluster_id: int) -> str:
 
 @contextmanager
 def workshop() -> Iterator[Path]:
-    """A directory to write in: where the archive lies when that is this machine, so that what was written and verified
-    only gets its name. What a killed process left in one is removed by the next."""
+    """Yield a directory for new files. If the archive is local, the directory is in it, so that a verified file is only
+    renamed. The next call removes what a killed process left there."""
     if is_local(settings.ARCHIVE):
         files().make_directory(settings.ARCHIVE)
         parent = Path(settings.ARCHIVE) / _WRITING
@@ -59,7 +59,7 @@ def workshop() -> Iterator[Path]:
 
 
 def put(source: Path, path: str) -> None:
-    """The file is there as a whole, durably, and has the bytes of `source`; else OSError."""
+    """Store `source` in the archive durably, and verify its checksum. Raises OSError if it cannot be stored so."""
     target, storage = place(path), files()
     directory = target.rpartition("/")[0]
     storage.make_directory(directory)
@@ -71,7 +71,7 @@ def put(source: Path, path: str) -> None:
 
 
 def here(path: str, sha256: str) -> Path:
-    """A file of the archive on this machine: itself, or a copy that was checked when it came. OSError."""
+    """Return the local path of an archived file, or of a copy that was verified on download. Raises OSError."""
     if is_local(settings.ARCHIVE):
         return Path(place(path))
     copy = Path(settings.VAR_DIR) / "archive-cache" / sha256

@@ -1,8 +1,8 @@
-"""The few rows of a span that what is alive still asks for: they stay in PostgreSQL, and are in the archive as well.
+"""Select the few rows of a span that Waymark still needs: they stay in PostgreSQL and are also in the archive.
 
-Polls know again what an engine lists, restarts look for a state, pages for the newest. So of each job the newest stay;
-of each run that is still read the newest that failed, the newest savepoint and the newest completed, which an engine
-lists however old they are; and whatever a savepoint refers to.
+Polls recognize checkpoints that the engine lists, restarts need a snapshot, and pages show the newest checkpoints. So
+these stay: the newest checkpoints of each job; for each run that is still polled, the newest failed one, savepoint and
+completed checkpoint, which an engine lists at any age; and those to which a savepoint refers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from django.db.models import Max
 from monitoring.history.archive.spans import Span
 from monitoring.models import ArchivedKind, Cluster
 
-# At least what an engine's history holds, where that is longer than usual.
+# Rows that stay for each job. It is more if an engine's history is longer.
 NEWEST = 100
-CANDIDATES = 20  # completed ones that may still be restored from, as recovery/states.py looks at them
+CANDIDATES = 20  # completed checkpoints that may still be restored, as in recovery/states.py
 
 _NEWEST_OF_JOB = """
 SELECT newest.id FROM monitoring_job j
@@ -46,7 +46,7 @@ _CHECKPOINTS = " UNION ".join((
     _NEWEST_OF_JOB.format(which="AND status = 'COMPLETED' AND NOT discarded", most=CANDIDATES),
     *(_NEWEST_OF_RUN.format(which=which) for which in _KINDS),
 ))  # fmt: skip
-# A counter is compared with the sample before.
+# The next value of a counter is compared with its newest sample.
 _SAMPLES = """
 SELECT newest.id FROM monitoring_run r
 CROSS JOIN LATERAL (SELECT id, at FROM monitoring_countersample WHERE run_id = r.id ORDER BY at DESC LIMIT 1) newest
@@ -55,7 +55,7 @@ WHERE NOT r.final_read_done AND newest.at >= %(start)s AND newest.at < %(end)s
 
 
 def needed(span: Span) -> dict[ArchivedKind, list[int]]:
-    """By kind the keys of rows; of operators those of their checkpoints."""
+    """Return the keys of these rows by kind. For operators, these are the keys of their checkpoints."""
     found: dict[ArchivedKind, list[int]] = {}
     if partition := span.partitions.get(ArchivedKind.CHECKPOINTS):
         found[ArchivedKind.CHECKPOINTS] = _keys(_CHECKPOINTS.replace("{partition}", partition), span)

@@ -1,8 +1,7 @@
-"""One Parquet file: written row group by row group, read in part, and never believed when anything of it is damaged.
+"""Write and read one Parquet file of the archive. A file in which anything is damaged is not used.
 
-Each page of it carries a checksum, which reading compares; that the end, which says where pages lie, is the one that
-was written is known by its SHA-256, kept in the database. So a part is read without reading all, and no wrong number
-is told.
+Reading compares the checksum of each page. The footer, which has the positions of the pages, is compared with its
+SHA-256 in the database. So a part can be read and verified without the rest of the file.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ T = TypeVar("T")
 
 ROWS_A_GROUP = 32_768
 _LEVEL = 9
-_TAIL = 8  # the length of what stands before it, and the format's name
+_TAIL = 8  # bytes at the end: the length of the footer, and the format's name
 
 
 class Unreadable(Exception):
-    """Nothing is known of what the file of the archive has; says which and why."""
+    """Raised if a file of the archive cannot be read; the message has its path and the cause."""
 
     def __init__(self, row: ArchivedFile, why: Reason | str) -> None:
         self.reason = ArchiveReason.FILE(path=location.place(row.path), problem=why)
@@ -43,11 +42,11 @@ class Unreadable(Exception):
 
 
 class Damaged(Unreadable):
-    """It is missing, or not what was written."""
+    """Raised if the file is missing or its content is not what was written."""
 
 
 class Silent(Unreadable):
-    """Its storage did not answer within `limit_s`: nobody knows."""
+    """Raised if the file's storage did not answer within `limit_s`, so that its condition is unknown."""
 
     def __init__(self, row: ArchivedFile, limit_s: float) -> None:
         super().__init__(row, ArchiveReason.STORAGE_SILENT(limit_s=limit_s))
@@ -55,7 +54,7 @@ class Silent(Unreadable):
 
 
 class Differs(Exception):
-    """Bytes that are not what was written; says in what."""
+    """Raised if the bytes of a file are not what was written; the message names the difference."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -77,7 +76,7 @@ def writer(path: Path, kind: Kind) -> pq.ParquetWriter:
 
 
 def footer_sha256(path: Path) -> str:
-    """Of the end of the file: where its pages lie, and how many rows they have. OSError, Differs."""
+    """Return the SHA-256 of the footer, which has the positions and row counts of pages. Raises OSError, Differs."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - _TAIL))
@@ -90,12 +89,15 @@ def footer_sha256(path: Path) -> str:
 
 
 def checked(row: ArchivedFile, *, whole: bool = False) -> Path:
-    """Where the file lies on this machine, and is what was written: its end, or with `whole` all of it. Damaged."""
+    """Return the local path after verifying the footer, or with `whole` the whole file. Raises Damaged."""
     return told(row, lambda: verified(row, whole=whole))
 
 
 def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
-    """As `checked`, and leaves the database alone: whoever reads may be left behind. OSError, Differs."""
+    """Do the same as `checked` without using the database, because a reader may outlive its request.
+
+    Raises OSError, Differs.
+    """
     path = location.here(row.path, row.sha256)
     size = path.stat().st_size
     if size != row.size:
@@ -106,8 +108,10 @@ def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
 
 
 def told(row: ArchivedFile, read: Callable[[], T]) -> T:
-    """What is read of the file. Damaged, and then the row says so until it can be read again: whoever looks after
-    Waymark sees it on its health page."""
+    """Return the result of `read`. If it fails, store the problem in the file's row and raise Damaged.
+
+    The health page shows the problem until the file can be read again.
+    """
     try:
         found = read()
     except FileNotFoundError:
@@ -128,14 +132,14 @@ def _noted(row: ArchivedFile, why: Reason | str) -> Damaged:
 
 
 def groups(path: Path, kind: Kind) -> Iterator[pa.Table]:
-    """All of the file, by row group."""
+    """Yield the whole file by row group."""
     with closing(_opened(path)) as file:
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, use_threads=False).cast(kind.schema)
 
 
 def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
-    """All of the file, compared with its checksum first. Damaged."""
+    """Return the whole file after comparing it with its checksum. Raises Damaged."""
 
     def read() -> pa.Table:
         found = pa.concat_tables(groups(verified(row, whole=True), kind))
@@ -147,13 +151,15 @@ def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
 
 
 def rows_where(row: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
-    """All columns of the rows whose `column` is one of `wanted`, however long that takes. OSError, ValueError, Differs;
-    the database is left alone."""
+    """Return the rows whose `column` is one of `wanted`, with all columns, without a time limit.
+
+    It does not use the database. Raises OSError, ValueError, Differs.
+    """
     return matching(verified(row), KINDS[ArchivedKind(row.kind)], column, wanted)
 
 
 def matching(path: Path, kind: Kind, column: str, wanted: Collection[int]) -> pa.Table:
-    """The rows whose `column` is one of `wanted`. Row groups that cannot have any are not read."""
+    """Return the rows whose `column` is one of `wanted`. Row groups that cannot contain such rows are not read."""
     place = kind.schema.get_field_index(column)
     with closing(_opened(path)) as file:
         columns = [file.metadata.row_group(n).column(place) for n in range(file.num_row_groups)]

@@ -1,8 +1,8 @@
-"""What pages, downloads and roll-ups are given of the archive.
+"""Read the archive for pages, downloads and roll-ups.
 
-Files are found by cluster, day, run and id in the database, row groups by the statistics in the file. What is in
-PostgreSQL as well is left to PostgreSQL: there it is newer. A file that is missing or damaged is told, never guessed;
-one whose storage does not answer is waited for only so long (decision 124).
+The database finds files by cluster, day, run and ID; the statistics in a file find its row groups. Rows that are also
+in PostgreSQL are left out here, because PostgreSQL has their newer version. Missing and damaged files are reported.
+Waiting for storage that does not answer is limited (decision 124).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
 
 T = TypeVar("T")
 M = TypeVar("M", bound=models.Model)
-# For a file, also from afar; while another one hangs.
+# Time limits for reading a file, also from remote storage: the usual one, and the one while another read hangs.
 WITHIN_S, HURRIED_S = 5.0, 1.0
 _COMPARISONS = {"=": pc.equal, ">=": pc.greater_equal, "<=": pc.less_equal, ">": pc.greater, "<": pc.less}
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A condition on a column of checkpoints; `operator` one of =, >=, <=, > and <. What is null fulfils none."""
+    """A condition on a column of checkpoints. `operator` is one of =, >=, <=, > and <. Null matches no condition."""
 
     column: str
     operator: str
@@ -42,7 +42,7 @@ class Wish:
 
 @dataclass
 class Found:
-    """`unreadable`: why files that should have been looked into as well were not; one that is Silent is the last."""
+    """Checkpoints, and the errors of files that could not be read. Reading stops at a Silent file, the last one."""
 
     checkpoints: list[Checkpoint] = field(default_factory=list)
     unreadable: list[parquet.Unreadable] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Found:
 def checkpoints(
     job: Job, wishes: Sequence[Wish], place: tuple[datetime, int] | None, *, upwards: bool, limit: int
 ) -> Found:
-    """The next ones after `place` (time and key), the newest first, or upwards the oldest first; with their runs."""
+    """Return the next checkpoints after `place` (time and key), with their runs: newest first, `upwards` oldest first."""
     runs = _runs(job, wishes)
     found = Found()
     for file in _files_on(job, runs, wishes, place, upwards=upwards):
@@ -73,8 +73,10 @@ def checkpoints(
 
 
 def unreadable(job: Job, wishes: Sequence[Wish]) -> list[parquet.Unreadable]:
-    """Of the files that have to be read for that those that are missing or have another end; what lies between is read
-    with them. One that is Silent is the last."""
+    """Return the errors of files that match the wishes but are missing or have a wrong footer.
+
+    Pages within a file are verified only when they are read. The check stops at a Silent file, which is the last.
+    """
     found: list[parquet.Unreadable] = []
     for file in _files_on(job, _runs(job, wishes), wishes, None, upwards=False):
         try:
@@ -87,7 +89,7 @@ def unreadable(job: Job, wishes: Sequence[Wish]) -> list[parquet.Unreadable]:
 
 
 def count(job: Job) -> int:
-    """How many checkpoints of it lie in the archive."""
+    """Return the number of the job's checkpoints in the archive."""
     runs = list(job.runs.values_list("pk", flat=True))
     files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, runs__overlap=runs)
     wanted = set(runs)
@@ -96,17 +98,17 @@ def count(job: Job) -> int:
 
 
 def checkpoint(pk: int) -> Checkpoint | None:
-    """None: the archive has none of that key. Unreadable: nobody can tell."""
+    """Return the archived checkpoint, or None if the archive does not have it. Raises Unreadable."""
     found = _by_id(ArchivedKind.CHECKPOINTS, Checkpoint, "id", pk)
     run = Run.objects.select_related("job__cluster").filter(pk=found[0].run_id).first() if found else None
-    if run is None:  # a job that was removed has taken its runs along
+    if run is None:  # the runs of a deleted job are deleted with it
         return None
     found[0].run = run
     return found[0]
 
 
 def operators(of: Checkpoint) -> list[OperatorCheckpoint]:
-    """Of a checkpoint of the archive, in their order. Unreadable."""
+    """Return the operators of an archived checkpoint in their order. Raises Unreadable."""
     files = _live(ArchivedKind.OPERATORS).filter(since__lte=of.triggered_at, until__gt=of.triggered_at)
     wanted = files.filter(cluster_id=of.run.job.cluster_id)
     found = [row for file in wanted for row in _models(_rows_where(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
@@ -116,7 +118,7 @@ def operators(of: Checkpoint) -> list[OperatorCheckpoint]:
 
 
 def operator(pk: int) -> OperatorCheckpoint | None:
-    """As `checkpoint`, with its own."""
+    """Return the archived operator with its checkpoint, or None. Raises Unreadable."""
     found = _by_id(ArchivedKind.OPERATORS, OperatorCheckpoint, "id", pk)
     of = checkpoint(found[0].checkpoint_id) if found else None
     if of is None:
@@ -126,7 +128,7 @@ def operator(pk: int) -> OperatorCheckpoint | None:
 
 
 def table(job: Job, runs: Collection[int], start: datetime, end: datetime) -> pa.Table:
-    """All columns of the archived checkpoints of these runs from `start` up to and without `end`. Unreadable."""
+    """Return archived checkpoints of these runs from `start` to before `end`, with all columns. Raises Unreadable."""
     wishes = [Wish("triggered_at", ">=", start), Wish("triggered_at", "<", end)]
     files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, since__lt=end, until__gt=start)
     tables = [_matching(file, runs, wishes) for file in files.filter(runs__overlap=list(runs))]
@@ -165,13 +167,16 @@ def _files_on(
 
 
 def _rows_where(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
-    """All columns of the rows whose `column` is one of `wanted`. Unreadable."""
+    """Return the rows whose `column` is one of `wanted`, with all columns. Raises Unreadable."""
     return _looked(file, partial(parquet.rows_where, file, column, wanted))
 
 
 def _looked(file: ArchivedFile, read: Callable[[], T]) -> T:
-    """What is read of the file, if that comes in time. While another look at the archive hangs, this one is waited for
-    no longer than one takes where storage answers. What comes too late from afar stays in the cache. Unreadable."""
+    """Return the result of `read`, or raise Unreadable if it fails or takes longer than WITHIN_S.
+
+    While another read of the archive hangs, the limit is HURRIED_S. A remote file that arrives too late stays in the
+    cache.
+    """
     root = f"archive {settings.ARCHIVE}"
     limit_s = HURRIED_S if LOOKS.hanging(root) else WITHIN_S
 
@@ -222,7 +227,7 @@ def _by_id(kind: ArchivedKind, model: type[M], column: str, pk: int) -> list[M]:
 
 
 def _models(found: pa.Table, model: type[M]) -> list[M]:
-    """Rows of the model as Django would read them, marked as archived."""
+    """Return the rows as instances of the model, marked as archived."""
     rows = [
         model.from_db("default", found.column_names, values)
         for values in zip(*(column.to_pylist() for column in found.columns), strict=True)

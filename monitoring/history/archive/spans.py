@@ -1,7 +1,7 @@
-"""Which stretch of the history is archived next, what holds it back, and how it is cut into files.
+"""Select the time range that is archived next, check what blocks it, and divide it into files.
 
-A span is the oldest partition of checkpoints and operators, or of counter samples, once all of it is older than
-WAYMARK_HISTORY_KEPT. What lies in `_before` stays in PostgreSQL.
+A span is the oldest partition of checkpoints and operators, or of counter samples, when all of it is older than
+WAYMARK_HISTORY_KEPT. Rows in the partition `_before` stay in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from monitoring.models import ArchivedKind
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 
-# A file has about so many rows: what is written, verified and, after a kill, written again at once.
+# A file has about this many rows. It is the unit that is written, verified and, after a crash, written again.
 ROWS_A_FILE = 250_000
-# Of what belongs together, the partition of the first says when.
+# Tables that are archived together. The partitions of the first one determine the time range.
 TOGETHER = ((ArchivedKind.CHECKPOINTS, ArchivedKind.OPERATORS), (ArchivedKind.SAMPLES,))
 
 
 @dataclass(frozen=True)
 class Span:
-    """`partitions`: by kind the name of its partition; a kind whose partition is missing is left out."""
+    """A time range to archive. `partitions`: the partition of each kind, without kinds whose partition is missing."""
 
     start: datetime
     end: datetime
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one file is to hold: `rows` of a kind, cluster and day, from `since` up to and without `until`."""
+    """The content of one file: `rows` rows of a kind, cluster and day, from `since` to before `until`."""
 
     kind: ArchivedKind
     partition: str
@@ -59,13 +59,13 @@ class Slice:
 
 
 def due(now: datetime) -> list[Span]:
-    """The oldest one of each group of tables that may go, by age alone."""
+    """Return the oldest span of each group of tables, if it is old enough."""
     found = (_oldest(kinds) for kinds in TOGETHER)
     return [span for span in found if span is not None and span.end <= now - settings.HISTORY_KEPT]
 
 
 def waiting(now: datetime) -> int:
-    """How many partitions are old enough."""
+    """Return how many partitions are old enough to be archived."""
     return sum(
         each.start is not None and each.end is not None and each.end <= now - settings.HISTORY_KEPT
         for first, *_ in TOGETHER
@@ -108,7 +108,7 @@ SELECT EXISTS (SELECT FROM {partition} WHERE changed_in >= %(done)s) OR EXISTS (
     SELECT FROM monitoring_checkpointdeletion
     WHERE deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s)
 """
-# Days of jobs of which roll-ups tell another number of checkpoints than there are.
+# Counts the days of jobs whose roll-ups have another number of checkpoints than the partition.
 _DIFFERENT = f"""
 SELECT count(*) FROM (
     SELECT r.job_id, floor(date_part('epoch', k.triggered_at) / {DAY_S})::bigint AS day, count(*) AS rows
@@ -123,7 +123,7 @@ WHERE told.rows IS DISTINCT FROM there.rows
 
 
 def holds(span: Span) -> Reason | None:
-    """Return why it cannot go yet."""
+    """Return why the span cannot be archived yet, or None."""
     partition = span.partitions.get(ArchivedKind.CHECKPOINTS)
     if partition is None:
         return None
@@ -157,7 +157,7 @@ FROM {partition} k {joins} GROUP BY 1, 2 ORDER BY 1, 2
 
 
 def cut(span: Span) -> list[Slice]:
-    """All of it, by kind, cluster and time. Equal rows give equal slices."""
+    """Divide the span into slices by kind, cluster and time. Equal rows give equal slices."""
     return [
         each
         for kind, partition in span.partitions.items()
@@ -166,7 +166,7 @@ def cut(span: Span) -> list[Slice]:
 
 
 def _minutes(kind: Kind, partition: str) -> list[tuple[int, int, int]]:
-    """Cluster, minute since 1970 and how many rows."""
+    """Return (cluster, minute since 1970, number of rows)."""
     with connection.cursor() as cursor:
         cursor.execute(_MINUTES.format(partition=partition, key=kind.table.key, joins=kind.joins))
         return list(cursor.fetchall())

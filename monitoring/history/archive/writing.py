@@ -1,4 +1,4 @@
-"""One file of the archive: written, compared with a second reading of the database row by row, and put in its place."""
+"""Write one file of the archive, compare it row by row with a second reading of the database, and move it in place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WHERE j.cluster_id = %s AND k.{key} >= %s AND k.{key} < %s ORDER BY {order}
 
 
 class ChangedMeanwhile(Exception):
-    """Rows were written, updated or deleted between two readings: once more, later."""
+    """Raised if rows changed between two readings of the database: the caller tries again later."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -36,18 +36,18 @@ class ChangedMeanwhile(Exception):
 
 @dataclass(frozen=True)
 class Draft:
-    """A file that is written, and has no place yet."""
+    """A written file that is not yet in its final place."""
 
     path: Path
     kind: Kind
     rows: int
     least_id: int
     greatest_id: int
-    runs: dict[int, int]  # rows of each
+    runs: dict[int, int]  # run → its number of rows
 
 
 def rows_of(piece: Slice) -> Iterator[pa.Table]:
-    """From the database, a row group at a time."""
+    """Yield the slice's rows from the database, one row group at a time."""
     kind = KINDS[piece.kind]
     statement = _ROWS.format(
         columns=kind.selected,
@@ -69,7 +69,7 @@ def in_groups(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def write(path: Path, kind: Kind, tables: Iterator[pa.Table]) -> Draft:
-    """A row group for each table."""
+    """Write the tables to a file, each as one row group."""
     rows, least, greatest, runs = 0, [], [], dict[int, int]()
     with parquet.writer(path, kind) as file:
         for table in tables:
@@ -82,21 +82,21 @@ def write(path: Path, kind: Kind, tables: Iterator[pa.Table]) -> Draft:
 
 
 def compare(draft: Draft, tables: Iterator[pa.Table]) -> None:
-    """With what it was written from. ChangedMeanwhile when anything differs."""
+    """Compare the file with the tables, and raise ChangedMeanwhile if anything differs."""
     pairs = itertools.zip_longest(parquet.groups(draft.path, draft.kind), tables)
     if not all(read is not None and read.equals(there) for read, there in pairs):
         raise ChangedMeanwhile(WorkReason.FILE_DIFFERS(file=draft.path.name))
 
 
 def place(draft: Draft, piece: Slice) -> ArchivedFile:
-    """Puts it where it belongs, durably and as a whole. Its row is not saved yet."""
+    """Store the file in its final place, durably, and return its row, which is not saved yet."""
     row = _row(draft, piece)
     location.put(draft.path, row.path)
     return row
 
 
 def place_on_trial(draft: Draft, piece: Slice) -> ArchivedFile:
-    """Put the file where it belongs, with a row saved before that whose state is GOING.
+    """Save the file's row with the state GOING, and then store the file in its final place.
 
     The caller sets the state to LIVE. If the process is killed before that, the next run removes the file.
     """
@@ -108,7 +108,7 @@ def place_on_trial(draft: Draft, piece: Slice) -> ArchivedFile:
 
 
 def replace_row(row: ArchivedFile) -> None:
-    """The path tells the content: it may be known from before a kill, or be on its way out."""
+    """Save the row. A row with the same path has the same content: a killed process left it, or it is being deleted."""
     ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
     row.save(force_insert=True)
 
@@ -142,7 +142,7 @@ def _table(kind: Kind, rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def _array(column: tuple[Any, ...], wanted: pa.DataType) -> pa.Array:
-    """Moments come as microseconds."""
+    """Return the column as an array. Times are given as microseconds."""
     if pa.types.is_timestamp(wanted):
         return pa.array(column, pa.int64()).cast(wanted)
     if pa.types.is_list(wanted) and pa.types.is_timestamp(wanted.value_type):

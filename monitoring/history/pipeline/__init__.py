@@ -1,5 +1,5 @@
-"""The job that makes roll-ups of checkpoints, for Spark: knows the database's tables and nothing of Django.
+"""The PySpark job that makes roll-ups of checkpoints. It uses the database's tables, but not Django.
 
-It is a job like any other, submitted as a zip in which this package is called `waymark_history` (packing.py): hence
-the imports relative to it. Its Python workers need numpy, orjson, psycopg and pyarrow.
+It is submitted as a zip in which this package is called `waymark_history` (packing.py), so its imports are relative.
+Its Python workers need numpy, orjson, psycopg and pyarrow.
 """

@@ -1,21 +1,20 @@
-"""A streaming source of roll-ups of checkpoints that changed: of each hour of a job that was touched, made anew.
+"""A streaming source of roll-ups: it computes the roll-ups of every hour of a job in which checkpoints changed.
 
-The offset is a transaction number below which every transaction is over (pg_snapshot_xmin of the current snapshot):
-what changed before it is all visible, what is still under way has a higher number and comes later. So nothing is
-skipped however long a transaction takes, and however out of order they commit. Within a stretch of numbers work is cut
-by (day, job), so that a first reading of years of history comes in batches, and a job's day never is in two tasks.
+The offset is a transaction number below which every transaction has ended (pg_snapshot_xmin of the current snapshot).
+All changes before it are visible; running transactions have higher numbers and are read later. So no change is skipped,
+even if transactions take long or commit out of order. Within a range of numbers, the work is divided by (day, job): the
+first reading of years of history comes in batches, and one task has the whole day of a job.
 
-What is archived is left alone: its roll-ups are made by whoever archives, and the rows of it that are still here are
-not all of them.
+Archived days are skipped: archiving makes their roll-ups, and PostgreSQL has only some of their rows.
 
-An hour is read whole, by one statement: later changes may be in it already, and then are read once more. Rows that
-were deleted leave a row of monitoring_checkpointdeletion behind, and touch their hour as well.
+One statement reads a whole hour. It may already contain later changes, which are then read again. A deleted checkpoint
+leaves a row in monitoring_checkpointdeletion, so that its hour is computed again, too.
 
-A task rolls up what it reads (task.py), so that what goes through Spark is roll-ups: one row for dozens of checkpoints
-(decision 67).
+A task rolls up the checkpoints that it reads (task.py), so that Spark transports only roll-ups: one row for dozens of
+checkpoints (decision 67).
 
-Offsets: {"done": number} or, within a stretch, {"done": …, "until": number, "day": seconds, "job": id}: up to there,
-that day of that job included.
+Offsets: {"done": number} or, within a range, {"done": …, "until": number, "day": seconds, "job": id}, which includes
+that day of that job.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _PROGRESS = """
 INSERT INTO monitoring_rollupprogress (id, done, at, program) VALUES (1, %s, now(), %s)
 ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at, program = excluded.program
 """
-# Counted before anything else is asked of them: rows are many, hours are few.
+# Rows are counted by hour before the joins, because there are many rows and few hours.
 _TOUCHED = f"""
 COPY (
     SELECT t.hour, t.job_id, sum(t.rows)::bigint FROM (
@@ -67,7 +66,7 @@ COPY (
 
 @dataclass(frozen=True)
 class Touched:
-    """Hours of jobs with how many rows changed in them, by day and job."""
+    """Hours of jobs, each with the number of changed rows, sorted by day and job."""
 
     hours: Any
     jobs: Any
@@ -84,14 +83,14 @@ class Touched:
         return self.hours // DAY * DAY
 
     def end_of(self, most: int) -> tuple[int, int] | None:
-        """The day and job at which `most` rows are reached; None: all that there are are fewer."""
+        """Return the day and job at which `most` rows are reached, or None if all rows are fewer."""
         reached = int(np.searchsorted(np.cumsum(self.rows), most))
         if reached >= len(self.rows) - 1:
             return None
         return int(self.days[reached]), int(self.jobs[reached])
 
     def shares(self, most: int) -> Any:
-        """Numbers that ascend with every `most` rows; a job's day has one of them."""
+        """Return the task number of each hour. It increases about every `most` rows; a job's day has one number."""
         ends = np.cumsum(self.rows)
         begins = np.concatenate(([True], (self.days[1:] != self.days[:-1]) | (self.jobs[1:] != self.jobs[:-1])))
         return np.maximum.accumulate(np.where(begins, ends // most, 0))
@@ -105,8 +104,10 @@ class Touched:
 
 
 class CheckpointChanges(DataSource):  # type: ignore[misc]
-    """`readStream.format("waymark-checkpoint-changes")` with the option `dsn-file`: a file on every machine of the job
-    that holds the database's address. `rows-per-batch`: more come in several, `rows-per-partition`: in so many tasks.
+    """The source of `readStream.format("waymark-checkpoint-changes")`.
+
+    Option `dsn-file`: a file with the database's address on every machine of the job. `rows-per-batch` and
+    `rows-per-partition` limit the rows of a batch and of a task.
     """
 
     @classmethod
@@ -135,7 +136,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._share = rows_per_partition
         self._seen: tuple[tuple[int, int], Touched] | None = None
         self._told: int | None = None
-        self._available: int | None = None  # with Trigger.AvailableNow: where it ends
+        self._available: int | None = None  # the last transaction number with Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
         return {"done": 0}
@@ -145,7 +146,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             self._available = _horizon(connection)
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
-        """Where the next batch ends; `start`, which the last one ended at, when nothing changed."""
+        """Return the end of the next batch, or `start`, the end of the last batch, if nothing has changed."""
         with connected(self._dsn_file) as connection:
             self._tell_progress(connection, start["done"])
             done, until = start["done"], start.get("until") or self._available or _horizon(connection)
@@ -160,7 +161,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begins, until = start["done"], end.get("until", end["done"])
-        if until < begins:  # the database was replaced, see above
+        if until < begins:  # the database was replaced, see latestOffset
             begins, start = 0, {"done": 0}
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
@@ -172,10 +173,10 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             yield from rolled_up(connection, jobs, hours, since)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is left to do. Spark says this with the next batch only, which may be long in coming."""
+        """Do nothing. Spark calls this only with the next batch, which may come much later."""
 
     def _tell_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
-        """The roll-ups of everything before it are there: who reads them need look at no older change."""
+        """Store that the roll-ups of all changes before `done` are complete, so that readers skip these changes."""
         if done != self._told:
             connection.execute(_PROGRESS, [done, PROGRAM])
             self._told = done
@@ -198,7 +199,7 @@ def _horizon(connection: psycopg.Connection[Any]) -> int:
 
 
 def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
-    """From the beginning: everything that is there, also what another server's transactions numbered."""
+    """Return the changed hours. With `done` 0, return all hours, including those with another server's numbers."""
     between = "{column} >= {done} AND {column} < {until}" if done else "TRUE"
     changed, deleted = (
         sql.SQL(between).format(column=sql.SQL(column), done=sql.Literal(done), until=sql.Literal(until))

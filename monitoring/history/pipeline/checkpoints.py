@@ -1,4 +1,4 @@
-"""Reading checkpoints of whole hours from the database, as Arrow: by COPY, which pyarrow parses."""
+"""Read checkpoints of whole hours from the database as Arrow tables: by COPY, whose output pyarrow parses."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyarrow import csv
 
 from .columns import CHANGES, DAY, FIGURES, HOUR, REASON
 
-# SQL, over a moment.
+# SQL expression: the hour of a time, in seconds since 1970.
 HOUR_OF = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
 _REASON = REASON.replace("failure_message", "k.failure_message")
-# Run by run (OFFSET keeps it so), by an index: a week of all jobs is looked through for none of them.
+# OFFSET 0 makes PostgreSQL read run by run with an index, instead of scanning all jobs of a week.
 _CHECKPOINTS = f"""
 COPY (
     SELECT b.job_id, b.hour, c.at, c.status, c.is_savepoint, c.reason, {{figures}}, c.changed
@@ -52,10 +52,13 @@ def connected(dsn_file: str) -> psycopg.Connection[Any]:
 def checkpoints_of(
     connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int], since: int = 0
 ) -> pa.Table:
-    """All of these hours, each with its job, as CHANGES: changed is what the transaction `since` or a later one did."""
+    """Return all checkpoints of these hours of jobs in the schema CHANGES.
+
+    `changed` is true if the transaction `since` or a later one changed the checkpoint.
+    """
     days = np.array(hours) // DAY
     found = []
-    for day in np.unique(days):  # of a day at a time all that lies between its hours is looked through
+    for day in np.unique(days):  # a query reads everything between its first and last hour
         which = np.flatnonzero(days == day).tolist()
         some = _checkpoints([jobs[n] for n in which], [hours[n] for n in which], since)
         found.append(copied(connection, some, CHANGES))

@@ -1,15 +1,15 @@
-"""What the pipeline reads of a checkpoint and writes into a roll-up."""
+"""The columns that the pipeline reads from checkpoints and writes to roll-ups."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-MINUTES_KEPT_S = 3 * HOUR  # roll-ups of minutes are there for so long
-FORGOTTEN_WITHIN_S = 900  # and are made until whoever forgets them has certainly come by
-PROGRAM = 2  # from 2 on it makes a day of which the hours are gone from its checkpoints
+MINUTES_KEPT_S = 3 * HOUR  # how long roll-ups of minutes are kept
+FORGOTTEN_WITHIN_S = 900  # how long they are still made after that, because they are deleted with a delay
+PROGRAM = 2  # from version 2 on, it makes a day without hourly roll-ups from checkpoints
 
-# Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; of completed ones.
+# Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; only completed checkpoints.
 FIGURES = {
     "duration": "end_to_end_duration",
     "alignment": "alignment_max",
@@ -22,8 +22,8 @@ COUNTS = ("completed", "failed", "pending", "completed_savepoints", "failed_save
 _NUMBERS = tuple(f"{figure}_{what}" for figure in FIGURES for what in ("sum", "min", "max"))
 SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
 
-# A checkpoint; with status null one that was deleted, and without `at`, too, only an hour that has to be made anew.
-# Times are seconds since 1970.
+# One row per checkpoint. A row without a status is a deleted checkpoint. A row without `at`, too, only names an hour
+# that must be computed. Times are seconds since 1970.
 CHECKPOINTS = pa.schema(
     [
         ("job_id", pa.int64()),
@@ -35,7 +35,7 @@ CHECKPOINTS = pa.schema(
         *((figure, pa.int64()) for figure in FIGURES),
     ]
 )
-CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))  # whether since the roll-ups were last made
+CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))  # whether it changed since the roll-ups were last made
 ROLLUPS = pa.schema(
     [
         ("job_id", pa.int64()),
@@ -58,11 +58,11 @@ def spark_schema(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SQL[field.type]}" for field in schema)
 
 
-# How a failure is counted: its message up to where particulars begin. SQL, over a column failure_message.
+# SQL expression: the start of a failure message, without details, by which failures are counted.
 REASON = r"left(substring(failure_message from '^[^.:\n]*'), 120)"
 
-# Whether the roll-ups of a day are final: its checkpoints are in the archive, and only some of them here. SQL, over a
-# column with a cluster's key and one with a time.
+# SQL condition on a cluster's key and a time: the roll-ups of that day are final, because its checkpoints are archived
+# and PostgreSQL has only some of them.
 ARCHIVED = (
     "EXISTS (SELECT FROM monitoring_archivedfile a WHERE a.kind = 'checkpoints' AND a.cluster_id = {cluster}"
     " AND a.day = ({at} AT TIME ZONE 'UTC')::date AND a.state IN ('live', 'expired', 'removed'))"

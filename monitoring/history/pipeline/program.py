@@ -1,4 +1,4 @@
-"""The job's program: checkpoints that changed become roll-ups, exactly once.
+"""The job's program: it computes roll-ups of changed checkpoints and stores them exactly once.
 
 waymark_history.program:rollups --dsn-file /path [--every "60 seconds"] [--rows-per-batch 1000000]
     [--rows-per-partition 100000]

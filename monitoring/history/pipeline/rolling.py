@@ -1,7 +1,7 @@
-"""From checkpoints to roll-ups: pure, over Arrow tables.
+"""Compute roll-ups from checkpoints: pure functions over Arrow tables.
 
-Whoever calls gives every checkpoint of the hours that are concerned, so that a roll-up never depends on what it was
-before: made twice it is the same, and a correction needs no subtraction.
+Callers pass all checkpoints of an hour, so that a roll-up does not depend on its previous value. Computing it twice
+gives the same result, and a correction needs no subtraction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .sketch import VERSION, encode, encode_sums, ranges_of
 
 
 def by_minute(changes: pa.Table, since: int) -> pa.Table:
-    """Of the minutes in which anything changed, and which are not older than `since`; the others stand as they are."""
+    """Return roll-ups of the minutes from `since` on in which anything changed. The others stay unchanged."""
     recent = changes.filter(pc.fill_null(pc.greater_equal(changes["at"], since // MINUTE * MINUTE), False))
     minutes = recent.append_column("minute", pc.multiply(pc.divide(recent["at"], MINUTE), MINUTE))
     key = ["job_id", "minute"]
@@ -29,12 +29,12 @@ def by_minute(changes: pa.Table, since: int) -> pa.Table:
 
 
 def by_hour(checkpoints: pa.Table) -> pa.Table:
-    """Of all hours that are named, also those that have no checkpoints any more."""
+    """Return roll-ups of all hours in the table, including hours that no longer have checkpoints."""
     return _rolled(checkpoints, checkpoints["hour"], HOUR)
 
 
 def by_day(hours: pa.Table) -> pa.Table:
-    """Roll-ups of whole days, of which `hours` has every hour that has any checkpoint."""
+    """Return roll-ups of whole days. `hours` must contain every hour of these days that has checkpoints."""
     days = pc.multiply(pc.divide(_epoch(hours["start"]), DAY), DAY)
     keyed = hours.append_column("day", days).sort_by([("job_id", "ascending"), ("day", "ascending")])
     summed = keyed.group_by(["job_id", "day"], use_threads=False).aggregate(
@@ -86,7 +86,7 @@ def _rolled(checkpoints: pa.Table, start: Any, seconds: int) -> pa.Table:
 
 
 def _figure(name: str, column: Any, done: Any, group: Any, count: int) -> Mapping[str, Any]:
-    """Of completed checkpoints that tell it."""
+    """Return the columns of one figure, from completed checkpoints that have it."""
     known = done & np.asarray(column.is_valid())
     values, groups = np.asarray(column.fill_null(0))[known], group[known]
     order = np.argsort(groups, kind="stable")
@@ -116,7 +116,7 @@ def _binary(offsets: Any, body: bytes) -> pa.Array:
 
 
 def _reasons(column: Any, failed: Any, group: Any, count: int) -> list[str]:
-    """JSON of {reason: failures}, its keys in order; "" where nothing failed."""
+    """Return for each group the JSON of {reason: failures} with sorted keys, or "" without failures."""
     found: list[dict[str, int]] = [{} for _ in range(count)]
     texts = column.filter(pa.array(failed)).to_pylist()
     for place, text in zip(group[failed].tolist(), texts, strict=True):
@@ -137,7 +137,7 @@ def _json(reasons: Mapping[str, int]) -> str:
 
 
 def _places(keys: pa.Table, groups: pa.Table) -> Any:
-    """Of each row the number of its group."""
+    """Return the group number of each row."""
     numbered = groups.select(["job_id", "start"]).append_column("place", pa.array(np.arange(groups.num_rows)))
     rows = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     joined = rows.join(numbered, ["job_id", "start"], use_threads=False)

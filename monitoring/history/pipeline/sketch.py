@@ -1,10 +1,10 @@
-"""Sketches of figures, from which any quantile over any time can be told: a count for each of a fixed set of ranges.
+"""Sketches of figures: a count for each of a fixed set of ranges, from which any quantile can be computed.
 
-Ranges grow by a fixed factor, so that whatever value of a range is meant, the one told for it is at most RELATIVE_ERROR
-off (the idea of DDSketch: Masson, Rim, Lee, VLDB 2019). Merging adds counts: in any order, any number of times, exactly
-what one sketch over everything would be. A value below one is told as zero.
+Ranges grow by a fixed factor, so that the value returned for a range differs by at most RELATIVE_ERROR from every value
+in it (the idea of DDSketch: Masson, Rim, Lee, VLDB 2019). Merging adds counts: in any order, it gives exactly the
+sketch of all values together. A value below one is returned as zero.
 
-How they are stored is told in sketch_forms.py.
+sketch_forms.py defines how sketches are stored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from .sketch_forms import Cells, Damaged, read_pairs, read_rice, write_rice
 
-VERSION = 2  # of ranges and form: what is stored says which
+VERSION = 2  # of the ranges and of the form; it is stored with each roll-up
 READ = {1: read_pairs, 2: read_rice}
 RELATIVE_ERROR = 0.02
 _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
-# Where ranges begin, up to the largest whole number of 64 bits. Range 0 lies before the first.
+# The starts of the ranges, up to the largest 64-bit integer. Range 0 is before the first of them.
 BOUNDS: NDArray[np.float64] = np.power(_GROWTH, np.arange(1093), dtype=np.float64)
 _WIDTH = len(BOUNDS) + 1
 
@@ -28,18 +28,18 @@ Counts = NDArray[np.int64]  # by range
 
 
 class UnknownSketch(ValueError):
-    """A sketch of another version, or bytes that are none; the text says which."""
+    """Raised for a sketch of an unknown version, or for bytes that are no sketch; the message says which."""
 
 
 def ranges_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The range that each value lies in."""
+    """Return the range of each value."""
     return np.searchsorted(BOUNDS, values.astype(np.float64), side="right")
 
 
 def encode(groups: NDArray[np.int64], ranges: NDArray[np.int64], count: int) -> tuple[NDArray[np.int32], bytes]:
-    """Sketches of `count` groups, one behind the other, with the offsets of their beginnings and of the end.
+    """Return the sketches of `count` groups as consecutive bytes, with the offset of each start and of the end.
 
-    `groups`: the number of each value's group, `ranges`: its range; in any order.
+    `groups` has the group number of each value and `ranges` its range, in any order.
     """
     found, counts = np.unique(groups * _WIDTH + ranges, return_counts=True)
     return write_rice(Cells(found // _WIDTH, found % _WIDTH, counts), count)
@@ -48,7 +48,7 @@ def encode(groups: NDArray[np.int64], ranges: NDArray[np.int64], count: int) -> 
 def encode_sums(
     sketches: Sequence[bytes], versions: Sequence[int], groups: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int32], bytes]:
-    """As `encode`, of sketches: `groups` has the number of each one's group. Raises UnknownSketch."""
+    """Return the same as `encode` from sketches: `groups` has the group number of each. Raises UnknownSketch."""
     cells = _cells(sketches, versions)
     found, places = np.unique(groups[cells.places] * _WIDTH + cells.ranges, return_inverse=True)
     counts = np.zeros(len(found), np.int64)
@@ -62,7 +62,7 @@ def encode_counts(counts: Counts) -> bytes:
 
 
 def merged(sketches: Iterable[bytes | memoryview], versions: Iterable[int] | None = None) -> Counts:
-    """The sum of all; `versions`: of each, else all are of VERSION. Raises UnknownSketch."""
+    """Return the sum of all sketches. `versions` has the version of each; None: VERSION. Raises UnknownSketch."""
     several = [bytes(each) for each in sketches]
     cells = _cells(several, [VERSION] * len(several) if versions is None else list(versions))
     counts: Counts = np.zeros(_WIDTH, np.int64)
@@ -71,7 +71,7 @@ def merged(sketches: Iterable[bytes | memoryview], versions: Iterable[int] | Non
 
 
 def merged_each(groups: Sequence[Sequence[bytes | memoryview]], versions: Sequence[Sequence[int]]) -> list[Counts]:
-    """As `merged` of each group, decoded in one go: of many small groups that is what takes long."""
+    """Return `merged` for each group. All sketches are decoded at once, because decoding many small groups is slow."""
     places = np.repeat(np.arange(len(groups)), [len(each) for each in groups])
     several, of = [bytes(each) for group in groups for each in group], [each for group in versions for each in group]
     cells = _cells(several, of)
@@ -81,7 +81,7 @@ def merged_each(groups: Sequence[Sequence[bytes | memoryview]], versions: Sequen
 
 
 def _cells(sketches: Sequence[bytes], versions: Sequence[int]) -> Cells:
-    """Of all of them; `places` in no order where there are several versions."""
+    """Return the cells of all sketches. With several versions, `places` are not sorted."""
     if unknown := set(versions) - READ.keys():
         raise UnknownSketch(f"version {min(unknown)} is not known; {' and '.join(map(str, READ))} are")
     parts = []
@@ -103,16 +103,16 @@ def _cells(sketches: Sequence[bytes], versions: Sequence[int]) -> Cells:
 
 
 def quantiles(counts: Counts, wanted: Sequence[float]) -> list[float | None]:
-    """As PostgreSQL's percentile_disc would tell them, each at most RELATIVE_ERROR off; None of nothing."""
+    """Return the quantiles as PostgreSQL's percentile_disc, each at most RELATIVE_ERROR off; None without values."""
     total = int(counts.sum())
     if not total:
         return [None for _ in wanted]
     ends = np.cumsum(counts)
-    # Half a value: q × total may lie a rounding error above the whole number that it is.
+    # q × total may be above its true whole number by a rounding error, so a tiny number is subtracted.
     ranks = [min(total, max(1, int(np.ceil(q * total - 1e-9)))) for q in wanted]
     return [_told(int(np.searchsorted(ends, rank))) for rank in ranks]
 
 
 def _told(place: int) -> float:
-    """The value that is equally wrong, relatively, at both ends of the range."""
+    """Return the value with the same relative error to both ends of the range."""
     return 0.0 if place == 0 else float(2 * BOUNDS[place - 1] * _GROWTH / (1 + _GROWTH))

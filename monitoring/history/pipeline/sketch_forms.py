@@ -1,12 +1,13 @@
-"""How sketches are stored: pure, over whole columns of them. A form is never changed, only followed by another one.
+"""Encode and decode sketches, a whole column at once. A form never changes; a new one is added instead.
 
-Cells are three arrays: a sketch's place, a range, how many values lie in it; ascending by place and range.
+Cells are three arrays: the sketch's number, the range and the number of values in it, sorted by sketch and range.
 
-Form 1: pairs of 16-bit numbers, range and count; a count that is too large takes several. It is read, not written.
+Form 1: pairs of 16-bit numbers, range and count; a larger count takes several pairs. It is read, but no longer written.
 
-Form 2: a header of 32 bits, the first range (11), k (5) and the number n of ranges up to the last one (16); then the
-low k bits of the n counts, then what is above them, each as so many zeros and a one; zeros up to the next byte. With k
-from the mean count this is within half a bit a range of what can be reached at all (Rice 1979, Elias 1974, Fano 1971).
+Form 2: a header of 32 bits with the first range (11), k (5) and the number n of ranges up to the last one (16). Then
+the low k bits of the n counts, then the higher bits of each count as that many zeros and a one; zeros up to the next
+byte. With k from the mean count, a range takes at most half a bit more than the optimum (Rice 1979, Elias 1974, Fano
+1971).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _HEADER = 32
 
 
 class Damaged(ValueError):
-    """Bytes that are no sketch of the form; the text says why."""
+    """Raised for bytes that are no sketch of the form; the message says why."""
 
 
 class Cells(NamedTuple):
@@ -42,8 +43,8 @@ def read_pairs(sketches: Sequence[bytes]) -> Cells:
 
 
 def write_rice(cells: Cells, count: int) -> tuple[NDArray[np.int32], bytes]:
-    """`count` sketches, one behind the other, with the offsets of their beginnings and of the end; one without cells
-    has no bytes."""
+    """Return `count` sketches as consecutive bytes, with the offset of each start and of the end. A sketch without
+    cells has no bytes."""
     begins = np.flatnonzero(np.diff(cells.places, prepend=-1))
     place, first = cells.places[begins], cells.ranges[begins]
     length = cells.ranges[np.append(begins[1:], len(cells.ranges))[: len(begins)] - 1] - first + 1
@@ -103,7 +104,7 @@ def read_rice(sketches: Sequence[bytes]) -> Cells:
 
 
 def _low_bits(start: Numbers, length: Numbers, k: Numbers) -> list[tuple[int, Numbers, Numbers]]:
-    """Of each bit that any sketch has: which counts have it, and where it lies."""
+    """Return, for each low bit that any sketch has, the counts that have it and the bit's position."""
     of = np.repeat(np.arange(len(length)), length)
     number = np.arange(len(of)) - np.repeat(np.cumsum(length) - length, length)
     at = start[of] + number * k[of]
@@ -112,7 +113,7 @@ def _low_bits(start: Numbers, length: Numbers, k: Numbers) -> list[tuple[int, Nu
 
 
 def _every_count(cells: Cells, begins: Numbers, first: Numbers, length: Numbers) -> Numbers:
-    """Of all ranges from the first to the last of each sketch, also of those that have none."""
+    """Return the counts of all ranges from the first to the last of each sketch, including empty ones."""
     counts = np.zeros(int(length.sum()), np.int64)
     of = np.searchsorted(begins, np.arange(len(cells.ranges)), side="right") - 1
     counts[(np.cumsum(length) - length - first)[of] + cells.ranges] = cells.counts
@@ -120,7 +121,7 @@ def _every_count(cells: Cells, begins: Numbers, first: Numbers, length: Numbers)
 
 
 def _sums(values: Numbers, length: Numbers) -> Numbers:
-    """Of as many values each as `length` says, one group behind the other."""
+    """Return the sums of consecutive groups of values; `length` has the size of each group."""
     ends = np.concatenate(([0], np.cumsum(values)))
     last = np.cumsum(length)
     return np.asarray(ends[last] - ends[last - length], np.int64)

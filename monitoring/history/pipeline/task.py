@@ -1,4 +1,4 @@
-"""What a task does: the checkpoints of whole hours become roll-ups."""
+"""The work of a Spark task: compute roll-ups from the checkpoints of whole hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .columns import DAY, FORGOTTEN_WITHIN_S, HOUR, MINUTES_KEPT_S, ROLLUPS
 from .rolling import by_day, by_hour, by_minute
 from .sketch import READ, VERSION, UnknownSketch
 
-# The hours of the touched days that were not touched themselves stand as an earlier batch left them.
+# Selects the unchanged hours of days with changes, as an earlier batch stored them.
 _OTHER_HOURS = """
 SELECT {columns} FROM monitoring_rollup r
 JOIN (
@@ -34,8 +34,8 @@ _ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 def rolled_up(
     connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int], since: int
 ) -> Iterator[pa.RecordBatch]:
-    """These hours, each with its job, as roll-ups of hours, of their days and of the minutes in which the transaction
-    `since` or a later one changed anything."""
+    """Yield roll-ups of these hours of jobs, of their days, and of the minutes in which the transaction `since` or a
+    later one changed anything."""
     changes = checkpoints_of(connection, jobs, hours, since)
     if not changes.num_rows:
         return
@@ -47,14 +47,17 @@ def rolled_up(
 
 
 def _now(connection: psycopg.Connection[Any]) -> int:
-    """By the clock that forgets minutes: this machine's may be ahead, and minutes would stay as they were."""
+    """Return the time of the database's clock, by which minutes are deleted: this machine's clock may be ahead."""
     return int(connection.execute("SELECT floor(date_part('epoch', now()))::bigint").fetchall()[0][0])
 
 
 def _of_days(connection: psycopg.Connection[Any], hours: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The hours that are kept, and the days of all. Of days whose hours are forgotten the others are made anew."""
+    """Return the roll-ups of hours that are still kept, and the roll-ups of all their days.
+
+    For days whose hourly roll-ups are deleted, the other hours are computed from checkpoints.
+    """
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with connection.transaction():  # hours go in the transaction that says which, or later
+    with connection.transaction():  # one snapshot: hours are deleted only after `hours_from` is set
         found = connection.execute(_HOURS_FROM).fetchone()
         is_kept = pc.greater_equal(hours["start"], pa.scalar(found[0] if found else _ALWAYS, hours["start"].type))
         kept, forgotten = hours.filter(is_kept), hours.filter(pc.invert(is_kept))
@@ -63,7 +66,7 @@ def _of_days(connection: psycopg.Connection[Any], hours: pa.Table) -> tuple[pa.T
 
 
 def _made_anew(connection: psycopg.Connection[Any], hours: pa.Table) -> Iterator[pa.Table]:
-    """The other hours of their days, from the checkpoints, a day of all jobs at a time."""
+    """Yield the other hours of these days from checkpoints, one day of all jobs at a time."""
     there = {(row["job_id"], int(row["start"].timestamp())) for row in hours.select(["job_id", "start"]).to_pylist()}
     for day in sorted({at // DAY * DAY for _, at in there}):
         jobs = sorted({job for job, at in there if at // DAY * DAY == day})

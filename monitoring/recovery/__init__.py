@@ -1,1 +1,1 @@
-"""Bringing a job back, exactly once: evidence → decision → attempt → steps. The attempt's row is the guard."""
+"""Restarts a job exactly once: evidence → decision → attempt → steps. The attempt's row is the guard."""

@@ -1,4 +1,4 @@
-"""What a stage's outcome makes of the attempt, in one transaction, only while the claim is ours."""
+"""Apply a stage's outcome to the attempt in one transaction, only while this worker holds the claim."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ SHOWN_END = {
 
 
 def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> Why | None:
-    """`decided`: the plan came to an outcome without asking the engine. Return None when another stage follows at
-    once, else the code of what came of it. Raises Overtaken."""
+    """Apply the stage's outcome. Return None if another stage follows at once, else the code of the result.
+
+    `decided`: the outcome, if the plan did not need an answer of the engine. Raises Overtaken.
+    """
     attempt = _locked(claimed)
     stage = STAGES[AttemptState(attempt.state)]
     outcome = decided or stage.conclude(attempt, answer, now)
@@ -78,7 +80,7 @@ def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
 
 
 def _left_down(attempt: RestartAttempt, failed: End) -> bool:
-    """Whether a restart by hand stopped a live job, or saw it end, and did not start it."""
+    """Return whether a manual restart stopped a live job, or the job ended during it, and was not started again."""
     run = attempt.old_run
     ended_at = None if run is None or run.live else run.end_seen_at or run.ended_at
     if run is None or (ended_at is not None and ended_at < attempt.created_at):
@@ -98,8 +100,11 @@ def _locked(claimed: RestartAttempt) -> RestartAttempt:
 
 
 def _too_late(attempt: RestartAttempt, answer: object, now: datetime) -> bool:
-    """Not while the job is being stopped with a savepoint, which has a time limit of its own: it would end with nobody
-    to start it again. And what may have been started or stopped is guarded for as long as the engine is silent."""
+    """Return whether the attempt must end because its time is up.
+
+    It does not end while its savepoint, which has its own time limit, is in progress: the job would stop without a
+    restart. While the engine is silent, an attempt that may have stopped or started the job continues.
+    """
     saved = attempt.stop_savepoint
     if now < attempt.deadline_at or (saved is not None and SavepointState(saved.state).open):
         return False

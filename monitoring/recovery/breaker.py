@@ -1,4 +1,4 @@
-"""The breaker of a job: open after too many restarts, until a person closes it."""
+"""The breaker of a job: it opens after too many restarts and stays open until a person closes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitoring.reasons.reason import Reason
 
 
 def open_breaker(job: Job, why: Reason, now: datetime) -> bool:
-    """False: it was open already."""
+    """Open the job's breaker; return False if it was already open."""
     closed = Job.objects.filter(pk=job.pk, breaker_opened_at=None)
     opened = closed.update(breaker_opened_at=now, **columns("breaker_reason", why))
     if opened:
@@ -24,7 +24,7 @@ def open_breaker(job: Job, why: Reason, now: datetime) -> bool:
 
 @transaction.atomic
 def close_breaker(job: Job, why: str, by: str, now: datetime) -> bool:
-    """The job may be restarted again, with a fresh budget. False: it was closed already."""
+    """Close the job's breaker and give the job a new restart budget; return False if it was already closed."""
     closed = Job.objects.filter(pk=job.pk, breaker_opened_at__isnull=False).update(
         breaker_opened_at=None, breaker_reason="", breaker_reason_value=None, budget_since=now
     )

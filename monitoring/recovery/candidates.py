@@ -1,10 +1,10 @@
-"""Which stored states a job may be restored from, the best first. Pure.
+"""Order the snapshots from which a job may be restored, the best first. Pure functions.
 
-Newest first, by the time the state was taken. A guess comes right behind the checkpoint that it follows: it exists only
-if that one is gone, or the engine retains several.
+The newest snapshot is first. A guess (a path that nobody has seen) comes directly after the checkpoint that it follows:
+it exists only if that checkpoint was deleted, or if the engine retains several.
 
-A run that was itself restored from an older state (somebody went back on purpose) hides what earlier runs took after
-that state: going on from there would undo the decision.
+If a person restored a run from an older snapshot, snapshots of earlier runs after that one are left out. Restoring one
+of these would undo the person's decision.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from monitoring.savepoints.history import plain_path
 
 @dataclass(frozen=True)
 class State:
-    """A completed checkpoint or savepoint whose files should still be there. `follows`: of a guess, when the checkpoint
-    was taken whose number it goes on from; None: the state was seen."""
+    """A completed checkpoint or savepoint whose files should still exist. For a guess, `follows` is the time of the
+    checkpoint before it; None: the snapshot was seen."""
 
     path: str
     taken_at: datetime
@@ -31,12 +31,12 @@ class State:
     run_number: int
     checkpoint_id: int | None = None
     savepoint_row: int | None = None
-    gone: bool = False  # nothing was there when somebody last looked
+    gone: bool = False  # the last check found no files
     follows: datetime | None = None
 
     @property
     def reason(self) -> Reason:
-        """What a person knows it by."""
+        """Return the snapshot's name for people."""
         args = {"run": self.run_number, "at": self.taken_at}
         if self.checkpoint_id is None:
             return (Why.UNNUMBERED_SAVEPOINT if self.is_savepoint else Why.UNNUMBERED_CHECKPOINT)(**args)
@@ -45,7 +45,7 @@ class State:
 
 @dataclass(frozen=True)
 class Life:
-    """A run, and the path it was restored from ("" when it was not, or nobody knows)."""
+    """A run, and the path from which it was restored ("" if it was not restored or the path is unknown)."""
 
     number: int
     restored_path: str
@@ -54,13 +54,16 @@ class Life:
 def retains(
     state: RunState, checkpoint_config: Mapping[str, object], outcome: Mapping[str, object] | None = None
 ) -> bool:
-    """Do checkpoints outlive a run that ended so, or lives: then somebody cancels it? Without externalization an engine
-    deletes them; those of a FINISHED job always, unless it ended by itself and no final savepoint could be taken."""
+    """Return whether checkpoints of a run remain after its end in this state. A live run counts as if it were canceled.
+
+    Without externalization, an engine deletes them. It always deletes those of a FINISHED job, unless the job ended by
+    itself and its final savepoint failed.
+    """
     if state is RunState.FINISHED:
         return (outcome or {}).get("saved") is False
     externalization = checkpoint_config.get("externalization")
     if not isinstance(externalization, dict):
-        return True  # not known; a state is validated before it is used
+        return True  # not known; a snapshot is verified before it is used
     if not externalization.get("enabled", True):
         return False
     canceled = state not in DEAD
@@ -68,16 +71,16 @@ def retains(
 
 
 def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:
-    """Every state of the line that leads to the newest run, the first to try first; each place once."""
+    """Return the snapshots of the line of runs that leads to the newest run, the best first, each path once."""
     chosen = [state for state in _in_line(states, lives) if restore_from is RestoreFrom.NEWEST or state.is_savepoint]
-    # Of one place, the savepoint's own row comes first: it is what people know it by.
+    # If a checkpoint and a savepoint have the same path, list the savepoint first: people know it by that name.
     chosen.sort(key=_order, reverse=True)
     return list({plain_path(state.path): state for state in reversed(chosen)}.values())[::-1]
 
 
 def _order(state: State) -> tuple[datetime, bool, bool, int]:
-    """The largest first. Of several guesses the lowest number first: an engine that retains one has exactly one, and
-    the fewer it completed unseen, the nearer it is."""
+    """Return the sort key; the largest is tried first. Among guesses, the lowest number is tried first, because usually
+    only a few checkpoints completed unseen."""
     if state.follows is not None:
         return state.follows, False, False, -(state.checkpoint_id or 0)
     return state.taken_at, True, state.savepoint_row is not None, 0

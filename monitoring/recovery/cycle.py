@@ -1,4 +1,4 @@
-"""One cycle of recovery: look at the dead, decide, move what was decided."""
+"""One cycle of recovery: examine dead jobs, decide, and move the restart attempts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _decide_all(now: datetime) -> CycleReport:
 
 
 def _tell(job: Job, why: Reason, facts: JobFacts, now: datetime) -> bool:
-    """False: that was said already."""
+    """Notify people that the job is not restarted; return False if the incident already says this."""
     cause = facts.cause.rstrip(".")
     if cause:
         sentence = Why.NOT_RESTARTED_AFTER(job=job.name, why=why, cause=cause)
@@ -73,7 +73,7 @@ def _tell(job: Job, why: Reason, facts: JobFacts, now: datetime) -> bool:
 
 
 def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason:
-    """The decision and its attempt are written together: one for each other."""
+    """Store the decision and its attempt in one transaction, so that neither exists without the other."""
     try:
         with transaction.atomic():
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, decision.reason, audit.AUTOMATION, now)

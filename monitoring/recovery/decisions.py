@@ -1,5 +1,4 @@
-"""Keeps what was decided of a dead job, with the facts it was decided on: a row for each restart, and of decisions to
-leave it a row whenever that changed."""
+"""Stores decisions about dead jobs with their facts: one row per restart, and one row per change of other decisions."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _VERDICTS: dict[type[Decision], Verdict] = {
 
 
 def record(job: Job, decision: Decision, facts: JobFacts, now: datetime) -> None:
-    """Of two workers that leave it at once, both may leave a row: each did decide."""
+    """Store the decision. If two workers decide at the same time, both may store a row."""
     last = RestartDecision.objects.filter(job=job).first()
     verdict = _VERDICTS[type(decision)]
     is_known = last is not None and (last.verdict, last.reason_value) == (verdict, decision.reason)

@@ -1,4 +1,4 @@
-"""Whether a job is dead and to be restarted now. Pure; every answer, also to do nothing, has its reason."""
+"""Decide whether a job is dead and must be restarted now. Pure; every decision has a reason, even to do nothing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from monitoring.models import RunState
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 
-# Ended by the engine's word, or unknown to an engine that answers. CANCELED and FINISHED are what somebody wished.
+# The engine reports FAILED, or answers and does not know the job (LOST). CANCELED and FINISHED are intended ends.
 DEAD = (RunState.FAILED, RunState.LOST)
-# A FAILED seen over REST may be taken back within seconds, after a leader change (FLINK-39704).
+# After a leader change, REST may report FAILED for a few seconds although the job continues (FLINK-39704).
 HOLD_DOWN = timedelta(seconds=2)
-# The last checkpoints of a dead run are read once more before a state is chosen; not for ever.
+# How long a decision waits until the last checkpoints of a dead run are read once more.
 FINAL_READ = timedelta(seconds=15)
 BUDGET_WINDOW = timedelta(hours=1)
 DAY = timedelta(days=1)
-# A run that lived so long, with so many completed checkpoints, has recovered: what was before it is not counted.
+# A run that lived this long and completed this many checkpoints has recovered: earlier restarts no longer count.
 HEALTHY_AFTER = timedelta(minutes=10)
 HEALTHY_CHECKPOINTS = 2
 FIRST_BACKOFF = timedelta(seconds=5)
 LONGEST_BACKOFF = timedelta(minutes=10)
-# More jobs than this dying together: it is the cluster.
+# If more jobs than this die together, the cluster is the cause.
 BRAKE_JOBS = 5
 BRAKE_WINDOW = timedelta(seconds=60)
 BRAKE_HOLD = timedelta(minutes=15)
@@ -30,12 +30,15 @@ BRAKE_HOLD = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class JobFacts:
-    """`automatic_restarts`: when the automatic attempts of the last day were decided, but for those before the budget
-    was last refilled; `of_the_day`: how many they were in all. `paused`: why, None when it is not. `deaths_nearby`:
-    jobs of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt has
-    started a run that was not polled yet. `cause`: the exception that killed it, "" when the engine told none.
-    `died_at` is by the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that.
-    `restore_refused`: its job manager refused a restore that no person had asked for."""
+    """The facts on which a restart is decided.
+
+    `automatic_restarts`: the times of automatic attempts of the last day since the budget was last refilled;
+    `of_the_day`: the number of all of that day. `paused`: the reason of a pause. `deaths_nearby`: jobs of the cluster
+    that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt has started a run that was not
+    polled yet. `cause`: the exception of the failure, "" if the engine reported none. `died_at` is by the engine's
+    clock, which may be wrong; waits count from `death_seen_at`, by Waymark's clock. `restore_refused`: the job manager
+    refused a restore that no person had requested.
+    """
 
     name: str
     run_state: RunState | None
@@ -67,21 +70,21 @@ class Restart:
 
 @dataclass(frozen=True)
 class Leave:
-    """Nothing to do, or not yet."""
+    """Do nothing, or wait."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class NeedsPerson:
-    """The job is dead, and Waymark does not restart it by itself: a person is told."""
+    """The job is dead and Waymark does not restart it: notify a person."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class OpenBreaker:
-    """It was restarted too often: a person is told, and nothing more happens until one closes the breaker."""
+    """The job was restarted too often: notify a person, and do nothing more until a person closes the breaker."""
 
     reason: Reason
 
@@ -110,7 +113,7 @@ def decide(facts: JobFacts, now: datetime) -> Decision:
 
 
 def within(limit: timedelta, since: datetime, now: datetime) -> bool:
-    """A moment that is still to come was told by a clock that has been set back since: nothing waits for that."""
+    """Return whether `since` was less than `limit` ago. A time in the future, from a wrong clock, gives False."""
     return timedelta() <= now - since < limit
 
 
@@ -145,6 +148,7 @@ def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
 
 
 def _backoff(restarts: int, last: datetime) -> timedelta:
-    """Doubling, and up to a fifth longer: by the last restart's microseconds, so that jobs which died together part."""
+    """Return the wait, which doubles with each restart. The last restart's microseconds extend it by up to a fifth, so
+    that jobs that died together restart at different times."""
     jitter = 1 + last.microsecond / 1_000_000 / 5
     return min(FIRST_BACKOFF * float(2 ** (restarts - 1)), LONGEST_BACKOFF) * jitter

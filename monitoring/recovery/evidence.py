@@ -1,4 +1,4 @@
-"""The stored facts that a restart is decided on."""
+"""Read the stored facts on which a restart is decided."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from monitoring.recovery.detection import (
 )
 from monitoring.recovery.rows_written_again import REFUSED
 
-# A poll that does not see a restarted run for so long will not see it any more.
+# If polls do not see a restarted run within this time, they will not see it at all.
 AWAIT_RUN = timedelta(minutes=2)
 
 
@@ -42,7 +42,7 @@ def dead_jobs() -> list[Job]:
 
 
 def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> JobFacts:
-    """`pauses`: the active ones, where the caller has them."""
+    """Return the facts of the job. `pauses`: the active pauses, if the caller has read them."""
     run = job.current_run
     died_at = (run.ended_at or run.observed_at) if run else None
     attempts = RestartAttempt.objects.filter(job=job)
@@ -76,7 +76,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
 
 
 def cause_of_death(run: Run) -> str:
-    """The exception that a FAILED run ended with: its class, message and task; "" when the engine told none."""
+    """Return the class, message and task of a FAILED run's exception, or "" if the engine reported none."""
     exception = _exception_of_death(run)
     return in_words(exception) if exception else ""
 
@@ -86,7 +86,7 @@ def _exception_of_death(run: Run) -> Mapping[str, str]:
 
 
 def _automatic_restarts(job: Job, now: datetime) -> list[RestartAttempt]:
-    """Of the last day, the newest first; those before a person closed the breaker are forgiven."""
+    """Return the automatic restarts of the last day, newest first, without those before a person closed the breaker."""
     rows = RestartAttempt.objects.filter(job=job, trigger=RestartTrigger.AUTOMATIC, created_at__gt=now - DAY)
     if job.budget_since is not None:
         rows = rows.filter(created_at__gt=job.budget_since)
@@ -94,7 +94,7 @@ def _automatic_restarts(job: Job, now: datetime) -> list[RestartAttempt]:
 
 
 def _counted_since(restarts: Iterable[RestartAttempt], now: datetime) -> datetime | None:
-    """The newest restart that led to a healthy run: it and those before it have refilled the hour's budget."""
+    """Return the time of the newest restart with a healthy run: restarts up to it no longer count for the hour."""
     for attempt in restarts:
         run = attempt.new_run
         if run is None or (run.ended_at or now) - run.started_at < HEALTHY_AFTER:
@@ -106,7 +106,7 @@ def _counted_since(restarts: Iterable[RestartAttempt], now: datetime) -> datetim
 
 
 def _awaits_run(job: Job, now: datetime) -> bool:
-    """Until then what is stored is the death before; the new run may have ended already, even as somebody wished."""
+    """Return whether the last attempt's run was not polled yet: until then, the stored run is the previous dead one."""
     last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
     if last is None or last.launched_at is None or last.ended_at is None:
         return False

@@ -1,6 +1,6 @@
-"""What Flink tells of how it started a job that nobody said anything about: parallelism and checkpointing. Pure.
+"""Read from Flink's answers how a job without a launch record was started: parallelism and checkpointing. Pure.
 
-It tells neither the jar nor the main class nor the arguments once a job runs; those are a person's to fill in.
+Flink does not report the jar, the main class and the arguments of a running job; a person must fill these in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBERS = {
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """A job's configuration, by Flink's keys, as its /checkpoints/config tells it."""
+    """Return the checkpointing settings from a job's /checkpoints/config, by Flink's keys."""
     if config.get("interval") is None:
         return {}
     found = {_PREFIX + key: f"{config[name]} ms" for name, key in _MILLISECONDS.items() if config.get(name)}
@@ -39,6 +39,6 @@ def _retention(externalization: object) -> dict[str, str]:
 
 
 def parallelism_of(vertices: list[dict[str, Any]]) -> int | None:
-    """The one that most of its operators have, if any does; an operator of its own parallelism keeps that by itself."""
+    """Return the parallelism that most operators have. Other operators set their parallelism in the program."""
     counts = [int(vertex["parallelism"]) for vertex in vertices]
     return max(set(counts), key=lambda each: (counts.count(each), each)) if counts else None

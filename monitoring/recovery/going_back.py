@@ -1,4 +1,4 @@
-"""The way back from a change that did not start: the job as it was, from the state that the change began with."""
+"""Undo a changed start that failed: restart the job as it was before, from the same snapshot."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from monitoring.recovery.attempt import AttemptOpen, open_attempt
 
 
 def bring_back(failed: RestartAttempt, now: datetime) -> RestartAttempt | None:
-    """Decide the restart that undoes `failed`, which has just ended and of which nothing runs.
+    """Create the restart attempt that undoes `failed`, which has just ended without a running job.
 
-    None: it did not get so far as to start anything, so the job is as it was; or nobody wanted that. The caller holds
-    the transaction that ended the attempt, so that no death is seen between the two.
+    Return None if `failed` has launched nothing, or if going back was not requested. The caller calls this in the
+    transaction that ends the attempt, so that no other worker sees a dead job in between.
     """
     if not (failed.goes_back and failed.launches and failed.restore_path):
         return None

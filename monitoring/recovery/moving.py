@@ -1,10 +1,10 @@
-"""Moves open attempts: claim, plan, act, conclude, as many stages as go through at once.
+"""Moves open attempts through their stages: claim, plan, act, conclude.
 
-The claim is the value of `claimed_until`. A worker that dies loses it with time, a worker that was too slow finds that
-it lost it: every write is conditional on it.
+The claim is the value of `claimed_until`. The claim of a worker that dies expires. Every write is conditional on the
+claim, so a worker that was too slow notices that it has lost the claim.
 
-Each act runs in a thread of its own and each attempt goes on as soon as its own act is over, so a hanging cluster or a
-slow launch command delays no other attempt. The rows are read and written by the caller's thread alone.
+Each act runs in its own thread, and each attempt continues when its act ends, so a hanging cluster or a slow launch
+command delays no other attempt. Only the caller's thread reads and writes rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from monitoring.recovery.applying import RELATED, STAGES, apply
 from monitoring.recovery.stages.base import Act, Outcome, Overtaken
 
 BATCH = 50
-# Longer than an engine call may take. While an act is under way its claim is renewed, however long it may take.
+# Longer than the limit of an engine call. During a longer act, the claim is renewed.
 CLAIM = timedelta(seconds=90)
-# While acts are under way, how often attempts are looked for that fall due meanwhile.
+# How often newly due attempts are looked up while acts are in progress.
 LOOK_EVERY_S = 1.0
-# Stages and refused states that an attempt goes through before it lets others have their turn.
+# Stages, and refused snapshots, that an attempt may pass before other attempts have their turn.
 ROUNDS = 12
 
-# One thread of a process moves attempts, so that slow launches never hold more of the threads that serve all tasks.
+# Only one thread of a process moves attempts, so that slow launches do not block the other task threads.
 _moves = threading.Semaphore(1)
 
 
 def move_attempts(now: datetime) -> Counter[RecoveryReason]:
-    """How many attempts came to which end of this cycle. None while another thread of this process moves
-    them: that one takes up those that fall due, too."""
+    """Move due attempts, and return how many attempts had each result.
+
+    The result is empty while another thread of this process moves attempts: that thread moves newly due ones, too.
+    """
     if not _moves.acquire(blocking=False):
         return Counter()
     try:
@@ -73,7 +75,7 @@ class _Cycle:
 
     @property
     def _moment(self) -> datetime:
-        """The caller's `now`, and what the cycle itself has taken since: claims must cover real time."""
+        """Return the caller's `now` plus the duration of this cycle, because claims must cover real time."""
         return self._now + timedelta(seconds=int(time.monotonic() - self._started))
 
     def _take_up_due(self) -> None:
@@ -83,7 +85,7 @@ class _Cycle:
                 self._go_on(claimed)
 
     def _go_on(self, claimed: RestartAttempt | None) -> None:
-        """Stage after stage, until one acts on the engine or waits."""
+        """Move the attempt from stage to stage, until one acts on the engine or waits."""
         while claimed is not None:
             if self._rounds[claimed.pk] >= ROUNDS:
                 _give_back(claimed)
@@ -102,8 +104,8 @@ class _Cycle:
         self._go_on(self._settled(attempt, answer, None))
 
     def _settled(self, attempt: RestartAttempt, answer: object, decided: Outcome | None) -> RestartAttempt | None:
-        """The attempt as it is now, claimed anew, if it goes on at once."""
-        now = self._moment  # an act may take long, as a command does that starts a job
+        """Apply the outcome. If another stage follows at once, return the attempt with a new claim."""
+        now = self._moment  # an act, such as a launch command, may take long
         result = _settle(attempt, answer, decided, now)
         if result is not None:
             self._outcome[result] += 1
@@ -111,7 +113,7 @@ class _Cycle:
         return _claim(attempt, attempt.claimed_until, now)
 
     def _renew_claims(self) -> None:
-        """One that was lost meanwhile shows when its act is concluded."""
+        """Renew the claims of attempts with an act in progress. A lost claim is noticed when the act ends."""
         if time.monotonic() - self._renewed_at < CLAIM.total_seconds() / 3:
             return
         self._renewed_at = time.monotonic()
@@ -128,7 +130,7 @@ def _answer(call: Call[object]) -> object:
 
 
 def _due(now: datetime, most: int = BATCH) -> list[RestartAttempt]:
-    # No claim lasts and no stage waits for so long: a later time is of a clock that has been set back since.
+    # No claim and no wait is this long: a later time was written before the clock was set back.
     wrong = now + 2 * CLAIM
     free = Q(claimed_until=None) | Q(claimed_until__lte=now) | Q(claimed_until__gt=wrong)
     step = Q(next_step_at__lte=now) | Q(next_step_at__gt=wrong)
@@ -137,7 +139,7 @@ def _due(now: datetime, most: int = BATCH) -> list[RestartAttempt]:
 
 
 def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> RestartAttempt | None:
-    """The row as it is once the claim is ours; None when it is another's."""
+    """Claim the attempt and return its present row, or None if another worker has it."""
     open_row = RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=seen).exclude(state__in=ENDED)
     if not open_row.update(claimed_until=now + CLAIM):
         return None
@@ -145,7 +147,7 @@ def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> Res
 
 
 def _plan(attempt: RestartAttempt, now: datetime) -> Act | Outcome | None:
-    """None: another worker has the attempt."""
+    """Return the stage's plan, or None if another worker has the attempt."""
     try:
         return STAGES[AttemptState(attempt.state)].plan(attempt, now)
     except Overtaken:

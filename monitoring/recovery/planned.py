@@ -1,8 +1,7 @@
-"""A tick of recovery goes on for as long as a decision or a step of a restart falls due before the next tick: the end
-of a hold-down is looked at when it comes, not up to a tick later.
+"""Extend a tick of recovery while a decision or step of a restart is due before the next tick.
 
-Only time is won by it. Whatever is missed here, because a worker dies or another tick goes on already, the next tick
-finds in the rows.
+For example, the end of a hold-down is handled immediately and not up to one tick later. This only saves time: if a
+worker dies or another tick is still running, the next tick finds the work in the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from monitoring.reasons.report import CycleReport
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.detection import DEAD, FINAL_READ, HOLD_DOWN
 
-# How often it is looked whether the poller has read the last checkpoints of a dead run.
+# How often this module checks whether the poller has read the last checkpoints of a dead run.
 LOOK_EVERY = timedelta(milliseconds=100)
 
 _goes_on = threading.Lock()
@@ -27,18 +26,18 @@ _goes_on = threading.Lock()
 
 @dataclass(frozen=True)
 class Awaited:
-    """`soonest`: when the next decision or step is due, as far as that is known. `unread`: dead runs, by id, whose last
-    checkpoints are being read; the decision on them follows at once."""
+    """What the tick waits for. `soonest`: when the next decision or step is due, if known. `unread`: IDs of dead runs
+    whose last checkpoints are not read yet; their decision follows as soon as these are read."""
 
     soonest: datetime | None
     unread: frozenset[int]
 
 
 def tick(now: Callable[[], datetime], lasts: timedelta, wait: Callable[[float], None] = time.sleep) -> CycleReport:
-    """Return what all cycles did, and what the last one left. `lasts`: until another tick comes."""
+    """Run cycles until the next tick comes after `lasts`. Return what all cycles did, and what the last one left."""
     until = now() + lasts
     reports = [advance(now())]
-    if _goes_on.acquire(blocking=False):  # one is enough for this process
+    if _goes_on.acquire(blocking=False):  # one extended tick is enough for this process
         try:
             _go_on(now, until, wait, reports)
         finally:
@@ -65,7 +64,7 @@ def _next_look(before: Awaited, now: datetime) -> datetime | None:
 
 
 def awaited(now: datetime) -> Awaited:
-    """What is due already has been looked at, or waits for its turn."""
+    """Return what is due after `now`. Work that was due before has been handled or waits for its turn."""
     deaths = Job.objects.filter(
         auto_restart=True,
         managed_elsewhere="",

@@ -1,7 +1,7 @@
-"""What going on from an older state would cost: the rows that the sources would read again.
+"""Estimate the rows that the sources would read again if a job were restored from an older snapshot.
 
-Neither engine counts rows by checkpoint. What its sources have read since they were started, a second, is known while
-it knows the job; times the age of the state that is about what would be read again.
+Neither engine counts rows per checkpoint. While an engine knows the job, it reports the rows per second that the
+sources have read since their start. The estimate is that rate times the age of the snapshot.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Run
 
-# Somebody waits for it in front of a page.
+# A page waits for the answer.
 LIMIT_S = 5.0
 
 
 def rows_a_second(run: Run) -> float | None:
-    """What all sources of `run` together have read a second, on average; None when the engine does not know."""
+    """Return the average rows per second of all sources of `run` together, or None if the engine does not know."""
 
     async def act(client: FlinkClient) -> list[tuple[int, int]]:
         sources = await client.source_rows(run.engine_job_id)
@@ -32,7 +32,7 @@ def rows_a_second(run: Run) -> float | None:
 
 
 def replayed(run: Run, taken_at: datetime, now: datetime) -> int | None:
-    """About how many rows, in two figures, came after a state that was taken then: until the run ended, or now."""
+    """Estimate, to two digits, the rows that came after a snapshot of that time, until the run ended or `now`."""
     rate = rows_a_second(run)
     seconds = max(0.0, ((run.ended_at or now) - taken_at).total_seconds())
     return None if rate is None else round(float(f"{rate * seconds:.2g}"))

@@ -1,4 +1,4 @@
-"""Which queries write rows a second time when a job is restored from a state (decision 132)."""
+"""Find the queries that write rows a second time when a job is restored from a snapshot (decision 132)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from checkpointing.model.messages import AfterRestore
 from monitoring.models import Job, Run, RunState, SavepointState
 from monitoring.savepoints.history import plain_path
 
-# Under this name our job manager reports a restore that only a person may ask for.
+# The exception name with which Waymark's job manager refuses a restore that only a person may request.
 REFUSED = "RowsWouldBeWrittenAgain"
 
 
 @dataclass(frozen=True)
 class QuerySink:
-    """A query and what it writes to, as its job manager named them."""
+    """A query and its sink, with the names that the job manager reports."""
 
     query: str
     sink: str
@@ -22,15 +22,15 @@ class QuerySink:
 
 @dataclass(frozen=True)
 class RowsWrittenAgain:
-    """`queries` write the rows of batches after the restored state a second time. `is_known`: False for Flink and for
-    an older job manager, which do not say what their sinks do."""
+    """The queries that write rows of batches after the restored snapshot again. `is_known` is False for Flink and older
+    job managers, which do not report what their sinks do."""
 
     queries: tuple[QuerySink, ...] = ()
     is_known: bool = False
 
 
 class Restores:
-    """What a restore of a job leads to, by the state."""
+    """Tells, for each snapshot of a job, which queries would write rows again after a restore."""
 
     def __init__(self, job: Job) -> None:
         run = job.current_run
@@ -38,13 +38,13 @@ class Restores:
         self._older = of_run(run if run is None or run.vertices else _last_with_operators(job))
 
     def of(self, path: str) -> RowsWrittenAgain:
-        """`path` is where the state lies; "": it is the savepoint that the job will be stopped with."""
+        """Return the result for the snapshot at `path`. "" means the savepoint with which the job will be stopped."""
         is_the_end = not path or plain_path(path) in self._ends
         return RowsWrittenAgain(is_known=True) if is_the_end else self._older
 
 
 def of_run(run: Run | None) -> RowsWrittenAgain:
-    """Return what the restore of an older state leads to, by the operators of `run`."""
+    """Return the result for a restore from an older snapshot, according to the operators of `run`."""
     vertices = [] if run is None else run.vertices
     sinks = [vertex for vertex in vertices if vertex.get("after_restore")]
     again = (
@@ -56,7 +56,7 @@ def of_run(run: Run | None) -> RowsWrittenAgain:
 
 
 def end_states(run: Run | None) -> frozenset[str]:
-    """Return the paths of states that nothing was written after: those which `run` ended with."""
+    """Return the paths of the snapshots with which `run` ended: no rows were written after them."""
     if run is None or run.state not in (RunState.FINISHED, RunState.CANCELED):
         return frozenset()
     last = run.savepoints.filter(stops_job=True, state=SavepointState.COMPLETED).values_list("path", flat=True)

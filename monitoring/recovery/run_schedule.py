@@ -1,7 +1,7 @@
-"""Runs on schedule: a job that ends by itself is run again at the times of a cron expression.
+"""Start jobs that end by themselves again at the times of a cron expression.
 
-`next_run_at` is the truth; a tick that was lost is found again by it. A time that passed while Waymark was down is one
-run, at once. A time at which the last run has not ended is skipped.
+`next_run_at` is the source of truth, so a lost tick loses no run. If Waymark was down at one or more due times, it
+starts one run at once. A due time at which the last run has not ended is skipped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from monitoring.savepoints.timetable import Cron
 
 
 def run_timetable(job: Job) -> Cron | None:
-    """Return when the job is run again, None without a schedule. Raises BadSchedule."""
+    """Return the job's schedule of runs, or None if it has none. Raises BadSchedule."""
     return Cron(job.run_cron, job.run_time_zone) if job.run_cron else None
 
 
 @transaction.atomic
 def set_run_schedule(job: Job, timetable: Cron | None, by: str, now: datetime) -> None:
-    """Run the job at these times from now on; None: only when somebody asks for it."""
+    """Run the job at these times from now on; None: only when a person requests it."""
     job.run_cron = timetable.expression if timetable else ""
     job.run_time_zone = timetable.zone if timetable else "UTC"
     job.run_cron_since = now if timetable else None
@@ -42,7 +42,7 @@ def set_run_schedule(job: Job, timetable: Cron | None, by: str, now: datetime) -
 
 
 def start_due_runs(now: datetime) -> list[Reason]:
-    """Start every run whose time has come. Return what came of each."""
+    """Start every due run, and return the result of each."""
     scheduled = Job.objects.exclude(run_cron="")
     for job in scheduled.filter(next_run_at=None):
         Job.objects.filter(pk=job.pk, next_run_at=None).update(next_run_at=next_time(job, run_timetable, now))
@@ -51,7 +51,7 @@ def start_due_runs(now: datetime) -> list[Reason]:
 
 
 def _start(job: Job, now: datetime) -> Reason | None:
-    """What came of it; None when another worker has started it, or when it waits and the reason is not new."""
+    """Return the result, or None if another worker has started the run or it waits for the same reason as before."""
     due_at = job.next_run_at
     if due_at is None:
         return None

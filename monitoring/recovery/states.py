@@ -1,4 +1,4 @@
-"""The stored rows behind `candidates`."""
+"""Read the snapshots from which a job may be restored, for `candidates`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from monitoring.recovery.candidates import Life, State, candidates, retains
 from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.history import plain_path
 
-# An engine keeps a handful of checkpoints; looking at more of the stored ones only finds those that are gone.
+# An engine retains only a few checkpoints, so older rows are of deleted ones.
 CHECKPOINTS = 20
 SAVEPOINTS = 50
 
 
 def restore_candidates(job: Job, unseen: Sequence[State] | None = None) -> list[State]:
-    """What `job` may be restored from, the best first, by its own choice of `restore_from`. `unseen`: checkpoints that
-    no poll saw, where the caller has looked for them."""
+    """Return the snapshots from which `job` may be restored, the best first, as its `restore_from` says.
+
+    `unseen`: checkpoints that no poll saw, if the caller has searched for them.
+    """
     unseen = unseen_checkpoints(job).states if unseen is None else unseen
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
     found = candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
-    return sorted(found, key=lambda state: state.gone)  # what is gone comes last: it may be back
+    return sorted(found, key=lambda state: state.gone)  # missing ones are last: their storage may be available again
 
 
 def known_states(job: Job) -> list[State]:
-    """All that should still be there, also of lines of history that were left by going back."""
+    """Return all snapshots that should still exist, including those that a restore from an older one left behind."""
     gone = {plain_path(path) for path in job.savepoints.filter(gone_at__isnull=False).values_list("path", flat=True)}
     known = (*_savepoints(job), *_checkpoints(job))
     return [replace(state, gone=plain_path(state.path) in gone) for state in known]
@@ -77,7 +79,7 @@ def _kept(job: Job) -> QuerySet[Checkpoint]:
 
 
 def _checkpoints(job: Job) -> list[State]:
-    # Both kinds apart, so that many checkpoints cannot push every savepoint out of sight.
+    # The two limits are separate, so that many checkpoints do not displace all savepoints.
     newest = [*retained_checkpoints(job)[:CHECKPOINTS], *_kept(job).filter(is_savepoint=True)[:SAVEPOINTS]]
     return [
         State(row.external_path, row.triggered_at, row.is_savepoint, row.run.number, row.checkpoint_id)
@@ -86,6 +88,6 @@ def _checkpoints(job: Job) -> list[State]:
 
 
 def _retaining_runs(job: Job) -> list[int]:
-    """Runs whose checkpoints outlive them."""
+    """Return the runs whose checkpoints remain after their end."""
     rows = Run.objects.filter(job=job).values_list("pk", "state", "checkpoint_config", "outcome")
     return [pk for pk, state, config, outcome in rows if retains(RunState(state), config, outcome)]

@@ -1,4 +1,4 @@
-"""Tells people that a job is down and is not coming back by itself, and that it is back."""
+"""Notify people that a job is down and will not be restarted automatically, and when it runs again."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 
-# The job runs, or ended as somebody wished.
+# The job runs, or had an intended end.
 CLEAR = (RunState.RUNNING, RunState.FINISHED, RunState.CANCELED)
-# A poll that was under way when a job was stopped may still say that it runs.
+# A poll that was in progress when a job was stopped may still report that it runs.
 POLLED_BEFORE = timedelta(seconds=30)
 
 
 @transaction.atomic
 def tell(job: Job, sentence: Reason, evidence: Mapping[str, object], now: datetime) -> bool:
-    """Open the job's incident, or change its sentence. False: that was said already."""
-    Job.objects.select_for_update().get(pk=job.pk)  # two workers that find the same open one incident
+    """Open the job's incident, or change its finding. Return False if the incident already has this finding."""
+    Job.objects.select_for_update().get(pk=job.pk)  # so that two workers open only one incident
     incident = _open_incidents().filter(job=job).first()
     if incident is not None and incident.sentence_value == sentence:
         return False
@@ -48,7 +48,7 @@ def tell(job: Job, sentence: Reason, evidence: Mapping[str, object], now: dateti
 
 
 def all_clear(now: datetime) -> int:
-    """Resolve the incidents of jobs that are dead no longer; returns how many."""
+    """Resolve the incidents of jobs that are no longer dead; return how many."""
     cleared = (
         _open_incidents()
         .filter(~Exists(_left_down()), job__current_run__state__in=CLEAR)
@@ -58,8 +58,10 @@ def all_clear(now: datetime) -> int:
 
 
 def _left_down() -> QuerySet[RestartAttempt]:
-    """Of an incident: restarts by hand that stopped the job's current run, so that its end is not what somebody wished.
-    It may run after all, if a later poll says so."""
+    """Return failed manual restarts that stopped an incident's job, so that its end was not intended.
+
+    A run that a later poll reports as RUNNING is left out.
+    """
     runs_on = Q(old_run__state=RunState.RUNNING, old_run__observed_at__gt=F("ended_at") + POLLED_BEFORE)
     return RestartAttempt.objects.filter(
         ~runs_on,

@@ -1,4 +1,4 @@
-"""Removes the directories that Flink makes for starts that it refuses: it makes them before it looks for the state."""
+"""Removes empty directories of refused starts: Flink creates them before it checks the snapshot."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from monitoring.recovery.unseen import checkpoint_directory
 from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.stored import LISTED_WITHIN_S, remove_empty
 
-# What Flink makes in the checkpoint directory of a job before it has a checkpoint.
+# The directories that Flink creates in the checkpoint directory of a job before its first checkpoint.
 MADE_BY_FLINK = ("shared", "taskowned")
 BATCH = 20
 
 
 def remove_traces() -> None:
-    """Remove what is empty, and note what stays. Called outside of transactions."""
+    """Remove empty directories, and store which ones stay. Call this outside transactions."""
     new = RefusedStart.objects.filter(left_directory=None).select_related("attempt__job")[:BATCH]
     patience = Patience(LISTED_WITHIN_S)
     for start in new:

@@ -1,8 +1,8 @@
-"""Checkpoints that a dead run completed and that no poll saw: in its directory, where Waymark can reach it; else at the
-places whose numbers follow the last one that was seen.
+"""Find checkpoints that a dead run completed but no poll saw.
 
-Where the engine can check a state without starting a job, as Waymark's job manager can, such a place is tried by its
-time. Elsewhere each try is a start of the job, so it is a guess (candidates.py).
+If Waymark can reach the run's directory, it lists the checkpoints there. Otherwise it guesses paths with the numbers
+after the last known checkpoint. Waymark's job manager can check such a path without starting the job, so its paths are
+ordered by time. On Flink each check is a start of the job, so the path is marked as a guess (candidates.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from monitoring.recovery.detection import DEAD
 from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.stored import LISTED_WITHIN_S, checkpoints_in
 
-# More than so many places are not tried: on Flink each is a start that the engine refuses.
+# At most this many paths are tried: on Flink, each wrong one is a refused start.
 MOST_GUESSED = 10
-# Looking behind more runs without a checkpoint is of no use.
+# How many runs without a checkpoint are examined.
 RUNS = 20
 _NUMBERED = re.compile(r"(.*)/chk-(\d+)/?")
 
@@ -30,15 +30,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Unseen:
-    """The newest first. `silent`: where they could not be looked for, as the storage did not answer."""
+    """Unseen checkpoints, newest first. `silent`: the errors of storage that did not answer."""
 
     states: list[State]
     silent: list[StorageSilent]
 
 
 def unseen_checkpoints(job: Job) -> Unseen:
-    """Of the run that the last known checkpoint is of, and of those that followed it. Storage that does not answer is
-    storage that cannot be read."""
+    """Return unseen checkpoints of the run with the last known checkpoint, and of later runs.
+
+    If storage does not answer, paths are guessed instead.
+    """
     unseen = Unseen([], [])
     if job.restore_from == RestoreFrom.SAVEPOINT:
         return unseen
@@ -56,14 +58,14 @@ def unseen_checkpoints(job: Job) -> Unseen:
 
 
 def found_checkpoints(job: Job, patience: Patience) -> list[State]:
-    """Of those only the ones that were found where they lie, whatever the job's automation goes on from: what a person
-    may choose. StorageSilent."""
+    """Return only unseen checkpoints that were found in storage: a person may choose these. The job's `restore_from`
+    does not matter. Raises StorageSilent."""
     return [state for search in _searches(job) for state in search.found(patience) or ()]
 
 
 def checkpoint_directory(job: Job, engine_job_id: str) -> str:
-    """Where an engine would keep the checkpoints of a start under this id, going by the job's runs; "" where those do
-    not tell."""
+    """Return the checkpoint directory of a start with this ID, derived from the job's runs, or "" if these do not show
+    it."""
     for run in job.runs.order_by("-number")[:RUNS]:
         if (seen := _last_seen(run)) is not None:
             return _beside(seen, run, engine_job_id)
@@ -72,7 +74,7 @@ def checkpoint_directory(job: Job, engine_job_id: str) -> str:
 
 @dataclass(frozen=True)
 class _Search:
-    """In what `run` left. `seen`: the last checkpoint that was seen, of `known`: this run or an earlier one."""
+    """A search for checkpoints of `run`. `seen`: the last known checkpoint; `known`: its run, maybe an earlier one."""
 
     run: Run
     ended_at: datetime
@@ -80,7 +82,7 @@ class _Search:
     seen: State
 
     def guessed(self) -> list[State]:
-        # Of one that FAILED, the engine itself tells its last ones.
+        # For a FAILED run, the engine itself reports the last checkpoints.
         if self.run != self.known or self.run.state != RunState.LOST:
             return []
         places = following(self.seen, self.ended_at, _interval(self.run))
@@ -89,7 +91,7 @@ class _Search:
         return [replace(place, follows=self.seen.taken_at) for place in places]
 
     def found(self, patience: Patience) -> list[State] | None:
-        """None where that cannot be told from here. StorageSilent."""
+        """Return the checkpoints in the run's directory, or None if it cannot be read. Raises StorageSilent."""
         directory, run = _directory(self.run, self.known, self.seen), self.run
         lying = checkpoints_in(directory, patience) if directory else None
         if lying is None:
@@ -111,12 +113,12 @@ def _searches(job: Job) -> list[_Search]:
 
 
 def _is_dead(run: Run) -> bool:
-    """And its checkpoints outlive it."""
+    """Return whether the run is dead and its checkpoints remain."""
     return run.state in DEAD and retains(RunState(run.state), run.checkpoint_config)
 
 
 def following(seen: State, lost_at: datetime, interval: timedelta) -> list[State]:
-    """The places of the checkpoints that the run had the time for after `seen`, whether they are there or not."""
+    """Return the paths of the checkpoints that the run had time for after `seen`, whether they exist or not."""
     place = _NUMBERED.fullmatch(seen.path)
     if place is None or not interval:
         return []
@@ -126,14 +128,15 @@ def following(seen: State, lost_at: datetime, interval: timedelta) -> list[State
 
 
 def _last_seen(run: Run) -> State | None:
-    """It may be discarded since, for the sake of one that nobody saw."""
+    """Return the run's last known checkpoint, even a discarded one: an unseen one may have replaced it."""
     rows = Checkpoint.objects.filter(run=run, status=CheckpointStatus.COMPLETED, is_savepoint=False)
     row = rows.exclude(external_path="").order_by("-checkpoint_id").first()
     return None if row is None else State(row.external_path, row.triggered_at, False, run.number, row.checkpoint_id)
 
 
 def _directory(run: Run, known: Run, seen: State) -> str:
-    """Where its checkpoints lie: a directory for each run, named by its id; "" when it does not look like that."""
+    """Return the run's checkpoint directory, which is named by the run's ID, or "" if the known path differs from this
+    form."""
     place = _NUMBERED.fullmatch(seen.path)
     if place is not None and run == known:
         return place[1]
@@ -147,6 +150,6 @@ def _beside(seen: State, known: Run, engine_job_id: str) -> str:
 
 
 def _interval(run: Run) -> timedelta:
-    """Zero when it is not known, or the job takes checkpoints only when it is told to."""
+    """Return the checkpoint interval, or zero if it is unknown or the job takes no periodic checkpoints."""
     interval = run.checkpoint_config.get("interval")
     return timedelta(milliseconds=interval) if isinstance(interval, int) and interval > 0 else timedelta()

@@ -1,1 +1,1 @@
-"""Savepoints: asked for by a schedule, a person or a restart, and followed until they are done."""
+"""Savepoints: requested by a schedule, a person or a restart, and tracked until they end."""

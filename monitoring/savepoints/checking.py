@@ -1,10 +1,10 @@
-"""Are the files of completed savepoints still there and complete? Asked of engines that can tell (our job manager);
-what others took is looked at where it lies, when that can be reached.
+"""Check that the files of completed savepoints exist and are complete. Waymark's job manager checks its own savepoints;
+Waymark checks those of other engines in storage, if it can reach the storage.
 
-Each is looked at once when it is complete. After that the newest of a job is looked at again, for it is what a restart
-would take: once a day where the engine reads every file, every ten minutes where only names and sizes are compared.
-What is found stands on the savepoint's row. One with a problem does not count as good; one that is gone is not offered,
-and the next newest is looked at in its place.
+Each savepoint is checked once after its completion. After that, only the newest of a job is checked again, because a
+restart would use it: once a day if the engine reads every file, every ten minutes if only names and sizes are compared.
+The result is stored in the savepoint's row. A savepoint with a problem does not count as good. One that is gone is not
+offered, and the next newest is checked instead.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ BATCH = 20
 LOOK_AGAIN = timedelta(days=1)
 LOOK_AGAIN_WHERE_IT_LIES = timedelta(minutes=10)
 RETRY = timedelta(minutes=10)
-# Somebody waits for it in front of a page; the storage's part ends first, so that it is named and not the engine.
+# A page waits for the answer. The storage's limit is shorter, so that the error names the storage and not the engine.
 LOOK_LIMIT_S = 20.0
 STORAGE_LIMIT_S = 15.0
 
-# What an engine says of a savepoint that is not there: Flink's and ours.
+# Messages of Flink and of Waymark's job manager for a savepoint that does not exist.
 _GONE = re.compile(
     r"Cannot find checkpoint or savepoint file/directory|No such file|does not exist|FileNotFound|no _metadata",
     re.IGNORECASE,
@@ -47,7 +47,7 @@ Found = SavepointValidation | StorageSilent | EngineError | None
 
 
 def check_completed(now: datetime) -> Counter[Outcome]:
-    """Look at those that are due; counts what was found."""
+    """Check the savepoints that are due, and count the results."""
     claimed = [each for each in _due(now) if claim(each, now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     outcome = Counter(_note(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
@@ -55,19 +55,21 @@ def check_completed(now: datetime) -> Counter[Outcome]:
 
 
 def says_gone(text: str) -> bool:
-    """Whether an engine's words mean that there is no savepoint at the path that it was given."""
+    """Return whether an engine's message means that there is no savepoint at the path."""
     return _GONE.search(text) is not None
 
 
 def can_be_checked(job: Job, path: str) -> bool:
-    """Whether anybody can tell if the state of `job` at `path` is there and complete, before a job is started from it:
-    our job manager, or a worker where WAYMARK_STATE_ROOTS names the place."""
+    """Return whether the snapshot at `path` can be checked before a job is started from it.
+
+    Waymark's job manager can check it, or a worker if the path is below one of WAYMARK_STATE_ROOTS.
+    """
     return job.cluster.engine == Engine.SPARK or names_a_root(path)
 
 
 def record_finding(job: Job, path: str, problem: Reason | str, now: datetime, *, missing: bool = False) -> None:
-    """What a look at the files of a state of `job` found; "" when they are there and complete. `missing`: nothing is
-    there."""
+    """Store the result of checking the files of a job's snapshot. `problem` is "" if they are complete; `missing`:
+    there are no files."""
     found = {"checked_at": now, **columns("problem", problem)}
     gone_at = Coalesce("gone_at", now) if missing else None
     if not Savepoint.objects.filter(job=job, path=path).update(**found, gone_at=gone_at):
@@ -75,8 +77,8 @@ def record_finding(job: Job, path: str, problem: Reason | str, now: datetime, *,
 
 
 def look_at(job: Job, path: str, now: datetime) -> Reason | str | None:
-    """Look at the files of a state now, and remember what was found: "" when they are there and complete, None when
-    nobody can tell. Raises EngineError when the engine does not answer, StorageSilent when the storage does not."""
+    """Check the files of a snapshot now, and store and return the problem: "" if they are complete, None if they cannot
+    be checked. Raises EngineError if the engine does not answer, StorageSilent if the storage does not."""
 
     async def act(client: FlinkClient) -> SavepointValidation | StorageSilent | None:
         return await validate(client, path, limit_s=STORAGE_LIMIT_S)
@@ -108,7 +110,7 @@ class _Act:
 def _note(savepoint: Savepoint, answer: Found, now: datetime) -> Outcome:
     match answer:
         case None | Refused(status=400 | 403):
-            # Nobody can tell, until WAYMARK_STATE_ROOTS names the place.
+            # The savepoint cannot be checked, unless WAYMARK_STATE_ROOTS is extended.
             return update(savepoint, None, next_check_at=_next_look(savepoint, now, LOOK_AGAIN))
         case SavepointValidation(valid=True):
             found = {"checked_at": now, **columns("problem", ""), "gone_at": None}
@@ -123,7 +125,8 @@ def _note(savepoint: Savepoint, answer: Found, now: datetime) -> Outcome:
 
 
 def _gone(savepoint: Savepoint, fault: Reason | str, now: datetime) -> Outcome:
-    """It is looked at again: perhaps only its storage is away. The next newest takes its place meanwhile."""
+    """Mark the savepoint as gone, and check the next newest. The savepoint is checked again, because perhaps only its
+    storage is unavailable."""
     since = savepoint.gone_at or now
     again = now + (LOOK_AGAIN_WHERE_IT_LIES if now - since < LOOK_AGAIN else LOOK_AGAIN)
     outcome = None if savepoint.gone_at else WorkReason.SAVEPOINTS_GONE
@@ -145,6 +148,6 @@ def _next_look(savepoint: Savepoint, now: datetime, after: timedelta) -> datetim
 
 
 def _there(job: Job) -> QuerySet[Savepoint]:
-    """The completed savepoints of which nobody found that they are gone, the newest first."""
+    """Return the job's completed savepoints that are not marked as gone, newest first."""
     rows = Savepoint.objects.filter(job=job, state=SavepointState.COMPLETED, gone_at=None)
     return rows.order_by("-requested_at", "-id")

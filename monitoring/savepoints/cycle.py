@@ -1,10 +1,10 @@
-"""Moves every savepoint on its way a step.
+"""Moves every open savepoint by one step.
 
-1. Ask for what the schedules say.
-2. Claim due rows (claims.py); `posted_at` is written before the first request leaves.
-3. Talk to the engines, all at once, in no transaction.
-4. Settle each answer. A worker that dies in between leaves the row due again when its claim ends, and the engine is
-   asked about the trigger id before it is ever told again.
+1. Create the requests that are due by schedule.
+2. Claim due rows (claims.py); `posted_at` is stored before the first request is sent.
+3. Call the engines, all at once, outside transactions.
+4. Store the result of each answer. If a worker dies in between, the row is due again when its claim expires. Then the
+   next worker looks up the trigger ID at the engine before it sends the request again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Accepted:
-    """The engine took the request."""
+    """The engine accepted the request."""
 
 
 Answer = Accepted | ForgottenBut | Operation[str]
 
 
 def advance(now: datetime) -> CycleReport:
-    """One cycle."""
+    """Run one cycle, and return what was done."""
     outcome = request_due(now)
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
@@ -55,7 +55,7 @@ def advance(now: datetime) -> CycleReport:
 
 
 def _due(now: datetime) -> list[Savepoint]:
-    # Nothing under way waits for longer than a claim: a later time is of a clock that has been set back since.
+    # No open savepoint waits longer than a claim: a later time was written before the clock was set back.
     due = Q(next_check_at__lte=now) | Q(next_check_at__gt=now + 2 * CLAIM)
     return list(
         Savepoint.objects.filter(due, state__in=IN_FLIGHT)
@@ -65,7 +65,7 @@ def _due(now: datetime) -> list[Savepoint]:
 
 
 class _Act:
-    """What the engine is asked, by the facts of the row as it was claimed."""
+    """The engine calls for one savepoint, according to its row when it was claimed."""
 
     def __init__(self, savepoint: Savepoint) -> None:
         self._job_id = savepoint.run.engine_job_id

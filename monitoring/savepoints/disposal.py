@@ -1,9 +1,9 @@
-"""Removes the files of savepoints that were let go, one step at a time.
+"""Removes the files of savepoints in state DISPOSING, one step at a time.
 
-DISPOSING with no request: the engine is told. With one: it is asked how it went. A failure, a lost answer or a
-forgotten request clears the request, and the engine is told again, later and later; removing what is gone already is
-done. The engine needs no living job for it. Of a cluster that is gone the files are removed where they lie, when that
-is within reach. A savepoint is never restored from once it is DISPOSING.
+Without a request, the worker sends one to the engine. With a request, the worker polls its result. A failure, a lost
+answer or a forgotten request clears the request, and the worker sends it again after longer and longer waits. If the
+files are already gone, the removal is done. The engine needs no live job for it. If the cluster is gone, the worker
+removes the files itself, if it can reach the storage. A savepoint in state DISPOSING is never restored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.stored import READ_WITHIN_S, remove, within_reach
 
 BATCH = 50
-# Silent for so long, or no longer watched: what lies in its storage is not its business any more.
+# A cluster that is silent for this long counts as gone, so that Waymark removes the files itself.
 GONE_AFTER = timedelta(minutes=10)
 POLL = timedelta(seconds=1)
 FIRST_RETRY_S = 10
@@ -44,7 +44,7 @@ class Told:
 
 
 def advance_disposals(now: datetime) -> Counter[Outcome]:
-    """Move every disposal that is due by a step; counts what came of it."""
+    """Move every due disposal by one step, and count the results."""
     claimed = [each for each in _due(now) if claim(each, now)]
     needed = needs([each.path for each in claimed if not each.disposal_request], now)
     spared = [each for each in claimed if plain_path(each.path) in needed]
@@ -59,7 +59,7 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
 
 
 def _spare(savepoint: Savepoint, need: Need, now: datetime) -> Outcome:
-    """A job was started from it outside of Waymark after it was let go, or while its removal was being retried."""
+    """Delay the removal: a job was started from the savepoint outside Waymark after the removal was decided."""
     return _later(savepoint, SavepointReason.NOT_REMOVED_NOW(why=need.why(savepoint.job_id)), now)
 
 
@@ -118,7 +118,7 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
 
 
 def _disposed(savepoint: Savepoint, now: datetime, not_there: Reason | str = "") -> Outcome:
-    """`not_there`: what was said when there was nothing to remove."""
+    """Store that the savepoint is removed. `not_there`: the message if there was nothing to remove."""
     said = update(
         savepoint,
         WorkReason.SAVEPOINTS_DISPOSED,

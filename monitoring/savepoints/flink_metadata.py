@@ -1,7 +1,7 @@
-"""What a checkpoint or savepoint of Apache Flink says of itself in its `_metadata`: operators, and every file it needs.
+"""Parse the `_metadata` of Apache Flink's checkpoints and savepoints: the operators, and all files that they need.
 
-Versions 3 to 6 of the format (Flink 1.11 to 2.x). All numbers are big-endian; a text is its length in two bytes and
-UTF-8 (Java's, which only differs for NUL and characters beyond the first plane).
+Versions 3 to 6 of the format (Flink 1.11 to 2.x). All numbers are big-endian. A text is its length in two bytes, then
+UTF-8 (Java's variant, which differs only for NUL and characters beyond the first plane).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ VERSIONS = range(3, 7)
 
 _MASTER_STATE = 0xC96B1696
 _SAVEPOINT_TYPE = b"org.apache.flink.runtime.checkpoint.SavepointType"
-_DEEPEST = 50  # a change log holds handles, which hold none of their own kind
+_DEEPEST = 50  # limit of nested handles; a change log contains handles, but no change logs
 
-# Handles of state, as the format numbers them.
+# The format's numbers for handles of state.
 _NONE, _BYTES, _FILE, _KEY_GROUPS, _OPERATOR, _INCREMENTAL, _RELATIVE = range(7)
 _SAVEPOINT_KEY_GROUPS, _CHANGELOG, _CHANGELOG_BYTES, _CHANGELOG_FILES, _INCREMENTAL_2, _KEY_GROUPS_2 = range(7, 13)
 _CHANGELOG_FILES_2, _CHANGELOG_2, _SEGMENT, _EMPTY_SEGMENT, _MERGED_OPERATOR = range(13, 18)
-# Handles of data in flight (from version 6 on).
+# The format's numbers for merged handles of in-flight data (from version 6 on).
 _MERGED_CHANNELS = (3, 4)
 
 
 class NotFlinkMetadata(ValueError):
-    """Not to be read: not Flink's, or of a newer Flink. That says nothing about the state."""
+    """Raised for content that is not Flink's or has a newer format. The snapshot itself may be intact."""
 
 
 class CutShort(NotFlinkMetadata):
-    """It ends before everything is told: nobody can restore from it."""
+    """Raised for content that ends too early: the snapshot cannot be restored."""
 
 
 @dataclass(frozen=True)
 class NeededFile:
-    """`location` is relative to the snapshot's own directory, or a whole address. `size`: bytes; of a file that many
-    states share, at least that many."""
+    """A file that the snapshot needs. `location` is relative to the snapshot's directory, or a complete URI. `size` is
+    in bytes; a shared file has at least that size."""
 
     location: str
     size: int
@@ -49,7 +49,7 @@ class NeededFile:
 
 @dataclass(frozen=True)
 class FlinkOperator:
-    """`id`: 32 hexadecimal digits. `name`, `uid`: "" where the version does not tell (before Flink 2.1)."""
+    """An operator. `id`: 32 hexadecimal digits. `name` and `uid` are "" in formats without them (before Flink 2.1)."""
 
     id: str
     name: str
@@ -60,7 +60,7 @@ class FlinkOperator:
 
 @dataclass(frozen=True)
 class FlinkMetadata:
-    """`is_savepoint` is None where the version does not tell (before Flink 1.15)."""
+    """The content of `_metadata`. `is_savepoint` is None in formats without it (before Flink 1.15)."""
 
     version: int
     checkpoint_id: int
@@ -70,7 +70,7 @@ class FlinkMetadata:
 
 
 def parse(content: bytes) -> FlinkMetadata:
-    """Raises NotFlinkMetadata, CutShort."""
+    """Parse the content of a `_metadata` file. Raises NotFlinkMetadata, CutShort."""
     if content[:4] != MAGIC:
         raise NotFlinkMetadata("it was not written by Flink")
     return _Reader(content).metadata()
@@ -107,10 +107,10 @@ class _Reader:
         name, uid = (self._text(), self._text()) if self._version >= 5 else ("", "")
         lower, upper = self._take(8), self._take(8)
         parallelism, max_parallelism = self._int(), self._int()
-        self._stream()  # the coordinator's
+        self._stream()  # the state of the operator's coordinator
         subtasks = self._int()
         for _ in range(subtasks):  # -1: the operator has finished
-            if self._int() >= 0:  # else the subtask has
+            if self._int() >= 0:  # a negative number: the subtask has finished
                 self._subtask()
         return FlinkOperator((lower + upper).hex(), name, uid, parallelism, max_parallelism)
 
@@ -298,7 +298,8 @@ class _Reader:
         return self._take(length).decode("utf-8", errors="replace")
 
     def _times(self) -> Iterator[int]:
-        """As often as the next number says. What is repeated takes bytes, so that a wrong number ends with them."""
+        """Return a range with the length of the next number. Each item takes bytes, so a wrong number fails at the
+        end."""
         count = self._int()
         if count < 0:
             raise self._unreadable()

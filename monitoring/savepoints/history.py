@@ -1,4 +1,4 @@
-"""A savepoint in the stored checkpoint history: the witness that outlives the engine's memory of a request."""
+"""Find a savepoint in the stored checkpoint history, which is kept longer than the engine remembers a request."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from monitoring.models import Checkpoint, CheckpointStatus, Savepoint
 
-# The engine's clock and ours may differ a little; a savepoint that another row already has is never taken for ours.
+# The engine's clock and Waymark's may differ by this much. A savepoint that belongs to another row is never matched.
 CLOCK_SKEW = timedelta(seconds=5)
 
 
 def find_requested(savepoint: Savepoint) -> Checkpoint | None:
-    """The savepoint that our request started: of its run, triggered no earlier, not another request's.
+    """Return the checkpoint row that the request started: of its run, not triggered earlier, and of no other request.
 
-    Completed ones come first, then those under way, then failed ones.
+    Completed ones come first, then those in progress, then failed ones.
     """
     taken = Savepoint.objects.filter(job=savepoint.job).exclude(pk=savepoint.pk)
     found = list(
@@ -30,18 +30,18 @@ def find_requested(savepoint: Savepoint) -> Checkpoint | None:
 
 
 def find_by_path(savepoint: Savepoint) -> Checkpoint | None:
-    """The checkpoint row of a completed savepoint; None until it was polled."""
+    """Return the checkpoint row of a completed savepoint, or None if it was not polled yet."""
     completed = Checkpoint.objects.filter(run=savepoint.run, is_savepoint=True, status=CheckpointStatus.COMPLETED)
     return next((each for each in completed if plain_path(each.external_path) == plain_path(savepoint.path)), None)
 
 
 def plain_path(path: str) -> str:
-    """`file:///x`, `file:/x` and `/x` are one place."""
+    """Return the path in one form: `file:///x`, `file:/x` and `/x` are the same location."""
     return re.sub(r"^file:/+", "/", path).rstrip("/")
 
 
 def spellings(path: str) -> list[str]:
-    """Every way in which engines and people write the place of `path`."""
+    """Return all forms in which engines and people write the path."""
     plain = plain_path(path)
     named = [plain, f"file:{plain}", f"file://{plain}"] if plain.startswith("/") else [plain]
     return [*named, *(f"{each}/" for each in named)]

@@ -1,7 +1,7 @@
-"""What becomes of completed savepoints: pinned, noted, kept by the job's retention, or disposed of.
+"""Pin completed savepoints, add notes to them, apply the jobs' retention, and start disposals.
 
-A disposal is decided with the job's row locked, on what all jobs need then (needed.py), and never while a restart of
-the job is open: an automatic one chooses its state on the way.
+A disposal is decided with the job's row locked and with the needs of all jobs at that time (needed.py). It is never
+decided during a restart of the job, because an automatic restart chooses its snapshot later.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class _Refused(Exception):
 
 
 class NotDisposable(_Refused):
-    """The savepoint stays."""
+    """Raised if the savepoint must stay."""
 
 
 class BadNote(_Refused):
-    """A note that is too long."""
+    """Raised for a note that is too long."""
 
 
 class NotPinned(_Refused):
-    """The savepoint's files are removed, or are being removed."""
+    """Raised if the savepoint's files are removed or are being removed."""
 
 
 def policy_of(job: Job) -> Policy:
@@ -54,13 +54,13 @@ def policy_of(job: Job) -> Policy:
 
 
 def verdicts(job: Job, now: datetime) -> list[Verdict]:
-    """What the job's retention would do now, savepoint by savepoint, the newest first. Changes nothing."""
+    """Return what the job's retention would do now with each savepoint, newest first. Nothing is changed."""
     return judge(_held(_completed([job.pk], gone_at=None), now, ended=True), policy_of(job), now)
 
 
 @transaction.atomic
 def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
-    """Raises BadNote, NotPinned."""
+    """Pin or unpin the savepoint, and store the note. Raises BadNote, NotPinned."""
     note = note.strip()
     if len(note) > NOTE_LIMIT:
         raise BadNote(SavepointReason.NOTE_TOO_LONG(count=len(note), most=NOTE_LIMIT))
@@ -75,9 +75,9 @@ def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
 
 @transaction.atomic
 def dispose(savepoint: Savepoint, why: str, by: str, now: datetime) -> None:
-    """Have its files removed, whatever the retention says. `why`: as the person wrote it, "" for nothing.
+    """Start the removal of the savepoint's files, independent of the retention. `why`: the person's text, or "".
 
-    Raises NotDisposable for one that is protected.
+    Raises NotDisposable if the savepoint is protected.
     """
     job = _lock(savepoint.job_id)
     if reason := why_it_stays(savepoint, now):
@@ -86,7 +86,7 @@ def dispose(savepoint: Savepoint, why: str, by: str, now: datetime) -> None:
 
 
 def why_it_stays(savepoint: Savepoint, now: datetime) -> Reason | None:
-    """Why nobody may dispose of it now; None when a person may."""
+    """Return why the savepoint must not be disposed of now, or None if a person may do so."""
     of_job = _held(_completed([savepoint.job_id]), now)
     held = next((each for each in of_job if each.key == savepoint.pk), None)
     if held is None:
@@ -98,7 +98,7 @@ def why_it_stays(savepoint: Savepoint, now: datetime) -> Reason | None:
 
 
 def apply_retention(now: datetime) -> int:
-    """Begin to dispose of what every job's retention lets go; returns how many savepoints."""
+    """Start disposing of the savepoints that the retention of their jobs does not keep; return how many."""
     ends = Exists(Savepoint.objects.filter(job=OuterRef("pk"), origin=SavepointOrigin.FINAL))
     with_policy = Job.objects.filter(
         Q(savepoints_kept__isnull=False)
@@ -154,7 +154,7 @@ def _completed(jobs: Iterable[int], **which: object) -> list[Savepoint]:
 
 
 def _held(savepoints: Sequence[Savepoint], now: datetime, *, ended: bool = False) -> list[Held]:
-    """`ended`: as in `needs`."""
+    """Return the savepoints with what needs them. `ended`: see `needs`."""
     needed = needs([savepoint.path for savepoint in savepoints], now, ended=ended)
     return [_as_held(each, needed.get(plain_path(each.path), ())) for each in savepoints]
 

@@ -1,8 +1,8 @@
-"""Looks at storage that may never answer: each in a thread of its own, which is waited for only so long.
+"""Access storage that may never answer: each access runs in its own thread, and the wait for it is limited.
 
-A look that hangs (a mount whose server is gone, an endpoint that takes a connection and says nothing) cannot be ended
-from outside. It is left alone, and holds one of few places: when all places of a root hang, nobody waits for that root
-any more, until one of them comes back.
+An access that hangs (a mount without its server, an endpoint that accepts a connection and sends nothing) cannot be
+ended from outside. Its thread continues and occupies one of PLACES for that root. If all places of a root hang, new
+accesses to the root fail at once, until one of them returns.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from monitoring.reasons.savepoints import SavepointReason
 
 T = TypeVar("T")
 
-# Looks at one root that may be under way, or hang, at once.
+# How many accesses to one root may be in progress, or hang, at the same time.
 PLACES = 4
 
 
 class StorageSilent(OSError):
-    """Nothing is known of `place`: its storage did not answer in time. `waited_s`: how long that was waited for; next
-    to nothing where looks before it had used up the patience, or hang."""
+    """Raised if the storage of `place` did not answer in time. `waited_s`: the length of the wait, nearly 0 if earlier
+    accesses used up the time or hang."""
 
     def __init__(self, place: str, patience: Patience, waited_s: float) -> None:
         self.reason = SavepointReason.STORAGE_SILENT(place=place, limit_s=patience.limit_s)
@@ -34,7 +34,7 @@ class StorageSilent(OSError):
 
 
 class Patience:
-    """So many seconds in all, for however many looks."""
+    """A time limit in seconds for several accesses together."""
 
     def __init__(self, limit_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.limit_s = limit_s
@@ -47,7 +47,7 @@ class Patience:
 
 
 class Looks:
-    """Those of one process. May be used from any thread."""
+    """The storage accesses of one process. May be used from any thread."""
 
     def __init__(self, places: int = PLACES) -> None:
         self._places = places
@@ -56,12 +56,13 @@ class Looks:
         self._hanging: Counter[str] = Counter()
 
     def hanging(self, root: str) -> int:
-        """Looks at `root` that nobody waits for any more, and that have not come back."""
+        """Return how many accesses to `root` were given up and have not returned."""
         with self._lock:
             return self._hanging[root]
 
     def look(self, root: str, place: str, read: Callable[[], T], patience: Patience) -> T:
-        """What `read` returns or raises; StorageSilent when that does not come in time, or is not to be expected."""
+        """Return or raise the result of `read`. Raises StorageSilent if it takes too long or all places of the root
+        hang."""
         left_s = patience.left_s
         with self._lock:
             free, hopeless = self._free[root], self._hanging[root] >= self._places
@@ -74,12 +75,12 @@ class Looks:
         except TimeoutError:
             if self._left_alone(root, found):
                 raise StorageSilent(place, patience, left_s - patience.left_s) from None
-            return found.result()  # it came at the last moment, or is a time-out of the storage's own
+            return found.result()  # the result came at the last moment, or is a TimeoutError of the storage
 
     def _run(self, root: str, read: Callable[[], T], found: Future[T]) -> None:
         try:
             answer = read()
-        except BaseException as error:  # noqa: BLE001  (whoever waits handles it)
+        except BaseException as error:  # noqa: BLE001  (the waiting caller handles it)
             self._came_back(root, found, partial(found.set_exception, error))
         else:
             self._came_back(root, found, partial(found.set_result, answer))

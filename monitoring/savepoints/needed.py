@@ -1,7 +1,7 @@
-"""Which savepoints jobs need: any job that starts from one, and any run that came from one.
+"""Find the savepoints that jobs need: a job is starting from one, or a run was started from one.
 
-The row of the savepoint's job is the lock. Who decides a disposal or a pin holds it, and so does who decides a start
-from the savepoint, of whichever job. So neither acts on what the other is about to use.
+The row of the savepoint's job is the lock. Decisions about a disposal, a pin or a start of any job from the savepoint
+hold it. So a disposal and a start from the same savepoint cannot be decided at the same time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.history import plain_path, spellings
 
-# A launch whose run no poll has stored may still come to life: a command may have handed it to a queue.
+# A launch whose run no poll has stored may still start the job: a launch command may have put it into a queue.
 LAUNCH_PENDING = timedelta(hours=1)
-# The engine ends these by itself: the job may be started again from where the run began.
+# The run failed, so the job may be started again from the same snapshot as this run.
 _DIED = (RunState.FAILED, RunState.LOST)
 _LIVE = [state for state in RunState if not state.terminal]
 
 
 class SavepointGoing(Exception):
-    """The files of the savepoint are removed, or are being removed; `state` says which."""
+    """Raised if the savepoint's files are removed or are being removed; `state` says which."""
 
     def __init__(self, savepoint: Savepoint) -> None:
         self.state = SavepointState(savepoint.state)
@@ -36,14 +36,15 @@ class SavepointGoing(Exception):
 
 @dataclass(frozen=True)
 class Need:
-    """`run` came from the savepoint; None: `attempt` starts a run from it."""
+    """Why a savepoint is needed: `run` was started from it, or, if `run` is None, `attempt` is starting a run from
+    it."""
 
     job_id: int
     run: Run | None = None
     attempt: RestartAttempt | None = None
 
     def why(self, of_job: int) -> Reason:
-        """The reason for the readers of job `of_job`. They may not see other jobs, so it names none."""
+        """Return the reason for readers of the job `of_job`. It names no other job, because they may not see it."""
         if self.job_id != of_job:
             return SavepointReason.NEEDED_BY_OTHER_RUN() if self.run else SavepointReason.NEEDED_BY_OTHER_START()
         if self.run:
@@ -52,9 +53,9 @@ class Need:
 
 
 def needs(paths: Iterable[str], now: datetime, *, ended: bool = False) -> dict[str, list[Need]]:
-    """What needs the savepoints at `paths`, by plain path, of all jobs. Paths that nothing needs are left out.
+    """Return what needs the savepoints at `paths`, by plain path, for all jobs. Paths without a need are left out.
 
-    `ended`: a job's last run counts also when somebody ended it, so that the job can be started again as it was.
+    `ended`: a job's last run counts even after an intended end, so that the job can be started again as it was.
     """
     spelled = [each for path in paths for each in spellings(path)]
     found: dict[str, list[Need]] = defaultdict(list)
@@ -67,9 +68,9 @@ def needs(paths: Iterable[str], now: datetime, *, ended: bool = False) -> dict[s
 
 
 def hold(path: str) -> None:
-    """Keep savepoints at `path` ("": none) from being let go until the caller's transaction ends.
+    """Prevent the disposal of savepoints at `path` ("": none) until the caller's transaction ends.
 
-    The caller writes in this transaction what `needs` finds later. Raises SavepointGoing.
+    In the same transaction, the caller must store the row that `needs` finds later. Raises SavepointGoing.
     """
     if not path:
         return
@@ -87,7 +88,8 @@ def _needing(ended: bool) -> Q:
 
 
 def _started(spelled: Collection[str], now: datetime, ended: bool) -> list[tuple[Need, str]]:
-    """By restarts: those that are under way, and those whose run does not say yet what it came from."""
+    """Return the needs of restarts that are in progress, and of restarts whose run does not yet have a restored
+    path."""
     attempts = RestartAttempt.objects.filter(restore_path__in=spelled)
     found = [(Need(each.job_id, attempt=each), each.restore_path) for each in attempts.exclude(state__in=ENDED)]
     launched = list(attempts.filter(state__in=ENDED, launch_sent_at__isnull=False))

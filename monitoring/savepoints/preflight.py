@@ -1,4 +1,4 @@
-"""Whether a savepoint may be asked for now. Pure."""
+"""Decide whether a savepoint may be requested now. Pure function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from monitoring.reasons.savepoints import SavepointReason
 
 @dataclass(frozen=True)
 class PreflightFacts:
-    run_state: RunState | None  # None: no run was ever seen
-    unseen_since: datetime | None  # when that was, where it is too long ago to be relied on
+    run_state: RunState | None  # None: the job never had a run
+    unseen_since: datetime | None  # when the run was last seen, if that is too long ago
     cluster_reachable: bool
     savepoint_under_way: bool
-    paused: Reason | None  # why
+    paused: Reason | None  # the reason of the pause
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Asking for a savepoint: the row first, with its trigger id. The cycle tells the engine."""
+"""Request a savepoint: store its row with a trigger ID. The cycle sends it to the engine later."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
-# Flink's `execution.checkpointing.timeout` is also a savepoint's: its default, for a run whose own is not known.
+# Flink's `execution.checkpointing.timeout` also limits savepoints. Its default is used if a run's value is not known.
 TIMEOUT = timedelta(minutes=10)
-# What a request takes beside: it waits for its turn, and a job that it stops has to end.
+# Additional time of a request: it waits for its turn, and a job that it stops has to end.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
-# A schedule does not ask by an older sight of the job than this, or than three polls: after a night without Waymark
-# what is stored says RUNNING of a job that is being recovered. A person may.
+# A schedule requests nothing if the last poll of the job is older than this or than three polls: after a long outage of
+# Waymark, the stored status may be RUNNING although the job is dead. A person may request one.
 SEEN_WITHIN = timedelta(minutes=1)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 
 
 class SavepointDeferred(Exception):
-    """Not now, for this `reason`. Nothing was asked of the engine."""
+    """Raised if no savepoint can be requested now, with the `reason`. No request was sent to the engine."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -45,7 +45,7 @@ class SavepointDeferred(Exception):
 
 
 def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime, stops_job: bool = False) -> Savepoint:
-    """Write the request that the next cycle sends. Raises SavepointDeferred.
+    """Store the request, which the next cycle sends. Raises SavepointDeferred.
 
     `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
     """
@@ -87,8 +87,8 @@ def _unseen_since(job: Job, now: datetime) -> datetime | None:
 
 
 def time_limit(checkpoint_config: Mapping[str, Any]) -> timedelta:
-    """How long a savepoint may take before we give it up: never sooner than the engine does, so that none is given up
-    that is under way there still."""
+    """Return how long a savepoint may take before Waymark gives it up: longer than the engine's limit, so that Waymark
+    gives up none that is still in progress there."""
     timeout_ms = checkpoint_config.get("timeout")
     if not isinstance(timeout_ms, int | float) or not timeout_ms > 0:
         return TIMEOUT + MARGIN

@@ -1,9 +1,8 @@
-"""Which savepoints of a job are kept, and why each of the others may go. Pure.
+"""Decide which savepoints of a job are kept, and why the others may be deleted. Pure functions.
 
-Only savepoints that were taken by themselves (on the schedule, before a restart, at the end of a run) ever go by
-themselves: what a person or another tool took is theirs. Those of ends are counted apart from the others. Whatever the
-policy says, these stay: pinned ones, the newest one that is good to restore from, and those that a job needs
-(needed.py).
+Retention deletes only automatic savepoints (scheduled, before a restart, at the end of a run), never those of a person
+or another tool. Final savepoints are counted separately. Regardless of the policy, these stay: pinned savepoints, the
+newest good one, and those that a job needs (needed.py).
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ OURS = (SavepointOrigin.SCHEDULED, SavepointOrigin.RESTART)
 
 @dataclass(frozen=True)
 class Policy:
-    """A savepoint goes once it is neither among the `count` newest that Waymark took nor younger than `age`; None: not
-    asked for. With neither of the two, nothing goes. `final`: how many of those that runs took at their end stay."""
+    """A job's retention. A savepoint is deleted if it is neither among the `count` newest of Waymark nor younger than
+    `age`; None: this criterion is not used. Without both, nothing is deleted. `final`: how many final savepoints
+    stay."""
 
     count: int | None = None
     age: timedelta | None = None
     final: int | None = None
 
     def of(self, origin: SavepointOrigin) -> Policy:
-        """The part that holds for savepoints of this origin."""
+        """Return the part of the policy for savepoints of this origin."""
         return Policy(self.final) if origin is SavepointOrigin.FINAL else Policy(self.count, self.age)
 
     @property
     def reason(self) -> Reason:
-        """What it keeps, as a savepoint's reason to go."""
+        """Return what the policy keeps, as a part of the reason for a deletion."""
         match self.count, self.age:
             case None, None:
                 return SavepointReason.KEEPS_ALL()
@@ -48,7 +48,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Held:
-    """A completed savepoint. `good`: nothing is known against restoring from it. `needed`: why a job needs it."""
+    """A completed savepoint. `good`: no problem is known that prevents a restore. `needed`: why a job needs it."""
 
     key: int
     taken_at: datetime
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Verdict]:
-    """One verdict for each, the newest first."""
+    """Return one verdict per savepoint, newest first."""
     newest_first = sorted(savepoints, key=_age, reverse=True)
     last_good = newest_good(newest_first)
     places = {**_places(newest_first, OURS), **_places(newest_first, (SavepointOrigin.FINAL,))}
@@ -82,7 +82,7 @@ def newest_good(savepoints: Iterable[Held]) -> Held | None:
 
 
 def outlasted(verdicts: Sequence[Verdict]) -> list[Held]:
-    """Those that go, the oldest first."""
+    """Return the savepoints to delete, oldest first."""
     return [verdict.held for verdict in reversed(verdicts) if verdict.goes]
 
 
@@ -99,7 +99,7 @@ def _judge(held: Held, place: int | None, last_good: Held | None, policy: Policy
 
 
 def protected(held: Held, last_good: Held | None) -> Reason | None:
-    """Why it may not go, by nobody's policy."""
+    """Return why the savepoint must stay regardless of the policy, or None."""
     if held.pinned:
         return SavepointReason.PINNED()
     if held.needed:

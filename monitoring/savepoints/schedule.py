@@ -1,7 +1,7 @@
-"""The savepoints of a job that are due. `next_savepoint_at` is the truth; a tick that was lost is found again by it.
+"""Request scheduled savepoints. `next_savepoint_at` is the source of truth, so a lost tick loses no savepoint.
 
-A cluster takes at most `savepoints_at_once` of them together. The others stay due and wait for their turn, the longest
-due first; the cluster's row, locked while they are counted and asked for, keeps two workers from asking for too many.
+A cluster takes at most `savepoints_at_once` savepoints at the same time. The others stay due and wait; the one that is
+due longest is next. The cluster's row is locked meanwhile, so that two workers do not request too many together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 log = logging.getLogger(__name__)
 
 DEFER = timedelta(seconds=30)
-# After the first, second, … failure in a row; the last of them after all that follow.
+# The waits after the first, second, … failure in a row. The last wait is used for all later failures.
 RETRIES_AFTER = (
     timedelta(minutes=1),
     timedelta(minutes=5),
@@ -39,7 +39,8 @@ _SCHEDULED = (Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")) & Q
 
 
 def timetable_of(job: Job) -> Timetable | None:
-    """None: the job has no schedule. Raises BadSchedule for one that `set_schedule` would never have saved."""
+    """Return the job's schedule, or None without one. Raises BadSchedule for a row that `set_schedule` did not
+    store."""
     if job.savepoint_interval_s is not None:
         return Every(job.savepoint_interval_s)
     return Cron(job.savepoint_cron, job.savepoint_time_zone) if job.savepoint_cron else None
@@ -47,7 +48,7 @@ def timetable_of(job: Job) -> Timetable | None:
 
 @transaction.atomic
 def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) -> None:
-    """Save by this timetable from now on; None: no longer."""
+    """Take savepoints at the times of this timetable from now on; None: take no scheduled savepoints."""
     job.savepoint_interval_s = timetable.seconds if isinstance(timetable, Every) else None
     job.savepoint_cron = timetable.expression if isinstance(timetable, Cron) else ""
     job.savepoint_time_zone = timetable.zone if isinstance(timetable, Cron) else "UTC"
@@ -59,7 +60,7 @@ def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) 
 
 
 def request_due(now: datetime) -> Counter[Outcome]:
-    """Ask for every savepoint whose time has come; what cannot be now is deferred with its reason."""
+    """Request every due savepoint. One that is not possible now is deferred with the reason."""
     _set_first_times(now)
     due = Job.objects.filter(_SCHEDULED, next_savepoint_at__lte=now)
     outcome: Counter[Outcome] = Counter()
@@ -69,7 +70,7 @@ def request_due(now: datetime) -> Counter[Outcome]:
 
 
 def try_again(job: Job, now: datetime) -> None:
-    """A scheduled savepoint of `job` has failed: its next time may be a week away."""
+    """Move the job's next savepoint forward after a scheduled one has failed, because it may be a week away."""
     of_schedule = Savepoint.objects.filter(job=job, origin=SavepointOrigin.SCHEDULED)
     good = Savepoint.objects.filter(job=job, state=SavepointState.COMPLETED).order_by("-requested_at").first()
     since = of_schedule.filter(requested_at__gt=good.requested_at) if good else of_schedule
@@ -87,7 +88,7 @@ def _set_first_times(now: datetime) -> None:
 def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[Outcome]:
     cluster = Cluster.objects.select_for_update(skip_locked=True).filter(pk=cluster_id).first()
     if cluster is None:
-        return Counter()  # another worker is at it, or it is being polled: at the next tick
+        return Counter()  # another worker has locked the cluster, or it is being polled: the next tick tries again
     free = cluster.savepoints_at_once - Savepoint.objects.filter(job__cluster=cluster, state__in=IN_FLIGHT).count()
     due = Job.objects.filter(_SCHEDULED, cluster=cluster, next_savepoint_at__lte=now)
     outcome: Counter[Outcome] = Counter()
@@ -102,7 +103,7 @@ def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[Outcome]:
 
 
 def _request(job: Job, now: datetime) -> Outcome:
-    """What came of it; None when there is nothing to save."""
+    """Request the job's savepoint and return the result, or None if the job has nothing to save."""
     job.next_savepoint_at = _next_of(job, now)
     job.save(update_fields=["next_savepoint_at"])
     if job.current_run is None or _ended_as_wished(job):
@@ -119,7 +120,7 @@ def _request(job: Job, now: datetime) -> Outcome:
 
 
 def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
-    """They stay due; the page says what they wait for."""
+    """Leave the jobs due, and store what they wait for, so that pages show it."""
     at_once = cluster.savepoints_at_once
     code = SavepointReason.WAITS if at_once != 1 else SavepointReason.WAITS_FOR_ONE
     reason = code(cluster=cluster.name, count=at_once)
@@ -127,12 +128,12 @@ def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
 
 
 def _ended_as_wished(job: Job) -> bool:
-    """By a person or by itself: there is nothing to save until it runs again."""
+    """Return whether the job has an intended end, so that there is nothing to save until it runs again."""
     return job.current_run is not None and RunState(job.current_run.state) in (RunState.CANCELED, RunState.FINISHED)
 
 
 def _defer(jobs: Sequence[Job], reason: Reason, now: datetime) -> None:
-    """One row per job says why its savepoint is late, since when."""
+    """Store one row per job that says why its savepoint is late, and since when."""
     rows = [
         Savepoint(
             job=job,
@@ -154,7 +155,8 @@ def _defer(jobs: Sequence[Job], reason: Reason, now: datetime) -> None:
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:
-    """Jobs that are due at one moment are spread over the cluster's jitter, each always at its own place in it."""
+    """Return the job's next due time. The cluster's jitter spreads jobs with the same time, each by a constant
+    delay."""
     return next_time(job, timetable_of, now, timedelta(seconds=job.cluster.savepoint_jitter_s))
 
 

@@ -1,4 +1,4 @@
-"""What an engine's answer makes of a savepoint's row. Every change is conditional: a row that moved on stays."""
+"""Apply an engine's answer to a savepoint's row. Every change is conditional: a row that has changed stays as it is."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from monitoring.savepoints.schedule import try_again
 POLL = timedelta(seconds=1)
 POLL_HISTORY = timedelta(seconds=3)
 RETRY = timedelta(seconds=5)
-# How long the stored history may lag behind an engine that forgot a request.
+# How long to wait for the stored history after the engine has forgotten a request.
 HISTORY_LAG = timedelta(seconds=30)
-# Within it a request that the engine never heard of is sent again, under the same trigger id.
+# Within this time, a request that the engine does not know is sent again with the same trigger ID.
 SEND_AGAIN_WITHIN = timedelta(minutes=4)
 LINK_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class ForgottenBut:
-    """The engine does not know the request; when the savepoints that it lists were triggered.
+    """The engine does not know the request. `savepoints`: the trigger times of the savepoints that the engine lists.
 
-    Its list is up to three seconds old, and may be newer than ours.
+    The engine's list is up to three seconds old and may be newer than the stored history.
     """
 
     savepoints: tuple[datetime, ...]
 
 
 def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
-    """Apply one answer."""
+    """Apply the answer to the savepoint, and return the result."""
     match answer:
         case Done(location):
             return _complete(savepoint, location, now)
         case Failed(reason, usable_location):
-            # Flink: the job failed while it stopped, after the savepoint was complete. It is as good as any.
+            # Flink: the job failed during its stop, but after the savepoint was complete, so the savepoint is usable.
             return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason, now)
         case Forgotten():
             return _look_in_history(savepoint, now)
@@ -63,7 +63,8 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
 
 
 def link_to_history(now: datetime) -> int:
-    """Give completed savepoints their checkpoint row, and so their size, once it was polled."""
+    """Link completed savepoints to their checkpoint rows, which have the size, after these were polled; return how
+    many."""
     unlinked = Savepoint.objects.filter(
         state=SavepointState.COMPLETED, checkpoint=None, completed_at__gt=now - LINK_WITHIN
     ).select_related("run")
@@ -74,7 +75,8 @@ def link_to_history(now: datetime) -> int:
 
 
 def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> Outcome:
-    """`listed`: the engine's own history has a savepoint that may be ours, so it is not sent again."""
+    """Look for the savepoint in the stored history. `listed`: the engine lists a savepoint that may be the requested
+    one, so the request is not sent again."""
     found = find_requested(savepoint)
     match found.status if found else None:
         case CheckpointStatus.COMPLETED if found and found.external_path:

@@ -1,7 +1,8 @@
-"""Checkpoints and savepoints where they lie, for engines that cannot look at them and for clusters that are gone.
+"""Check and remove snapshots directly in storage, for engines that cannot do it and for clusters that are gone.
 
-Only below WAYMARK_STATE_ROOTS, and only where a root holds anything: an empty one may be a mount that is missing, and
-tells nothing. Flink's and our own. Nothing here waits for longer than its caller's patience: StorageSilent.
+It works only below WAYMARK_STATE_ROOTS and only if the root is not empty: an empty root may be a missing mount. It
+knows the formats of Flink and Waymark. No function waits longer than its caller's Patience; then it raises
+StorageSilent.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from monitoring.state_roots import is_below
 
 T = TypeVar("T")
 
-# Listing a directory and reading a `_metadata`, also while somebody waits in front of a page; looking at every file of
-# a state, and removing one, while nobody does. Both are shorter than an engine's call may take.
+# The first limit is for listing a directory or reading a `_metadata`, also while a page waits. The second is for
+# checking all files of a snapshot or removing it in the background. Both are shorter than the limit of an engine call.
 LISTED_WITHIN_S = 5.0
 READ_WITHIN_S = 40.0
 METADATA = "_metadata"
-# What Flink and we call the directory of a savepoint.
+# The prefix of a savepoint's directory, for Flink and Waymark.
 SAVEPOINT = "savepoint-"
-# And that of a checkpoint, in its run's directory; of so many of them it is looked whether they are complete.
+# The name of a checkpoint's directory, and how many of the newest ones are checked for completeness.
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 CHECKPOINTS = 20
 
@@ -56,7 +57,8 @@ log = logging.getLogger(__name__)
 async def validate(
     client: FlinkClient, path: str, entry_class: str | None = None, *, limit_s: float = READ_WITHIN_S
 ) -> SavepointValidation | StorageSilent | None:
-    """The engine's word on the state at `path`; of an engine that has none, what lies there. None: nobody can tell."""
+    """Let the engine check the snapshot at `path`, or check its files if the engine cannot. None: neither is
+    possible."""
     answer = await client.validate_savepoint(path, entry_class)
     return answer if answer is not None else await asyncio.to_thread(_look_or_silence, path, Patience(limit_s))
 
@@ -69,7 +71,8 @@ def _look_or_silence(path: str, patience: Patience) -> SavepointValidation | Sto
 
 
 def within_reach(path: str) -> bool:
-    """False, too, where that is not told in time."""
+    """Return whether Waymark can reach the path in storage. It is False, too, if the storage does not answer in
+    time."""
     try:
         return _looked("", path, lambda: _confined(path), Patience(LISTED_WITHIN_S)) is not None
     except (StorageSilent, StorageError):
@@ -77,7 +80,8 @@ def within_reach(path: str) -> bool:
 
 
 def look(path: str, patience: Patience) -> SavepointValidation | None:
-    """Are all its files there, each with its size? None where that cannot be told from here. StorageSilent."""
+    """Check that all files of the snapshot exist with their sizes. None: the path is not reachable. Raises
+    StorageSilent."""
     return _looked("files", path, lambda: _judged(path), patience)
 
 
@@ -99,8 +103,11 @@ def _judged(path: str) -> SavepointValidation | None:
 
 
 def checkpoints_in(directory: str, patience: Patience) -> list[int] | None:
-    """The numbers of the newest checkpoints in a run's directory, the last one first; none where it is missing. None
-    where that cannot be told from here. StorageSilent."""
+    """Return the numbers of the newest checkpoints in a run's directory, newest first, or an empty list if it is
+    missing.
+
+    None: the directory is not reachable. Raises StorageSilent.
+    """
     return _looked("", directory, lambda: _checkpoints_in(directory), patience)
 
 
@@ -112,7 +119,7 @@ def _checkpoints_in(directory: str) -> list[int] | None:
         files = files_for(confined)
         numbered = [found for name in files.names(confined) if (found := _CHECKPOINT.fullmatch(name))]
         newest = sorted(numbered, key=lambda found: int(found[1]), reverse=True)[:CHECKPOINTS]
-        # Flink and we write it last.
+        # Flink and Waymark write _metadata last, so these checkpoints are complete.
         return [int(found[1]) for found in newest if METADATA in files.names(f"{confined}/{found[0]}")]
     except OSError as error:
         log.warning("%s cannot be looked at: %s", directory, error)
@@ -120,7 +127,7 @@ def _checkpoints_in(directory: str) -> list[int] | None:
 
 
 def size_of(path: str, patience: Patience) -> int | None:
-    """Bytes of all the files that the state at `path` needs, as it says itself. None where that cannot be told.
+    """Return the size in bytes of all files that the snapshot's metadata lists, or None if that cannot be read. Raises
     StorageSilent."""
     return _looked("", path, lambda: _size_of(path), patience)
 
@@ -133,7 +140,7 @@ def _size_of(path: str) -> int | None:
         metadata = _flink_metadata(directory)
         if metadata is None:
             return read_metadata(directory).state_size
-        # Of a file that many states share, the furthest of its parts.
+        # For a shared file, count up to the end of its furthest part.
         sizes: dict[str, int] = defaultdict(int)
         for file in metadata.files:
             sizes[file.location] = max(sizes[file.location], file.size)
@@ -144,13 +151,13 @@ def _size_of(path: str) -> int | None:
 
 
 def remove(path: str, patience: Patience) -> None:
-    """Remove a savepoint's files; those of one that was removed in part, too.
+    """Remove a savepoint's files, also after an incomplete removal.
 
     Raises:
         SnapshotClaimed: a job has taken it over.
         StorageError, SnapshotUnusable, NotFlinkMetadata: it is not a savepoint that can be removed.
         FileNotFoundError: there is nothing at all.
-        StorageSilent: the storage does not answer; the removal may go on by itself.
+        StorageSilent: the storage does not answer; the removal may still continue.
     """
     _looked("removals", path, lambda: _remove(path), patience)
 
@@ -171,14 +178,17 @@ def _remove(path: str) -> None:
         return
     if not (_is_named_savepoint(directory) if metadata.is_savepoint is None else metadata.is_savepoint):
         raise UnsafeLocation(f"{path} is a checkpoint, which belongs to its job, not a savepoint")
-    # It goes first: what is left of a savepoint never looks like a whole one.
+    # Remove _metadata first, so that the rest never looks like a complete savepoint.
     files.remove_file(f"{directory}/{METADATA}")
     files.remove_tree(directory)
 
 
 def remove_empty(directory: str, inside: Iterable[str], patience: Patience) -> bool | None:
-    """Remove a directory that holds nothing but empty directories of these names. False: it holds more and stays. None
-    where that cannot be told from here. StorageSilent."""
+    """Remove a directory that contains only empty directories with these names. Return False if it contains more and
+    stays.
+
+    None: the directory is not reachable. Raises StorageSilent.
+    """
     return _looked("removals", directory, lambda: _remove_empty(directory, inside), patience)
 
 
@@ -201,7 +211,7 @@ def _roots() -> SavepointRoots:
 
 
 def _confined(path: str) -> str | None:
-    """`path` without symbolic links, when it is below a root in which there is anything."""
+    """Return `path` without symbolic links if it is below a root that is not empty, else None."""
     for root in _nearest_first(path):
         try:
             directory = SavepointRoots([root]).confine(path)
@@ -213,18 +223,18 @@ def _confined(path: str) -> str | None:
 
 
 def _nearest_first(path: str) -> list[str]:
-    """Only one that `path` does not name is looked at after the others: a root that hangs holds up none but itself."""
+    """Return the roots, first those that contain `path` by name, so that another root that hangs does not delay it."""
     return sorted(settings.STATE_ROOTS, key=lambda root: not is_below(path, root))
 
 
 def _looked(kind: str, path: str, read: Callable[[], T], patience: Patience) -> T:
-    """`kind`: short looks have places of their own, which the long ones do not take."""
+    """Run `read` with the patience. `kind` separates short accesses from long ones, so that each has its own places."""
     named = next((root for root in settings.STATE_ROOTS if is_below(path, root)), "")
     return LOOKS.look(f"{kind} {named}", path, read, patience)
 
 
 def _look(directory: str) -> tuple[int | None, Reason | None]:
-    """The checkpoint's id, and what is wrong; None when it is complete."""
+    """Return the checkpoint's ID, and the problem or None if the snapshot is complete."""
     metadata = _flink_metadata(directory)
     if metadata is None:
         return verify(directory).checkpoint_id, None
@@ -232,7 +242,7 @@ def _look(directory: str) -> tuple[int | None, Reason | None]:
 
 
 def _flink_metadata(directory: str) -> FlinkMetadata | None:
-    """None for what Flink did not write."""
+    """Return the metadata, or None if Flink did not write it."""
     try:
         content = files_for(directory).read(f"{directory}/{METADATA}")
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -241,8 +251,8 @@ def _flink_metadata(directory: str) -> FlinkMetadata | None:
 
 
 def _missing(directory: str, needed: Iterable[NeededFile]) -> Reason | None:
-    """The first file that is not there or has another size. One listing a directory; files outside the roots are left
-    to the engine."""
+    """Return the first file that is missing or has another size, or None. Each directory is listed once. Files outside
+    the roots are not checked."""
     by_directory: dict[str, list[tuple[str, NeededFile]]] = defaultdict(list)
     for file in needed:
         location = f"{directory}/{file.location}" if file.relative else canonical(file.location)

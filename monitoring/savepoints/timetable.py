@@ -1,4 +1,4 @@
-"""When a job is to be saved: every so often, or at the times of a cron expression in a time zone. Pure."""
+"""Schedules of savepoints: a fixed interval, or the times of a cron expression in a time zone. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from monitoring.reasons.savepoints import SavepointReason
 SHORTEST_S = 30
 LONGEST_S = 30 * 86_400
 _FIELDS = "minute hour day-of-month month day-of-week"
-# Jobs of one interval drift apart by up to this share of it.
+# The interval of each job is longer by up to this share, so that jobs with the same interval drift apart.
 _DRIFT = 0.05
 
 
 class BadSchedule(ValueError):
-    """A schedule that cannot be kept: which field, what it is, what is allowed."""
+    """Raised for an invalid schedule. The message has the field, its value and what is allowed."""
 
     def __init__(self, field: str, value: object, reason: Reason) -> None:
         super().__init__(f"{field} is {value!r}: {reason}.")
@@ -31,12 +31,12 @@ class BadSchedule(ValueError):
 
 class Timetable(Protocol):
     def after(self, now: datetime, key: int, jitter: timedelta) -> datetime:
-        """The next due time of the job with this `key`: the same every time, and another for another job."""
+        """Return the next due time of the job with this `key`. The key gives each job a constant delay."""
         ...
 
     @property
     def reason(self) -> Reason:
-        """What follows "savepoints": "every 1 h", "at 03:00 every day (Europe/Berlin)". `str` is its English text."""
+        """Return the text after "savepoints", such as "every 1 h". `str` of the timetable is the English text."""
         ...
 
 
@@ -63,7 +63,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Cron:
-    """Five fields as Debian's cron reads them, also at the change to and from summer time."""
+    """A cron expression of five fields. It behaves like Debian's cron, also when summer time begins and ends."""
 
     expression: str
     zone: str = "UTC"
@@ -106,5 +106,5 @@ class Cron:
 
 
 def _share(key: int) -> float:
-    """From 0 up to 1, spread evenly over neighbouring keys."""
+    """Return a number from 0 to below 1. Consecutive keys are spread evenly."""
     return (key * 2_654_435_761 % 1000) / 1000

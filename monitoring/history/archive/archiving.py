@@ -114,7 +114,7 @@ def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> 
 
 
 def _manifest(rows: Sequence[ArchivedFile]) -> bytes:
-    """Return the manifest as JSON. It names the runs to which rows refer by key: otherwise only the database knows them."""
+    """Return the manifest as JSON. It names the runs to which rows refer by key: else only the database knows them."""
     runs = Run.objects.filter(pk__in={run for row in rows for run in row.runs}).select_related("job__cluster")
     files = [
         {

@@ -51,7 +51,7 @@ class Found:
 def checkpoints(
     job: Job, wishes: Sequence[Wish], place: tuple[datetime, int] | None, *, upwards: bool, limit: int
 ) -> Found:
-    """Return the next checkpoints after `place` (time and key), with their runs: newest first, `upwards` oldest first."""
+    """Return the next checkpoints after `place` (time, key), with their runs: newest first, `upwards` oldest first."""
     runs = _runs(job, wishes)
     found = Found()
     for file in _files_on(job, runs, wishes, place, upwards=upwards):

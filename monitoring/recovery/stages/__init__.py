@@ -1,1 +1,1 @@
-"""What an attempt goes through, one file each: check the state, stop the job, start it, wait until it runs."""
+"""The stages of an attempt, one file each: check the snapshot, stop the job, start it, wait until it runs."""

@@ -1,4 +1,4 @@
-"""Waits until the engine says that the new run is RUNNING, and until it was polled."""
+"""Waits until the engine reports the new run as RUNNING and the poller has stored it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from monitoring.recovery.stages.base import (
 )
 from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
 
-# A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
+# The attempt waits at most this long for a poll that stores the running run, so that it can link the run.
 LINK_WITHIN = timedelta(seconds=30)
-# A job is RUNNING to Flink before any task of it is.
+# Flink reports a job as RUNNING before any of its tasks runs.
 _NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet; `waits_for`: what
-    its driver waits for before it may start, a value of `Lacking`."""
+    """The engine's view of the new run. `failure`: the engine's reason for a failure; `starting`: operators that do not
+    run yet; `waits_for`: what the driver needs before it may start, a value of `Lacking`."""
 
     job: JobOverview | None
     failure: str = ""
@@ -70,7 +70,7 @@ class AwaitRunning:
             case Seen(JobOverview(state=state), failure) if state in TERMINAL_STATES:
                 return _died(attempt, state, failure, now)
             case Seen(JobOverview(state=state), waits_for=str(what)) if what:
-                # The time limit counts from the moment when its driver may start.
+                # The time limit starts when the driver may start.
                 write(attempt, deadline_at=max(attempt.deadline_at, now + TIME_LIMIT))
                 if what == Lacking.ENVIRONMENT.value:
                     return Wait(Why.ENVIRONMENT_PREPARED(state=state))
@@ -113,8 +113,8 @@ def _starting(names: Sequence[str]) -> Reason:
 
 
 def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
-    """An engine that cannot check a state beforehand has now: the automation goes on with the next one, under an id of
-    its own, since this one's life is over."""
+    """Handle a new run that failed. If it failed because of its snapshot, an automatic restart tries the next snapshot
+    under a new engine job ID."""
     if is_of_state := says_state_gone(failure):
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:
@@ -134,6 +134,6 @@ def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
         return Wait(Why.NEW_RUN_NOT_READ(state=state))
     write(attempt, new_run_id=run.pk if run else None)
     if run is not None and run.launch_version_id is None and (spec := launch_of(attempt)) is not None:
-        # An engine that cannot say how it started a job: what we sent is how.
+        # The engine cannot report how it started the job, so store what was sent.
         remember([Launched(run, spec)], LaunchOrigin.RESTART, attempt.requested_by, now)
     return End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state=state))

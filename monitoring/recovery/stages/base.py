@@ -1,7 +1,7 @@
-"""A stage plans from stored rows, acts on the engine in no transaction, and concludes from the answer.
+"""A stage plans from stored rows, acts on the engine outside transactions, and concludes from the answer.
 
-Whatever happens between two of these, the stage is planned anew from the row: every act must bear being repeated, or
-must be looked up first.
+After a crash, the stage plans again from the row. So every act must be repeatable, or the stage must first look up
+whether it was done.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.rows_written_again import end_states
 from monitoring.savepoints.history import plain_path
 
-# How a job's life ends if somebody, or its program, wants it to.
+# The states of an intended end, by a person or by the program itself.
 WISHED = ("CANCELED", "FINISHED")
 
 
 @dataclass(frozen=True)
 class Act:
-    """What a stage does at the engine, between transactions; `limit_s`: the time for the whole of it."""
+    """A stage's calls to the engine, outside transactions. `limit_s` is the time limit for all of them."""
 
     call: Callable[[FlinkClient], Awaitable[object]]
     limit_s: float = CALL_LIMIT_S
@@ -36,7 +36,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Next:
-    """The stage is over; go on with `state` at once."""
+    """The stage is done: continue with `state` at once."""
 
     state: AttemptState
     text: Reason
@@ -51,8 +51,8 @@ class Wait:
 
 @dataclass(frozen=True)
 class End:
-    """`nothing_runs`: by the engine's word, what the attempt was to start does not run and never will. `job_goes_on`:
-    the job that was to be stopped was not."""
+    """The attempt ends. `nothing_runs`: according to the engine, the run that the attempt should start does not run and
+    never will. `job_goes_on`: the job that should be stopped still runs."""
 
     state: AttemptState
     why: Reason
@@ -72,20 +72,20 @@ class Stage(Protocol):
     step: str  # its name on the page
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        """May write intent, only through `write`."""
+        """Return what to do next. It may store an intent, but only through `write`."""
         ...
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
-        """`answer` is what the act returned, or an EngineError. Runs in the transaction that applies the outcome."""
+        """Return the outcome for `answer`, the act's result or an EngineError, in the transaction that applies it."""
         ...
 
 
 class Overtaken(Exception):
-    """The claim on the attempt ended and another worker has it: drop everything."""
+    """Raised if the claim on the attempt expired and another worker has it: the caller must stop."""
 
 
 def write(attempt: RestartAttempt, **values: object) -> None:
-    """Change the row, only while the claim is still ours. Raises Overtaken."""
+    """Change the row, only while this worker holds the claim. Raises Overtaken."""
     ours = RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until)
     if not ours.update(**values):
         raise Overtaken
@@ -98,20 +98,23 @@ def automatic(attempt: RestartAttempt) -> bool:
 
 
 def restores_unasked(attempt: RestartAttempt) -> bool:
-    """No person asked for a restore after which rows may be written a second time."""
+    """Return whether rows may be written again by a restore that no person requested."""
     if attempt.trigger == RestartTrigger.SCHEDULED:
         return plain_path(attempt.restore_path) not in end_states(attempt.old_run)
     return automatic(attempt)
 
 
 def of_ended_job(attempt: RestartAttempt) -> bool:
-    """It was decided because the job had ended. A job that lives all the same is left alone."""
+    """Return whether the attempt was created because the job had ended. If the job runs after all, it is left alone."""
     return attempt.trigger in (RestartTrigger.AUTOMATIC, RestartTrigger.AGAIN, RestartTrigger.SCHEDULED)
 
 
 def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
-    """Looked at before every act: automation that was paused meanwhile goes no further, nor one that was decided on
-    a death that was not the last. A new death is held down and decided anew."""
+    """Return the end of an automatic or scheduled attempt that must not continue, and None for others.
+
+    Every act checks this first. Either automation was paused, or the job died again after the decision. The new death
+    is decided separately, after its hold-down.
+    """
     if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None
     if why := why_paused(attempt.job, now):
@@ -125,15 +128,17 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
 
 
 def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
-    """What the attempt starts the job with: its own launch record, or else the job's."""
+    """Return the launch record of the attempt, or else the job's."""
     launch: dict[str, object] | None = attempt.launch or attempt.job.launch
     return launch
 
 
 @dataclass(frozen=True)
 class Lives:
-    """By what a life of this job is known: its name and every engine id it ever had or was to have. `old`: the id of
-    the one whose end the attempt was decided on, and when that was by the engine's clock; None: not known."""
+    """Identifies runs of a job in the engine's list: by its name and all engine job IDs of its runs and attempts.
+
+    `old`: the ID of the run whose end caused the attempt, and when it ended by the engine's clock; None: not known.
+    """
 
     name: str
     ids: frozenset[str]
@@ -141,20 +146,20 @@ class Lives:
     old: tuple[str, datetime | None] | None = None
 
     def own(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
-        """The life that this attempt started."""
+        """Return the run that this attempt started."""
         return next((job for job in jobs if job.id == self.own_id), None)
 
     def died_anew(self, jobs: Iterable[JobOverview]) -> bool:
-        """The old one ended later than the end that was decided on."""
+        """Return whether the old run came back and ended again, later than the end that caused the attempt."""
         old_id, ended_at = self.old or ("", None)
         return any(job.id == old_id and job.ended_at and ended_at and job.ended_at > ended_at for job in jobs)
 
     def live(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
-        """Another one that has not ended."""
+        """Return another run of the job that has not ended."""
         return next((job for job in self._others(jobs) if job.state not in TERMINAL_STATES), None)
 
     def ended_since(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
-        """Return another one that ended as somebody wished, after the end that was decided on."""
+        """Return another run with an intended end (WISHED) after the end that caused the attempt."""
         old_id, decided_on = self.old or ("", None)
         return next(
             (

@@ -1,4 +1,4 @@
-"""Chooses the state to restore and has it checked, before anything is stopped or started."""
+"""Chooses the snapshot to restore and verifies it, before anything is stopped or started."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from monitoring.savepoints.checking import record_finding
 from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.stored import validate
 
-# The job is down meanwhile: what storage does not tell by then, the engine finds out when it starts.
+# The job may be down during the check. If storage does not answer by then, the engine checks the snapshot at the start.
 STATE_READ_WITHIN_S = 15.0
-# How Flink says that the state which it was told to restore is not there or not whole. It looks only when it starts.
+# Flink's messages for a snapshot that is missing or incomplete. Flink checks it only when it starts the job.
 _STATE_GONE = re.compile(
     r"Cannot find (checkpoint|savepoint|meta ?data)|Could not load checkpoint|_metadata\b", re.IGNORECASE
 )
-# That there is nothing at all, as Flink says it, and our job manager.
+# Messages of Flink and of Waymark's job manager for a path without a snapshot.
 _NO_STATE = re.compile(r"Cannot find (checkpoint|savepoint|meta ?data)|there is no _metadata", re.IGNORECASE)
 
 
@@ -82,7 +82,7 @@ class CheckState:
                 remember_finding(attempt, fault, now, missing=missing)
                 return reject(attempt, fault, now)
             case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
-                return wait_for(answer)  # it says nothing about the state
+                return wait_for(answer)  # this answer says nothing about the snapshot
             case EngineError():
                 return reject(attempt, answer.reason, now)
             case _:
@@ -92,8 +92,8 @@ class CheckState:
 def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
     """The automation goes on with the next state; what a person chose is not replaced by something else.
 
-    `started_as`: the engine's ids of the starts that were refused. Later attempts remember the state only if the engine
-    says that it is the state's fault: any other trouble passes.
+    `started_as`: the engine job IDs of the refused starts. Later attempts avoid the snapshot only if the engine names
+    it as the cause: other problems may be temporary.
     """
     refusal = Why.STATE_REJECTED(path=attempt.restore_path, why=why)
     if not automatic(attempt):
@@ -125,17 +125,17 @@ def remember_finding(attempt: RestartAttempt, problem: Reason | str, now: dateti
 
 
 def says_state_gone(failure: str) -> bool:
-    """Whether an engine could not start from a state because that is not there or not whole."""
+    """Return whether the failure says that the snapshot is missing or incomplete."""
     return _STATE_GONE.search(failure) is not None
 
 
 def says_no_state(failure: str) -> bool:
-    """Whether an engine that was to start from a state found nothing at its path."""
+    """Return whether the failure says that there is no snapshot at the path."""
     return _NO_STATE.search(failure) is not None
 
 
 def _choose(attempt: RestartAttempt) -> Next | End | None:
-    """Write down the next state to try; an outcome when there is none."""
+    """Store the next snapshot to try; return an outcome if there is none."""
     rejected = {each["path"] for each in attempt.rejected}
     left = [state for state in _candidates(attempt) if state.path not in rejected]
     state = next(iter(_refused_last(attempt.job, left)), None)
@@ -156,15 +156,17 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
 
 
 def _refused_last(job: Job, states: Iterable[State]) -> list[State]:
-    """States that the engine refused in an earlier attempt come last: their storage may be back by now. A guess that it
-    refused is not tried again."""
+    """Move snapshots that the engine refused in an earlier attempt to the end: their storage may be available again.
+
+    A guess that the engine refused is left out.
+    """
     refused = set(RefusedStart.objects.filter(attempt__job=job).values_list("path", flat=True))
     left = [state for state in states if not (state.path in refused and state.follows)]
     return sorted(left, key=lambda state: state.path in refused)
 
 
 def _candidates(attempt: RestartAttempt) -> list[State]:
-    """What the attempt goes on from may be older for a storage that did not answer: that is remembered."""
+    """Return the snapshots to try. Store which storage did not answer, because newer snapshots may be there."""
     unseen = unseen_checkpoints(attempt.job)
     silent = [{"place": each.place, "waited_s": round(each.waited_s, 1)} for each in unseen.silent]
     if silent != attempt.silent:
@@ -180,7 +182,7 @@ def _without_state(attempt: RestartAttempt) -> Next | End:
 
 
 def _too_old(attempt: RestartAttempt, state: State) -> Reason | None:
-    """The newest one that is left is too old for the automation, so all others are; None when it is not."""
+    """Return a reason if the snapshot is too old for automatic restarts; then all later candidates are too old, too."""
     limit, run = attempt.job.oldest_state_s, attempt.old_run
     if limit is None or not automatic(attempt):
         return None

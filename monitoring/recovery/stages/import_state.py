@@ -1,4 +1,4 @@
-"""Has the cluster make a savepoint of checkpoint locations that Spark wrote. The locations are only read."""
+"""Lets the cluster make a savepoint from Spark's checkpoint locations, which it only reads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, wait_for, write
 
-# What the job manager's sentence begins with.
+# The exception class at the start of the job manager's message.
 _CLASS = re.compile(r"^[A-Z]\w*: ")
 
 
 class ImportState:
-    """Repeated after a crash: the engine knows the copy by the id of the job that is to be started, and goes on."""
+    """Copies the checkpoint location. It is repeatable: the engine identifies the copy by the new job's ID."""
 
     step = _("Copy the checkpoint location")
 
@@ -41,7 +41,7 @@ class ImportState:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Done(str(path)):
-                # However long the copy took, the start has its whole time.
+                # The start has its full time limit, however long the copy took.
                 write(attempt, restore_path=path, restore_is_savepoint=True, deadline_at=now + TIME_LIMIT)
                 return Next(AttemptState.VALIDATING, Why.IMPORTED(path=path))
             case InProgress():

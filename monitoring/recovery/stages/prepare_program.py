@@ -1,4 +1,4 @@
-"""Sees that the cluster has the program, before anything is stopped: one that it lost is uploaded again."""
+"""Checks that the cluster has the program, before anything is stopped. A program that it lost is uploaded again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given
 
 @dataclass(frozen=True)
 class OnCluster:
-    """The ids of the programs that the cluster has."""
+    """The IDs of the programs on the cluster."""
 
     jar_ids: frozenset[str]
 
@@ -63,7 +63,7 @@ class CheckProgram:
 
 
 def lost(attempt: RestartAttempt) -> Next | End:
-    """The cluster does not have the program."""
+    """Return the upload as the next stage, or a failure if Waymark has no copy of the lost program."""
     jar_id = uploaded_program(launch_of(attempt))
     copy = copy_of(attempt.job.cluster, jar_id)
     if copy is None:
@@ -72,12 +72,12 @@ def lost(attempt: RestartAttempt) -> Next | End:
 
 
 def next_state(attempt: RestartAttempt) -> AttemptState:
-    """Return the state that follows once the program is there."""
+    """Return the attempt's next state after the program is on the cluster."""
     return AttemptState.IMPORTING if attempt.imports else AttemptState.VALIDATING
 
 
 class UploadProgram:
-    """After a crash it may be uploaded twice: one of the two is never run."""
+    """Uploads the program. After a crash it may be uploaded twice; then one copy is never run."""
 
     step = _("Upload the program")
 

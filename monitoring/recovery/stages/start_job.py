@@ -1,13 +1,12 @@
 """Starts the job, once.
 
-1. Write the intent: when, and for the how manieth time, under the id that was fixed when the attempt was decided.
-2. Look at the engine: is it the job's own cluster that answers? Is the id known already? Then an earlier launch got
-   through, whatever became of its answer.
-   Does another life of the job, by name or id, live? Then nothing is started.
-3. Launch. No answer, or "exists already": look again. Only an engine that answers, and has not known the id for a
-   while, is told again, under the same id, so that it refuses a second one by itself.
+1. Store the intent: the time and the number of the launch, under the ID that was set when the attempt was created.
+2. Ask the engine. If another cluster answers at the address, wait. If the engine knows the ID, an earlier launch
+   succeeded although its answer was lost. If another run of the job lives, by name or ID, start nothing.
+3. Launch. Without an answer, or if the ID already exists, look again. Launch again only if the engine answers and has
+   not known the ID for a while, and under the same ID, so that the engine refuses a second job.
 
-The time that a launch command takes does not count towards the attempt's own time limit.
+The time that a launch command takes does not count towards the attempt's time limit.
 """
 
 from __future__ import annotations
@@ -56,27 +55,27 @@ from monitoring.recovery.stages.prepare_program import lost
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
 MOST_LAUNCHES = 3
-# How Flink and our job manager both say that a program is gone.
+# The message of Flink and of Waymark's job manager for a missing program.
 _NO_PROGRAM = re.compile(r"Jar file .+ does not exist")
 
 
 @dataclass(frozen=True)
 class Known:
-    """The engine has the attempt's id."""
+    """The engine knows the attempt's job ID."""
 
     job: JobOverview
 
 
 @dataclass(frozen=True)
 class OtherLife:
-    """Somebody has started the job since it ended: it lives, or was ended as they wished."""
+    """Another run of the job was started since the end: it lives, or had an intended end."""
 
     job: JobOverview
 
 
 @dataclass(frozen=True)
 class DiedAnew:
-    """The life that the attempt was decided on came back, and ended again."""
+    """The run whose end caused the attempt came back and ended again."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +85,20 @@ class Launched:
 
 @dataclass(frozen=True)
 class Unclear:
-    """The launch was made, and it is not known whether it started the job: `why`."""
+    """The launch was sent, but `why` prevents knowing whether it started the job."""
 
     why: EngineError
 
 
 @dataclass(frozen=True)
 class NotSeen:
-    """It was sent, and the engine does not know the id (yet)."""
+    """The engine does not know the ID of the launch (yet)."""
 
 
 @dataclass(frozen=True)
 class Stranger:
-    """Another cluster answers at the address than the job's: `why` names both. `withheld`: it was told nothing though
-    that was the intent."""
+    """Another cluster answers at the address of the job's cluster: `why` names both. `withheld`: the launch was due but
+    not sent."""
 
     why: Reason
     withheld: bool
@@ -141,14 +140,14 @@ class StartJob:
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
             case Stranger(why, withheld):
                 if withheld and attempt.launches == 1:
-                    write(attempt, launch_sent_at=None, launches=0)  # so certainly nothing was ever sent
+                    write(attempt, launch_sent_at=None, launches=0)  # the only launch was withheld, so nothing was sent
                 return Wait(Why.ENGINE_SAID(answer=why))
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
                 return End(AttemptState.FAILED, Why.PROGRAM_GONE(answer=answer.reason))
             case Refused(of_the_request=True):
-                # Refused, so certainly not started.
+                # The engine refused the launch, so it has not started the job.
                 write(attempt, deadline_at=_deadline(attempt, now), launch_sent_at=None)
                 return _refused(attempt, answer, now)
             case EngineError():
@@ -162,7 +161,7 @@ def _by_another(life: JobOverview) -> Reason:
 
 
 def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
-    """Later by the time that the launch took."""
+    """Return the attempt's deadline, extended by the duration of the launch."""
     return attempt.deadline_at + max(now - (attempt.launch_sent_at or now), timedelta())
 
 
@@ -237,7 +236,7 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
 
 
 async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> Launched | Unclear:
-    """Raises EngineError where nothing was started, or the engine has the id already."""
+    """Launch the job. Raises EngineError if nothing was started or the engine already has the ID."""
     try:
         return Launched(await kind.launch(client, order))
     except (Unreachable, NotReady, Malformed) as error:

@@ -1,7 +1,7 @@
-"""Makes sure that no life of the job is left: stops the one that a person wants replaced, and touches no other.
+"""Makes sure that no run of the job is left: it stops the run that a person wants to replace, and no other.
 
-A job that is stopped with a savepoint is FINISHED, and engines delete the checkpoints of a FINISHED job, retained ones
-too. So where a checkpoint is to be restored the job is cancelled, after a savepoint of its own.
+A job that is stopped with a savepoint is FINISHED, and engines delete all checkpoints of a FINISHED job, even retained
+ones. So if a checkpoint will be restored, this stage takes a separate savepoint and then cancels the job.
 """
 
 from __future__ import annotations
@@ -54,18 +54,16 @@ from monitoring.recovery.stages.base import (
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.stored import validate
 
-# Ends that somebody wished; a leader that is losing the leadership says FAILED.
-# While a store of jobs is waited for that may lie behind a wall.
+# How often to look again while a store of jobs that Waymark cannot reach may start the job again.
 LOOK_AGAIN = timedelta(seconds=5)
-# Right before the job is cancelled; what storage does not tell by then was checked before the savepoint.
+# For the check right before the job is canceled. If storage does not answer, the check before the savepoint counts.
 STATE_READ_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
 class Living:
-    """The job's life that has not ended, if any; `failed`: the one that was to be stopped is FAILED;
-    `may_come_back`: why none is not the last word; `unseen`: the high availability of a cluster whose store of jobs
-    cannot be looked into."""
+    """The job's run that has not ended, if any. `failed`: the run to stop is FAILED; `may_come_back`: why the engine
+    may start the job again; `unseen`: the high availability of a cluster whose store of jobs cannot be read."""
 
     job: JobOverview | None
     failed: bool = False
@@ -75,7 +73,7 @@ class Living:
 
 @dataclass(frozen=True)
 class StateGone:
-    """What is to be restored went while the job was saved, as a newer checkpoint took its place: `why`."""
+    """The snapshot to restore was deleted during the savepoint, because a newer checkpoint replaced it: `why`."""
 
     why: Reason | str
 
@@ -121,7 +119,7 @@ class StopJob:
             case Living(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
                 return Wait(Why.NEXT_LEADER_MAY_START(kind=unseen.kind, until=until), LOOK_AGAIN)
             case Living(None):
-                # However long the stop took, the start has its whole time.
+                # The start has its full time limit, however long the stop took.
                 write(attempt, deadline_at=now + TIME_LIMIT)
                 return _ended(attempt)
             case Living(JobOverview() as life) if of_ended_job(attempt):
@@ -140,14 +138,14 @@ class StopJob:
 
 
 def _store(cluster: Cluster) -> Quorum | None:
-    """Where a highly available Flink keeps its jobs; None where that is not known."""
+    """Return the ZooKeeper in which a highly available Flink stores its jobs, or None if it is not known."""
     if cluster.discovery != Discovery.ZOOKEEPER or cluster.engine == Engine.SPARK:
         return None
     return quorum_of(cluster)
 
 
 async def _may_be_taken_up(client: FlinkClient, known: str, found: Living) -> Living:
-    """A cluster that was given by its address says itself whether there is a store of jobs, and where."""
+    """Ask a cluster without a known ZooKeeper whether and where it stores its jobs, and add the result to `found`."""
     config = await client.manager_config_if_shown()
     available = told_by(config.settings) if config else None
     if available is None:
@@ -157,11 +155,11 @@ async def _may_be_taken_up(client: FlinkClient, known: str, found: Living) -> Li
 
 
 def _held_until(attempt: RestartAttempt, unseen: HighAvailability, now: datetime) -> datetime | None:
-    """None: whoever would have taken the job up has done so."""
+    """Return until when another leader may take up the job, or None if that time is over."""
     run, hold = attempt.old_run, unseen.lease + settings.HA_MARGIN
     if run is None:
         return None
-    # Its end was not polled yet: that begins now.
+    # The run's end was not polled yet, so the time starts now.
     seen_at = now if run.live else run.end_seen_at or run.ended_at or attempt.created_at
     return seen_at + hold if within(hold, seen_at, now) else None
 
@@ -175,7 +173,7 @@ def _may_cancel(attempt: RestartAttempt) -> bool:
 
 
 def _restores_a_checkpoint(attempt: RestartAttempt) -> bool:
-    """Or what may be one: a path that nobody has seen."""
+    """Return whether the snapshot to restore is a checkpoint, or an unknown path that may be one."""
     return bool(attempt.restore_path) and attempt.restore_is_savepoint is not True
 
 
@@ -191,12 +189,12 @@ async def _why_gone(client: FlinkClient, path: str, program: str | None) -> Reas
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:
-    """The engine id of the run that the person saw when deciding."""
+    """Return the engine job ID of the run that the attempt replaces."""
     return attempt.old_run.engine_job_id if attempt.old_run else None
 
 
 def _may_be_taken_back(attempt: RestartAttempt, now: datetime) -> bool:
-    """It died while a person wanted it replaced; the automation has held its death down before it decided."""
+    """Return whether the engine may take back the run's FAILED. Automatic restarts have already waited HOLD_DOWN."""
     run = attempt.old_run
     if run is None or automatic(attempt):
         return False
@@ -214,7 +212,7 @@ def _ended(attempt: RestartAttempt) -> Outcome:
 
 
 def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
-    """The job is gone: with the savepoint that was asked for, or before there was one."""
+    """Continue from the savepoint with which the job stopped, or fail if the job ended without it."""
     if saved is None:
         return End(AttemptState.FAILED, Why.ENDED_WITHOUT_SAVEPOINT(), nothing_runs=True)
     if saved.state == SavepointState.FAILED:

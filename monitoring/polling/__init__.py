@@ -1,1 +1,1 @@
-"""Asking the clusters and turning their answers into rows, exactly once."""
+"""Polls the clusters and stores their answers as rows, exactly once."""

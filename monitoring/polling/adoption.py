@@ -1,4 +1,4 @@
-"""Savepoints that somebody else took (Flink's command line, another tool) become ours to restore from."""
+"""Adopt savepoints that Flink's command line or another tool took, so that Waymark can restore from them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from monitoring.savepoints.history import plain_path, spellings
 
 
 def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savepoint]:
-    """A row for each completed savepoint that no row explains, of runs that live or were `just_read` (their keys).
+    """Store a row for each completed savepoint without one, of runs that live or were `just_read` (their keys).
 
-    While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
+    While a savepoint of the run is in progress, a new path may belong to it: adoption waits until that savepoint ends.
     """
     columns = bulk.columns_of(Checkpoint)
     statement = _FOUND.format(columns=", ".join(f"found.{column}" for column in columns))
@@ -32,14 +32,14 @@ def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savep
 
 
 def mark_final(runs: Collection[Run]) -> None:
-    """Savepoints that were adopted before their run was seen to have ended with them."""
+    """Mark the final savepoints of these runs: they may have been adopted before the end of the run was known."""
     for run in runs:
         if run.outcome.get("savepoint"):
             adopted = Savepoint.objects.filter(run=run, origin=SavepointOrigin.ADOPTED)
             adopted.filter(path__in=spellings(run.outcome["savepoint"])).update(origin=SavepointOrigin.FINAL)
 
 
-# The same as Django's, but for what it takes to put together at every poll.
+# The query as SQL: Django would take too long to build it at every poll.
 _FOUND = """
 SELECT {columns}, run.outcome ->> 'savepoint', run.job_id
 FROM monitoring_checkpoint found
@@ -55,7 +55,7 @@ _OPEN = [state.value for state in SavepointState if state.open]
 
 
 def _adopt(found: Sequence[tuple[int, Checkpoint, str]]) -> list[Savepoint]:
-    """Checkpoints, each with the key of its job and the path of its run's final savepoint."""
+    """Adopt these checkpoints. Each comes with the key of its job and the path of its run's final savepoint."""
     if not found:
         return []
     explained = _explained({job_id for job_id, *_ in found})
@@ -69,7 +69,7 @@ def _adopt(found: Sequence[tuple[int, Checkpoint, str]]) -> list[Savepoint]:
 
 
 def _explained(jobs: Collection[int]) -> set[tuple[int, str]]:
-    """Job and place of every savepoint that has a row, however its path was spelled."""
+    """Return job and plain path of every savepoint with a row."""
     paths = Savepoint.objects.filter(job__in=jobs).exclude(path="").values_list("job_id", "path")
     return {(job_id, plain_path(path)) for job_id, path in paths}
 

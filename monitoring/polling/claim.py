@@ -1,7 +1,8 @@
-"""One flight per cluster: taken under a lease, prolonged while it is under way, given back by the flight's own writing.
+"""Claims on clusters: a flight (one poll of one cluster) holds a lease, which is renewed during the flight.
 
-Each claim has a token of its own. A flight whose lease ran out writes nothing once another has the cluster: the writer
-locks the cluster's row and checks that the token there is still its own.
+The transaction that stores the flight's result gives the claim back. Each claim has its own token. The writer locks the
+cluster's row and checks the token, so that a flight with an expired lease stores nothing after another has claimed the
+cluster.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from django.db.models import Q, QuerySet
 from monitoring import bulk
 from monitoring.models import Cluster
 
-# A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
+# After a worker is killed, its clusters are not polled for this long. Leases are renewed three times as often.
 LEASE = timedelta(seconds=20)
-# Shorter than a lease, which a flight that waits for a lock may outlive.
+# Shorter than a lease, because a flight that waits for a lock may lose its lease.
 LOCKS_WITHIN_S = 5
-# No poll is planned later than this after now: one that is was planned by a clock that was wrong, like a lease of two
-# terms.
+# A poll that is planned later than twice the interval and a minute was planned by a wrong clock, and so was a lease of
+# two terms: both count as due.
 _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT id FROM monitoring_cluster
@@ -42,18 +43,18 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Claim:
-    """`cluster` is the row as it was when it was claimed."""
+    """A claim on a cluster. `cluster` is its row at the time of the claim."""
 
     cluster: Cluster
     token: str
 
 
 class ClaimLost(Exception):
-    """Another flight has the cluster by now."""
+    """Raised if another flight has claimed the cluster meanwhile."""
 
 
 def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
-    """Take the clusters whose poll is due and that nobody polls, the longest due first."""
+    """Claim clusters that are due and not being polled, starting with the one that is due longest."""
     token = uuid.uuid4().hex
     given = {"now": now, "limit": limit, "token": token, "until": now + LEASE, "wrong": now + 2 * LEASE}
     taken = sorted(_clusters(_CLAIM, given), key=lambda cluster: cluster.next_poll_at or _LONG_AGO)
@@ -61,24 +62,23 @@ def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
 
 
 def prolong(claims: Collection[Claim], now: datetime) -> None:
-    """Those that are lost stay lost."""
+    """Renew the leases of these claims, except those that are lost."""
     if claims:
         held = Q(poll_claimed_by__in={claim.token for claim in claims})
         _mine(claim.cluster for claim in claims).filter(held).update(poll_claimed_until=now + LEASE)
 
 
 def give_back(claims: Collection[Claim]) -> None:
-    """Without an answer: the next worker may ask at once."""
+    """Give the claims back without a result, so that the next worker can poll the clusters at once."""
     if claims:
         held = Q(poll_claimed_by__in={claim.token for claim in claims})
         _mine(claim.cluster for claim in claims).filter(held).update(poll_claimed_by="", poll_claimed_until=None)
 
 
 def locked(claim: Claim) -> Cluster:
-    """The claimed cluster, its row locked until the transaction ends. Raises ClaimLost.
+    """Return the claimed cluster with its row locked until the transaction ends. Raises ClaimLost.
 
-    Whatever else the transaction has to wait for, it does not wait long: a table that somebody locks must not hold up
-    what other clusters answer.
+    Also limit the transaction's waits for locks, so that a locked table does not delay the results of other clusters.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCKS_WITHIN_S}s'")

@@ -1,4 +1,4 @@
-"""Which checkpoint ids the engine dropped from its history while nobody looked. Pure."""
+"""Find the checkpoint IDs that the engine dropped from its history between two polls. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ class Ids:
 
 
 def unseen(answer: Checkpoints, newest_seen: int | None, lost: Collection[int], *, replaced: bool) -> list[Ids]:
-    """The ids between what was seen last and the history's oldest, and those whose end was `lost` while pending.
+    """Return the IDs between the newest seen one and the oldest of the history, and the `lost` ones, whose end nobody
+    saw.
 
-    `newest_seen` None: watching begins with this answer, and what was before is no gap. An id that is missing *inside*
-    what the engine still remembers never was a checkpoint: a trigger that failed early uses an id up. `replaced`: what
-    was seen last may be of an earlier job manager, so that all before this one's first is what nobody remembers.
+    If `newest_seen` is None, monitoring begins with this answer, and there is no gap before it. An ID that is missing
+    *inside* the engine's history was never a checkpoint: a trigger that fails early uses up an ID. `replaced`: the
+    newest seen checkpoint may be of an earlier job manager, so all IDs before the first of this one may be missing.
     """
     missing = [Ids(one, one) for one in lost]
     history = {entry.id for entry in answer.history}
@@ -29,7 +30,7 @@ def unseen(answer: Checkpoints, newest_seen: int | None, lost: Collection[int], 
 
 
 def rolled_over(answer: Checkpoints) -> bool:
-    """Whether the engine has had more checkpoints than it still lists."""
+    """Return whether the engine has had more checkpoints than it still lists."""
     return answer.counts.total > len(answer.history)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints and their operators: upserted in one statement per table; a finished row never turns back."""
+"""Store checkpoints and their operators: one upsert per table. A finished row never becomes unfinished again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from monitoring.polling.rows import (
 )
 from monitoring.polling.runs import StoredRun
 
-# Two checkpoints of one id, triggered further apart than this, are two checkpoints.
+# If the trigger times of one ID differ by more than this, they belong to two checkpoints.
 _SAME_TRIGGER = timedelta(seconds=1)
-# A task that was late for a checkpoint reports when it is done, and so how slow it was. Longer nobody waits for it.
+# After a failure, late tasks may still report their figures. Checkpoints are read again for this long to get them.
 LATE_REPORTS = timedelta(minutes=2)
 _REPLACED = "The job manager was replaced while this checkpoint was pending."
 _ENDED = "The job ended while this checkpoint was pending."
@@ -31,7 +31,7 @@ _ENDED = "The job ended while this checkpoint was pending."
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """What is stored of a checkpoint that an answer mentions."""
+    """The stored row of a checkpoint that an answer mentions."""
 
     pk: int
     run_id: int
@@ -51,7 +51,7 @@ Stored = Mapping[tuple[int, int], StoredCheckpoint]
 
 @dataclass
 class HistoryChanges:
-    """What is to be written, collected over all runs. Lists of whole numbers are keys of checkpoints."""
+    """Changes to store, collected over all runs. Lists of integers are keys of checkpoints."""
 
     upserts: list[bulk.Row] = field(default_factory=list)
     readings: list[tuple[Run, int, CheckpointReading]] = field(default_factory=list)
@@ -71,7 +71,7 @@ JOIN monitoring_checkpoint c ON c.run_id = mentioned.run_id AND c.checkpoint_id 
 
 
 def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
-    """The rows of every checkpoint that the answers mention. Ids beyond a run's newest one have none."""
+    """Return the rows of all checkpoints that the answers mention. IDs above a run's newest one have no row yet."""
     mentioned = [
         {"run_id": each.run.pk, "checkpoint_id": checkpoint_id}
         for each in runs
@@ -128,7 +128,7 @@ def _collect(
         elif row is not None and row.pending:
             lost[checkpoint_id] = row
         elif row is not None:
-            # The engine forgot a finished checkpoint before its figures were read: there is nothing more to ask.
+            # The engine forgot a finished checkpoint before its figures were read: they are lost.
             changes.finished.append(row.pk)
     if observed.checkpoints is not None:
         _conclude(changes, each, observed.checkpoints, lost, now)
@@ -160,7 +160,8 @@ def _conclude(
     lost: Mapping[int, StoredCheckpoint],
     now: datetime,
 ) -> None:
-    """Pending checkpoints that the engine forgot failed if their job manager went; else nobody saw how they ended."""
+    """Conclude pending checkpoints that the engine forgot: failed if the job manager was replaced, else part of a
+    gap."""
     oldest = min((entry.id for entry in answer.history), default=0)
     rolled = {
         checkpoint_id: row
@@ -171,8 +172,8 @@ def _conclude(
     replaced = [row.pk for checkpoint_id, row in lost.items() if checkpoint_id not in rolled]
     changes.replaced += replaced
     changes.failed += len(replaced)
-    # A job manager lists all that it has had until its history rolls over. A row that is older than that is of the one
-    # before it, which was perhaps replaced at an earlier look, when the new one had no checkpoint yet.
+    # A job manager lists all its checkpoints until its history rolls over. An older row is of a previous job manager.
+    # It may have been replaced at an earlier poll, when the new one had no checkpoint yet.
     may_forget = each.replaced or each.newest_checkpoint is not None
     for ids in unseen(answer, _newest_seen(each, answer), rolled, replaced=may_forget):
         changes.gaps.append(CheckpointGap(run=each.run, first_id=ids.first, last_id=ids.last, noticed_at=now))
@@ -182,12 +183,12 @@ def _newest_seen(each: StoredRun, answer: Checkpoints) -> int | None:
     if each.newest_checkpoint is not None:
         return each.newest_checkpoint
     if not each.began_unseen:
-        return None  # the run is older than our watch, or has no checkpoint yet
+        return None  # the run began before it was monitored, or has no checkpoint yet
     return answer.restored.id if answer.restored is not None else 0
 
 
 def _save(changes: HistoryChanges, now: datetime) -> None:
-    """A statement for each kind of change, and none for a kind that there is none of."""
+    """Store the changes with one statement per kind, and none for kinds without changes."""
     if changes.unseen_ends:
         Checkpoint.objects.filter(pk__in=changes.unseen_ends).delete()
     if changes.replaced:
@@ -213,9 +214,9 @@ def _save(changes: HistoryChanges, now: datetime) -> None:
 
 
 def _save_operators(readings: Iterable[tuple[int, datetime, Run, CheckpointReading]]) -> None:
-    """`readings` with the key and the time of their checkpoints.
+    """Store the operators of these readings, which come with the key and the trigger time of their checkpoints.
 
-    Subtasks that the engine had forgotten this time may have been read before: what is stored of them stays."""
+    If the engine has forgotten the subtasks, stored figures of an earlier reading stay."""
     read: list[bulk.Row] = []
     forgotten: list[bulk.Row] = []
     for key, triggered_at, run, reading in readings:
@@ -228,7 +229,7 @@ def _save_operators(readings: Iterable[tuple[int, datetime, Run, CheckpointReadi
 
 
 def end_pending(ended: Iterable[Run], now: datetime) -> None:
-    """No checkpoint outlives its run."""
+    """Mark pending checkpoints of these ended runs as failed, and all their checkpoints as final."""
     keys = [run.pk for run in ended]
     if not keys:
         return
@@ -240,7 +241,7 @@ def end_pending(ended: Iterable[Run], now: datetime) -> None:
 
 
 def unfinished_runs(runs: Iterable[Run]) -> set[int]:
-    """Keys of those that still have checkpoints to be read."""
+    """Return the keys of the runs that still have checkpoints to read."""
     keys = [run.pk for run in runs]
     if not keys:
         return set()

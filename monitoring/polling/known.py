@@ -1,8 +1,8 @@
-"""What a worker remembers of a cluster's rows: one frozen snapshot that decides what has to be read.
+"""A worker's copy of a cluster's rows, which decides what must be read from the engine.
 
-Rows are the truth and this is a copy. It holds while the cluster's `revision` is the one it was made at: a poll that
-changes a run or a checkpoint, whichever worker does it, makes that grow. Nothing but a poll writes these rows, and a
-copy is given up after five minutes all the same.
+The rows are the source of truth. The copy is valid while the cluster's `revision` is unchanged: every poll that changes
+a run or a checkpoint, by any worker, increases it. Only polls write these rows, but a copy is still discarded after
+five minutes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _TERMINAL = frozenset(TERMINAL)
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """`vertices`: ids of its operators. `unfinished`: ids of stored checkpoints that are pending, or whose figures per
-    subtask are still to be read. `in_progress`: how many the engine had under way when the run was last read."""
+    """The copy of a run's row. `vertices`: IDs of its operators. `unfinished`: IDs of stored checkpoints that are
+    pending or whose figures per subtask are not read yet. `in_progress`: the engine's number of pending checkpoints at
+    the last read."""
 
     key: int
     name: str
@@ -51,12 +52,12 @@ class KnownRun:
         return self.state not in _TERMINAL
 
     def moved(self, job: JobOverview) -> bool:
-        """Whether the job left its state, and perhaps came back to it, since it was last read."""
+        """Return whether the job's status has changed since the last read, even if it is now the same again."""
         return job.state != self.state or job.moved_at != self.moved_at
 
     def due(self, job: JobOverview, since: datetime | None, now: datetime) -> bool:
-        """Whether the run has to be read, given what the engine reports of it now. `since`: see Cluster.read_until."""
-        if self.moved(job):  # also a dead one, which may have lived again and died once more between two looks
+        """Return whether the run must be read, given the engine's present report. `since`: see Cluster.read_until."""
+        if self.moved(job):  # even a dead one, which may have run and died again between two polls
             return True
         if not self.live:
             return not self.final_read_done
@@ -67,15 +68,15 @@ class KnownRun:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether figures are left that should not wait for the run's rhythm: more than of those that are under way,
-        and nothing went wrong when they were read."""
+        """Return whether figures must be read before the run's rhythm is due: there are more unfinished checkpoints
+        than pending ones, and the last read had no problem."""
         return self.live and len(self.unfinished) > max(1, self.in_progress) and self.next_read_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What was answered of a run's checkpoints and is stored as it was told. `entries`: by id, all that it listed; of
-    those that are unfinished the figures per subtask are still to be read."""
+    """The last answer about a run's checkpoints, which is already stored. `entries`: all listed checkpoints by ID. For
+    unfinished ones, the figures per subtask are not read yet."""
 
     digest: int | None = None
     entries: Mapping[int, CheckpointStats] = field(default_factory=dict)
@@ -83,8 +84,11 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class KnownCluster:
-    """By engine job id. `runs`: those that live, were not read to the end, or are named by the engine. `jobs`: the last
-    answer. `starts`: those that concern the jobs of which no run is known."""
+    """The copy of a cluster's rows, by engine job ID.
+
+    `runs`: runs that live, are not completely read, or are listed by the engine. `jobs`: the last answer. `starts`:
+    starts of listed jobs without a known run.
+    """
 
     revision: int
     read_at: datetime
@@ -106,18 +110,20 @@ class KnownCluster:
         )
 
     def differs_from(self, jobs: Mapping[str, JobOverview]) -> bool:
-        """Whether jobs came or went: before that is believed, it is asked whether it is the same cluster."""
+        """Return whether jobs appeared or disappeared. Then the poller first checks that it is still the same
+        cluster."""
         gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live)
         return gone or any(job_id not in self.runs and not self.starts.hide(job) for job_id, job in jobs.items())
 
     def expected(self) -> set[str]:
-        """Runs that the engine should name."""
+        """Return the engine job IDs of runs that the engine should list."""
         return {job_id for job_id, run in self.runs.items() if run.live or not run.final_read_done}
 
 
 def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> KnownCluster:
-    """What is known of a cluster that was just claimed: what is remembered if that still holds, else what is stored."""
-    # A time that is still to come was written when the clock was wrong.
+    """Return the copy for a cluster that was just claimed: the remembered one if it is valid, else one from the
+    rows."""
+    # A time in the future was written while the clock was wrong.
     read_until = cluster.read_until if cluster.read_until is None or cluster.read_until <= now else None
     told = {
         "needs_version": not cluster.version or not cluster.reachable,
@@ -129,7 +135,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
     runs = unread_runs(cluster)
     if remembered is None and cluster.identity is None:
         told["needs_version"] = True
-    # An answer that is stored stays stored, whoever wrote since: only of another run it says nothing.
+    # A stored answer remains stored after writes of other workers, but is useless if the ID belongs to another run now.
     before = remembered.runs if remembered is not None else {}
     same = {job_id for job_id, run in runs.items() if job_id in before and before[job_id].key == run.key}
     answers = remembered.answers if remembered is not None else {}
@@ -145,7 +151,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored of engine job ids of which nothing is remembered."""
+    """The rows of engine job IDs that are not in the copy."""
 
     runs: Mapping[str, KnownRun] = field(default_factory=dict)
     starts: Starts = NO_STARTS
@@ -157,17 +163,17 @@ def stored_of(cluster: Cluster, job_ids: AbstractSet[str]) -> Stored:
 
 
 def named_runs(cluster: Cluster, job_ids: Collection[str]) -> dict[str, KnownRun]:
-    """What is stored of these engine job ids."""
+    """Return the stored runs of these engine job IDs."""
     return _stored(cluster, "run.engine_job_id = ANY(%(ids)s)", ids=list(job_ids)) if job_ids else {}
 
 
 def unread_runs(cluster: Cluster) -> dict[str, KnownRun]:
-    """Those that live, or were not read to the end."""
+    """Return the stored runs that live or are not completely read."""
     which = "(run.state <> ALL(%(terminal)s) OR NOT run.final_read_done)"
     return _stored(cluster, which, terminal=[state.value for state in TERMINAL])
 
 
-# An engine's id may stand under two jobs, when it was renamed: the later one counts.
+# After a rename, two jobs may have a run with the same engine job ID: the later run counts.
 _STORED = """
 SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at,
        ARRAY(SELECT vertex ->> 'id' FROM jsonb_array_elements(run.vertices) vertex),
@@ -230,12 +236,13 @@ def _known_run(
 
 
 def _rhythm(cluster: Cluster, job_id: str, every_s: float) -> Rhythm:
-    """What is read at each tick has its moments halfway between them, so that none is missed when a tick is late."""
+    """Return the run's rhythm. For a run that is read at each tick, its moments are halfway between the ticks, so that
+    a late tick misses none."""
     if every_s == cluster.poll_interval_s:
         return Rhythm.of(cluster.name, every_s).halfway()
     return Rhythm.of(job_id, every_s)
 
 
 def _settings(cluster: Cluster) -> tuple[object, ...]:
-    """What rhythms are made of."""
+    """Return the settings that determine the rhythms."""
     return cluster.poll_interval_s, cluster.history_length

@@ -1,4 +1,4 @@
-"""What one flight over one cluster brought back: values only, however the flight ended."""
+"""The results of one flight (one poll of one cluster) as plain values, also after a failure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from monitoring.reasons.reason import Reason
 
 @dataclass(frozen=True)
 class CheckpointReading:
-    """One checkpoint's details. `stats` None: the engine has forgotten it. `complete`: every operator was read, or is
-    forgotten, so that there is nothing more to ask for."""
+    """The details of one checkpoint. `stats` is None if the engine has forgotten it. `complete`: every operator was
+    read or is forgotten, so that nothing more can be read."""
 
     stats: CheckpointStats | None
     operators: Mapping[str, OperatorSubtasks] = field(default_factory=dict)
@@ -37,10 +37,12 @@ class CheckpointReading:
 
 @dataclass(frozen=True)
 class RunObservation:
-    """None: not read this time, because it was not due or because of `problem`; `checkpoints` also where the answer was
-    the one that is stored. `digest`: of the answer that `checkpoints` was read from. `listed`: by id what the engine
-    lists of the checkpoints of which there is something to write: its entry is not stored yet, or figures were read.
-    `launch_wait` was read with `vertices`: where these are there, None says that the job does not wait."""
+    """The result for one run. A part is None if it was not read, because it was not due or because of `problem`.
+
+    `checkpoints` is also None if the answer is the stored one. `digest`: the digest of the answer with `checkpoints`.
+    `listed`: by ID, the engine's entries of checkpoints that must be stored, because the entry is new or figures were
+    read. `launch_wait` is read together with `vertices`: if these are not None, None means that the job does not wait.
+    """
 
     job: JobOverview
     due: bool
@@ -59,11 +61,11 @@ class RunObservation:
 
 @dataclass(frozen=True)
 class ClusterObservation:
-    """`known`: what decided what was read, with what was looked up on the way.
+    """The result for one cluster. `known`: the copy of the rows that decided what was read, with later look-ups.
 
-    `runs`: those of which there is something to write. `missing`: ids that the engine should have named and did not.
-    `problem`: a job in the list that could not be read. `manager`: what the job manager says of itself; None: not asked
-    for, or not told. `stranger`: it is not the cluster that is known, and nothing it says is evidence of these jobs.
+    `runs`: runs with something to store. `missing`: IDs that the engine should have listed but did not. `problem`: a
+    job in the list that could not be parsed. `manager`: the job manager's configuration; None: not requested or not
+    shown. `stranger`: another cluster answered, so that its answers prove nothing about these jobs.
     """
 
     answer: ClusterAnswer

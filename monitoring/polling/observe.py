@@ -1,4 +1,4 @@
-"""Reads one cluster. Writes nothing, raises nothing that an engine can cause, and ends within its time."""
+"""Read one cluster. This module stores nothing, raises no errors of the engine, and ends within its time limit."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
 FLIGHT_LIMIT_S = 25.0
-# First every run that is due is read, then figures of single checkpoints, newest first, as far as these allow: what a
-# first sight or an outage left unread never keeps live runs waiting.
+# Due runs are read first. Then, within these limits, figures of single checkpoints are read, newest first. So a backlog
+# after the first poll or an outage never delays live runs.
 FIGURES_FOR_S = 3.0
 READINGS_PER_FLIGHT = 200
-# So many runs that are not due, and of which nobody remembers what the engine listed last, are read for such figures
-# alone.
+# At most this many runs that are not due, and whose last list of checkpoints is not remembered, are read only for such
+# figures.
 BACKLOG_RUNS = 20
 
 P = ParamSpec("P")
@@ -61,9 +61,9 @@ async def observe(
     *,
     at_once: int = 8,
 ) -> ClusterObservation:
-    """Which jobs there are, and of each run that is due everything that is not stored for good yet.
+    """Read the list of jobs, and for each due run everything that is not finally stored yet.
 
-    `lookup` says what is stored of engine job ids that are not among the known ones. `at_once`: requests.
+    `lookup` returns the rows of engine job IDs that are not in `known`. `at_once`: the number of concurrent requests.
     """
     try:
         overview = await _overview(client) if known.needs_version else None
@@ -95,7 +95,7 @@ async def observe(
 
 
 async def _overview(client: FlinkClient) -> Overview | None:
-    """Jobs can be watched without the version: whoever asks next may learn what this engine does not tell now."""
+    """Return the overview, or None if it cannot be parsed: monitoring works without the version."""
     try:
         return await client.overview()
     except Malformed:
@@ -103,7 +103,10 @@ async def _overview(client: FlinkClient) -> Overview | None:
 
 
 async def _manager(client: FlinkClient, known: KnownCluster) -> ManagerConfig | None:
-    """Return None if this engine does not say. Raise EngineError if nobody knows, and it may be another cluster."""
+    """Return the job manager's configuration, or None if the engine does not show it.
+
+    Raise EngineError if the request fails for a cluster with a known identity: it may be another cluster.
+    """
     try:
         return await client.manager_config_if_shown()
     except EngineError:
@@ -115,7 +118,7 @@ async def _manager(client: FlinkClient, known: KnownCluster) -> ManagerConfig | 
 def _readers(
     client: FlinkClient, known: KnownCluster, jobs: Mapping[str, JobOverview], now: datetime
 ) -> list[_RunReader]:
-    """Of runs that live first: what is read of ended ones waits in the engine."""
+    """Return readers of runs with something to read, live runs first: the engine keeps the data of ended runs."""
     readers: list[_RunReader] = []
     listed: list[_RunReader] = []
     unlisted: list[_RunReader] = []
@@ -139,7 +142,8 @@ def _readers(
 def _denials(
     client: FlinkClient, known: KnownCluster, missing: Iterable[str], undenied: dict[str, Reason | str]
 ) -> list[Callable[[], Awaitable[None]]]:
-    """Why runs that lived and are in no list may live still: the engine, asked, does not say that they are gone."""
+    """Return requests that check each live run that the engine did not list. If the engine does not answer 404,
+    `undenied` gets the reason why the run may still live."""
 
     async def ask(job_id: str) -> None:
         try:
@@ -155,7 +159,7 @@ def _denials(
 
 
 async def _read_figures(readers: Iterable[_RunReader], at_once: int) -> None:
-    """Newest first over all runs; those that the history has dropped already before all others."""
+    """Read the figures of checkpoints over all runs: first those that the history no longer lists, then the newest."""
     until = asyncio.get_running_loop().time() + FIGURES_FOR_S
     wanted = [(at, reader, number) for reader in readers for number, at in reader.unread().items()]
     chosen = nlargest(READINGS_PER_FLIGHT, wanted, key=lambda each: each[0])
@@ -179,14 +183,14 @@ async def _together(work: Collection[Callable[[], Awaitable[None]]], at_once: in
 
 @dataclass(frozen=True, slots=True)
 class _Tick:
-    """`since`: when the cluster was asked before."""
+    """The times of a poll. `since`: the time of the previous poll."""
 
     since: datetime | None
     now: datetime
 
 
 class _RunReader:
-    """Reads one run step by step; what was read before a failure or the time limit counts."""
+    """Reads one run step by step. Results from before a failure or the time limit are kept."""
 
     def __init__(
         self,
@@ -203,7 +207,7 @@ class _RunReader:
         self._client = client
         self._known = known
         self._due = due
-        # What is not finished and no longer listed is to be looked at with the whole answer.
+        # If an unfinished checkpoint is not in the stored answer, the whole answer must be read.
         self._stored = stored if known is not None and known.unfinished <= stored.entries.keys() else _NO_ANSWER
         self._listed: Mapping[int, CheckpointStats] | None = None
         self._told: dict[str, Any] = {}  # fields of the observation
@@ -214,7 +218,7 @@ class _RunReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything has to be written."""
+        """Return whether there is anything to store."""
         known = self._known
         if known is None or known.missing or known.moved(self.job) or known.next_read_at is not None or not known.live:
             return True
@@ -232,7 +236,7 @@ class _RunReader:
         return {key: entry for key, entry in listed.items() if key in self._readings or stored.get(key) is not entry}
 
     def goes_by_what_is_stored(self) -> bool:
-        """Have only figures read, by the list that was answered last. False, and nothing changes: it is not known."""
+        """Prepare to read only figures, with the stored list of checkpoints. Return False if there is no such list."""
         if self._stored.digest is None:
             return False
         self._listed, self._read = self._stored.entries, True
@@ -252,7 +256,7 @@ class _RunReader:
         self._read = True
 
     async def _read_run(self) -> None:
-        """The checkpoints first: what the engine forgets soonest."""
+        """Read the run. Checkpoints are read first, because the engine forgets them soonest."""
         known, job_id = self._known, self.job.id
         stored = self._stored
         answer = await self._ask(self._client.checkpoints_unless, job_id, stored.digest, stored.entries)
@@ -281,7 +285,7 @@ class _RunReader:
         return checkpoints.restored.at != self._known.restored_at
 
     def unread(self) -> dict[int, datetime]:
-        """Checkpoints whose figures are to be read, and when each was triggered."""
+        """Return the checkpoints whose figures must be read, with their trigger times."""
         unfinished = frozenset() if self._known is None else self._known.unfinished
         listed = self._listed
         if listed is None or self._silent or (listed is self._stored.entries and not unfinished):
@@ -298,7 +302,7 @@ class _RunReader:
 
     async def read_figures(self, number: int) -> None:
         if self._silent:
-            return  # it did not answer a moment ago
+            return  # the engine did not answer a moment ago
         try:
             reading = await self._reading(number, listed=number in (self._listed or ()))
         except (Unreachable, NotReady) as error:
@@ -313,7 +317,8 @@ class _RunReader:
         self._silent = True
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
-        """None: it could not be read now. One that left the history unread gets no second chance: there may be none."""
+        """Return the checkpoint's details, or None if they could not be read now. For a checkpoint that has left the
+        history, an unreadable answer counts as forgotten, because there may be no second one."""
         entry = self._listed.get(checkpoint_id) if self._listed else None
         read = await self._known_operators(entry)
         whole = _without_details(entry, read)
@@ -336,8 +341,8 @@ class _RunReader:
         return CheckpointReading(stats, operators, stats.final and all(done for _, done in answers.values()))
 
     async def _known_operators(self, entry: CheckpointStats | None) -> dict[str, OperatorSubtasks]:
-        """Of a completed checkpoint in the list the subtasks of the operators that are known, up to the first that
-        cannot be read."""
+        """Return the subtasks of the known operators of a completed, listed checkpoint, up to the first that cannot be
+        read."""
         operators: dict[str, OperatorSubtasks] = {}
         if entry is None or entry.status != CheckpointStatus.COMPLETED:
             return operators
@@ -349,17 +354,18 @@ class _RunReader:
         return operators
 
     def _vertices(self) -> Collection[str]:
-        """Ids of the job's operators, as they are known by now."""
+        """Return the IDs of the job's operators, from this poll or from the rows."""
         told: tuple[Vertex, ...] | None = self._told.get("vertices")
         known = () if self._known is None else self._known.vertices
         return [vertex.id for vertex in told] if told else known
 
     async def _operator(self, checkpoint_id: int, vertex_id: str) -> tuple[OperatorSubtasks | None, bool]:
-        """The operator's subtasks, and whether there is nothing more to ask for."""
+        """Return the operator's subtasks, and whether nothing more can be read."""
         try:
             return await self._client.checkpoint_subtasks(self.job.id, checkpoint_id, vertex_id), True
         except NotFound:
-            # The details named it a moment ago. A job that lives is asked again, until it forgets those, too.
+            # The details listed the operator a moment ago. For a live job, it is read again until the details are gone,
+            # too.
             return None, self.job.state in TERMINAL_STATES
         except (Unreachable, NotReady):
             raise
@@ -368,7 +374,7 @@ class _RunReader:
             return None, False
 
     async def _ask(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """None: the engine has nothing to say to this question, or nothing that can be understood."""
+        """Return the answer, or None if the engine does not have it or it cannot be parsed."""
         try:
             return await call(*args, **kwargs)
         except NotFound:
@@ -383,8 +389,10 @@ class _RunReader:
 def _without_details(
     entry: CheckpointStats | None, operators: Mapping[str, OperatorSubtasks]
 ) -> CheckpointReading | None:
-    """A checkpoint by its entry in the list, which says what its details say, and by its operators. None: these are
-    not all of them, so that it takes the details to know which there are."""
+    """Return the reading from the checkpoint's entry in the list, which equals its details, and its operators.
+
+    Return None if operators are missing, so that the details must be read.
+    """
     tasks = {vertex: read.totals for vertex, read in operators.items()}
     if entry is None or not tasks or sum(totals.num_subtasks for totals in tasks.values()) != entry.totals.num_subtasks:
         return None

@@ -1,12 +1,12 @@
-"""The poller of one process: flights over clusters on an event loop of their own, rows in the caller's thread.
+"""The poller of one process. A network thread polls clusters on an event loop; the caller's thread accesses rows.
 
                     claims, snapshots, stores                requests, answers
       caller's thread  ── flights start ──────────────▶  network thread: one event loop,
       (one connection)  ◀── "look this up", "store this" ──  connections kept open between polls
 
-The two never wait for each other's I/O: a cluster that hangs holds one coroutine, and a database that is slow holds up
-writing, not reading. All that is kept in memory is a copy of rows, or connections: killed at any instant, the poller
-leaves claims that run out, and whoever claims next goes on from the rows.
+Neither thread waits for the other's I/O: a cluster that hangs blocks one coroutine, and a slow database delays storing
+but not reading. Memory holds only copies of rows, and connections. If the poller is killed, its claims expire and the
+next worker continues from the rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Connected:
 
 
 class Poller:
-    """Not shared between threads: whoever enters it uses it. A context manager."""
+    """A context manager. Only the thread that enters it may use it."""
 
     def __init__(self, now: Now, make_client: MakeClient = FlinkClient) -> None:
         self._now = now
@@ -66,7 +66,7 @@ class Poller:
         self._desk: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._flights: dict[Claim, Future[None]] = {}
         self._known: dict[int, KnownCluster] = {}
-        self._clients: dict[int, _Connected] = {}  # touched by the network thread only
+        self._clients: dict[int, _Connected] = {}  # used by the network thread only
         self._changes: list[Reason] = []
 
     def __enter__(self) -> Self:
@@ -74,13 +74,13 @@ class Poller:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends every flight and gives its cluster back, so that the next worker asks at once."""
+        """End every flight and give its claim back, so that the next worker can poll at once."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._network.join()
         self._loop.close()
         leaders.forget_all()
-        with suppress(DatabaseError, InterfaceError):  # then they run out
+        with suppress(DatabaseError, InterfaceError):  # then the claims expire
             give_back(self._flights.keys())
 
     @property
@@ -88,7 +88,7 @@ class Poller:
         return len(self._flights)
 
     def start_due(self) -> None:
-        """Claim what is due and let it fly."""
+        """Claim due clusters and start their flights."""
         free = FLIGHTS_AT_ONCE - len(self._flights)
         for claim in claim_due(self._now(), free) if free > 0 else ():
             leaders.follow(claim.cluster, self._now())
@@ -98,7 +98,8 @@ class Poller:
             flight.add_done_callback(lambda _, claim=claim: self._desk.put(lambda: self._landed(claim)))  # type: ignore[misc]
 
     def serve(self, limit_s: float) -> list[Reason]:
-        """Do what flights ask of the database, waiting so long at most for the first of it. Returns what changed."""
+        """Execute the database work that flights have queued, and return what changed. Wait at most `limit_s` for the
+        first."""
         try:
             self._desk.get(timeout=limit_s)()
             while True:
@@ -128,7 +129,10 @@ class Poller:
             return ClusterObservation(NoAnswer(error.reason), known)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
-        """The one whose connections are open; another when the cluster is asked another way by now. Raises NotAsked."""
+        """Return the client with open connections, or a new one if the cluster's connection settings changed.
+
+        Raises NotAsked.
+        """
         connection = connection_of(cluster)
         connected = self._clients.get(cluster.pk)
         if connected is None or connected.connection != connection:
@@ -146,14 +150,14 @@ class Poller:
             await connected.client.close()
 
     async def _at_the_desk(self, work: Callable[..., T], *given: Any) -> T:
-        """Have it done in the thread that owns the database connection."""
+        """Execute `work` in the thread with the database connection, and return its result."""
         done: Future[T] = Future()
 
         def do() -> None:
             if done.set_running_or_notify_cancel():
                 try:
                     done.set_result(work(*given))
-                except Exception as error:  # noqa: BLE001  (the flight's to handle, as if it had been raised there)
+                except Exception as error:  # noqa: BLE001  (raised again in the flight, which handles it)
                     done.set_exception(error)
 
         self._desk.put(do)
@@ -174,15 +178,15 @@ class Poller:
     def _landed(self, claim: Claim) -> None:
         flight = self._flights.pop(claim, None)
         error = flight.exception() if flight is not None and not flight.cancelled() else None
-        if error is not None:  # the loop's edge: one cluster must not stop the others
+        if error is not None:  # one cluster must not stop the others
             self._known.pop(claim.cluster.pk, None)
             self._postpone(claim, error)
             if SAID.worth_a_line(f"storing {claim.cluster.pk}", type(error).__name__):
-                # Of a database that is full or restarts the trace tells nothing.
+                # For a database that is full or restarts, a traceback is of no use.
                 trace = None if isinstance(error, OperationalError | InterfaceError) else error
                 why = str(error).strip().partition("\n")[0]
                 log.error("%s: its answer cannot be stored, and is read again: %s", claim.cluster, why, exc_info=trace)
 
     def _postpone(self, claim: Claim, error: BaseException) -> None:
-        with suppress(ClaimLost, OperationalError):  # then the claim runs out
+        with suppress(ClaimLost, OperationalError):  # then the claim expires
             postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())

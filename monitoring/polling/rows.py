@@ -1,4 +1,4 @@
-"""From answers to columns. Pure: rows are what `bulk` writes, columns by name."""
+"""Convert answers to rows for `bulk`, as columns by name. Pure functions."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ OPERATOR_COLUMNS = ("name", "position", *_TOTALS, *_PER_SUBTASK)
 def checkpoint_columns(
     listed: CheckpointStats | None, reading: CheckpointReading | None, *, settled_before: datetime
 ) -> dict[str, Any] | None:
-    """What the history and the details say together; None: neither knows the checkpoint.
+    """Return the columns from the history's entry and the details, or None if neither has the checkpoint.
 
-    The two come from caches of different age: the one that saw the end wins. Of what failed since `settled_before`
-    tasks may still report.
+    Both come from caches of different age: the one with the checkpoint's end is used. For a checkpoint that failed
+    since `settled_before`, tasks may still report, so it is not final.
     """
     details = reading.stats if reading is not None else None
     stats = details if details is not None and (listed is None or details.final or not listed.final) else listed
@@ -78,7 +78,7 @@ def checkpoint_columns(
 
 def _read_to_the_end(reading: CheckpointReading | None, settled_before: datetime) -> bool:
     if reading is None or reading.stats is None:
-        return reading is not None  # the engine forgot the checkpoint
+        return reading is not None  # True if the engine forgot the checkpoint
     stats, totals = reading.stats, reading.stats.totals
     late = totals.num_acknowledged_subtasks < totals.num_subtasks
     expected = late and stats.failed_at is not None and stats.failed_at >= settled_before
@@ -91,7 +91,7 @@ SUBTASK_COLUMNS = tuple(_PER_SUBTASK)
 def operator_rows(
     checkpoint_key: int, triggered_at: datetime, run: Run, reading: CheckpointReading
 ) -> list[dict[str, Any]]:
-    """`triggered_at`: as it is stored of the checkpoint."""
+    """Return the rows of the checkpoint's operators. `triggered_at`: the stored trigger time of the checkpoint."""
     if reading.stats is None:
         return []
     vertices = {vertex["id"]: (position, vertex["name"]) for position, vertex in enumerate(run.vertices)}
@@ -113,7 +113,7 @@ def operator_rows(
     return rows
 
 
-# Of one operator and of one subtask, all at once: a poll reads thousands.
+# One call returns all figures of an operator or subtask, because a poll reads thousands of them.
 _totals_of = attrgetter(*_TOTALS)
 _figures_of = attrgetter(*_PER_SUBTASK.values())
 _slow_figures_of = attrgetter(*SLOWEST.values())
@@ -125,7 +125,7 @@ def _totals(totals: TaskStats) -> dict[str, Any]:
 
 
 def _arrays(read: OperatorSubtasks | None, size: int) -> dict[str, Sequence[Any]]:
-    """Indexed by subtask; empty when the engine forgot the subtasks."""
+    """Return the figures as arrays indexed by subtask, empty if the engine forgot the subtasks."""
     if read is None or not size:
         return dict.fromkeys(_PER_SUBTASK, ())
     told = {subtask.index: _figures_of(subtask) for subtask in read.subtasks}

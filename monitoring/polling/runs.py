@@ -1,4 +1,4 @@
-"""Jobs and runs: (cluster, name) is the job, the engine's job id is the run; every move of a run's state is a row."""
+"""Store jobs and runs. (cluster, name) identifies the job, the engine job ID the run. Each status change is a row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
 
 EXCEPTIONS_KEPT = 20
-# However wrong the engine's clock is by: what ended so long before is told in full by the first answer.
+# The first answer about a run that ended this long ago is complete, even if the engine's clock is wrong.
 ENDED_LONG_AGO = timedelta(hours=1)
 _NAME_LIMIT = 500
 _CHANGING = (
@@ -34,35 +34,35 @@ _CHANGING = (
     *("observed_at", "moved_at", "end_seen_at"),
 )
 
-# May be left out when runs are loaded, and then are written only where they were read anew. Never null.
+# Loading may omit these columns; then they are stored only if they were read in this poll. They are never null.
 _LARGE = ("checkpoint_config", "summary", "exceptions")
 
 
 @dataclass
 class StoredRun:
-    """A run while an observation is written: `observed` None: the engine does not name it."""
+    """A run while an observation is stored. `observed` is None if the engine does not list the run."""
 
     run: Run
     observed: RunObservation | None = None
     newest_checkpoint: int | None = None
-    # It began after the cluster's last answer: whatever it did before this answer was not seen.
+    # The run began after the cluster's last answer, so nothing of it was seen before this answer.
     began_unseen: bool = False
-    # The engine counts from zero again: its job manager was replaced since the last answer.
+    # The engine's counters were reset: its job manager was replaced since the last answer.
     replaced: bool = False
-    # The newest exception was not known before.
+    # The newest exception is new.
     failed_anew: bool = False
 
 
 @dataclass
 class Runs:
-    """All runs that one observation concerns, and what is to be written of them at the end."""
+    """All runs of one observation, and the changes to store at the end."""
 
     stored: list[StoredRun]
     events: list[Reason] = field(default_factory=list)
     changes: list[RunStateChange] = field(default_factory=list)
-    ended: list[Run] = field(default_factory=list)  # pending checkpoints of these are over
-    regrouped: set[int] = field(default_factory=set)  # jobs whose current run may be another one now
-    renamed: set[int] = field(default_factory=set)  # runs whose engine id now has a job of another name
+    ended: list[Run] = field(default_factory=list)  # runs whose pending checkpoints must be ended
+    regrouped: set[int] = field(default_factory=set)  # jobs whose current run may have changed
+    renamed: set[int] = field(default_factory=set)  # runs whose engine job ID now belongs to a job with another name
     before: dict[int, dict[str, object]] = field(default_factory=dict)
 
     def named(self) -> list[StoredRun]:
@@ -86,7 +86,7 @@ class Runs:
 
 
 def job_name(name: str) -> str:
-    """The engine's name, or where it is too long its beginning with a digest of the whole."""
+    """Return the engine's name of the job. A name that is too long is cut and gets a digest of the whole."""
     if len(name) <= _NAME_LIMIT:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
@@ -94,7 +94,7 @@ def job_name(name: str) -> str:
 
 
 def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
-    """The stored runs of which there is something to write: news, or that the engine did not name them."""
+    """Return the stored runs with something to store: news, or that the engine did not list them."""
     found = Runs([])
     ids = [*observation.runs, *observation.missing]
     if not ids:
@@ -102,7 +102,7 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
     columns = _columns(observation.runs.values())
     for row in _rows(columns, ids, cluster):
         run, (name, newest_checkpoint) = bulk.loaded(Run, columns, row), row[len(columns) :]
-        # What else a job has is read when it is wanted.
+        # Django loads other columns of the job when they are used.
         run.job = Job.from_db(DEFAULT_DB_ALIAS, ("id", "cluster_id", "name"), (run.job_id, cluster.pk, name))
         observed = observation.runs.get(run.engine_job_id)
         if observed is not None and job_name(observed.job.name) != name:
@@ -133,7 +133,7 @@ def _rows(columns: Iterable[str], ids: list[str], cluster: Cluster) -> list[tupl
 
 
 def _columns(observed: Iterable[RunObservation]) -> tuple[str, ...]:
-    """Without the large ones that are not needed this time: most of the time goes into them."""
+    """Return the columns to load, without large ones that are not needed now: loading these takes most of the time."""
     seen = list(observed)
     needed = {
         "exceptions": any(each.exceptions for each in seen),
@@ -144,7 +144,7 @@ def _columns(observed: Iterable[RunObservation]) -> tuple[str, ...]:
 
 
 def redeployed(runs: Iterable[StoredRun]) -> set[int]:
-    """Return the keys of the runs whose engine job ID belongs to a new run now, by when and from what it started.
+    """Return the keys of runs whose engine job ID now belongs to a new run, which its start and its snapshot show.
 
     In application mode every deployment has the same job ID.
     """
@@ -152,8 +152,11 @@ def redeployed(runs: Iterable[StoredRun]) -> set[int]:
 
 
 def _is_redeployed(run: Run, observed: RunObservation) -> bool:
-    """A Flink job that has ended starts again only when it is deployed again. A fail-over restores a checkpoint, or
-    the savepoint that the run started from: another savepoint means another deployment."""
+    """Return whether the job was deployed again under the same ID.
+
+    An ended Flink job starts again only by a new deployment. A failover restores a checkpoint, or the savepoint from
+    which the run started: another savepoint means a new deployment.
+    """
     started = observed.job.started_at
     if not run.live and run.state != RunState.LOST:
         return run.ended_at is not None and started > run.ended_at
@@ -167,7 +170,7 @@ def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
     """End the runs whose engine job ID belongs to a new run now (`reused`: their keys)."""
     over = runs.renamed.union(reused)
     if over:
-        # At once: the next run is to be stored under the id.
+        # Store this now, because the next run will be stored with the same ID.
         Run.objects.filter(pk__in=over).update(superseded=True)
     for each in runs.stored:
         if each.run.pk in over:
@@ -181,7 +184,7 @@ def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
 
 
 def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs, now: datetime) -> None:
-    """Rows for jobs and runs that the engine names for the first time, numbered in the order they started."""
+    """Store jobs and runs that the engine lists for the first time, numbered in the order of their start."""
     known = {each.run.engine_job_id for each in runs.named()}
     new = sorted(
         (run for run in observation.runs.values() if run.job.id not in known), key=lambda run: run.job.started_at
@@ -222,7 +225,7 @@ def _jobs(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:
     jobs = {job.name: job for job in Job.objects.filter(cluster=cluster, name__in=names)}
     missing = [Job(cluster=cluster, name=name) for name in sorted(names) if name not in jobs]
     if missing:
-        # `submit` may write the same job at this moment.
+        # `submit` may store the same job at the same time.
         Job.objects.bulk_create(missing, ignore_conflicts=True)
         jobs = {job.name: job for job in Job.objects.filter(cluster=cluster, name__in=names)}
     return jobs
@@ -244,7 +247,7 @@ def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> 
 
 
 def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime) -> None:
-    """States, hold-downs and conclusions."""
+    """Apply the answer to each run: its status, or its hold-down or loss if the engine does not list it."""
     for each in runs.stored:
         run = each.run
         if run.superseded:
@@ -255,11 +258,11 @@ def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime
             _named(runs, each.observed, run, now)
         elif run.live:
             if run.missing_since is None:
-                # Until then every answer named it.
+                # All earlier answers listed the run.
                 run.observed_at = run.seen_at(cluster.last_answer_at)
             _not_named(runs, answer, run, now)
         else:
-            # Terminal, and the engine forgot it before it was read to the end: nothing more will come.
+            # The run has ended and the engine has forgotten it, so nothing more can be read.
             run.final_read_done = True
             runs.ended.append(run)
 
@@ -270,7 +273,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     if state == run.state and not _ended_anew(run, observed):
         return
     revived = RunState(run.state).terminal
-    run.launch_wait = {}  # of the state that it has left
+    run.launch_wait = {}  # it belonged to the previous status
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
     if RunState(state).terminal:
         run.ended_at, run.end_seen_at = observed.job.ended_at or now, now
@@ -280,7 +283,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
 
 
 def _ended_anew(run: Run, observed: RunObservation) -> bool:
-    """It lived again between two looks: it ended at another time than before."""
+    """Return whether the run came back and ended again between two polls: its end is later than the stored one."""
     at = observed.job.ended_at
     return RunState(run.state).terminal and at is not None and run.ended_at is not None and at > run.ended_at
 
@@ -310,7 +313,10 @@ def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
 
 
 def _remember_exceptions(observed: RunObservation, run: Run) -> bool:
-    """The engine keeps few and loses them with its job manager; what was seen stays. True: there is a newer one."""
+    """Add new exceptions to the run's; return whether there is a newer one.
+
+    The engine keeps few exceptions and loses them with its job manager, so known ones are kept.
+    """
     if not observed.exceptions:
         return False
     newest_before = run.exceptions[0] if run.exceptions else None
@@ -319,13 +325,13 @@ def _remember_exceptions(observed: RunObservation, run: Run) -> bool:
     run.exceptions = sorted(kept.values(), key=lambda one: datetime.fromisoformat(one["at"]), reverse=True)
     del run.exceptions[EXCEPTIONS_KEPT:]
     newest = run.exceptions[0]
-    # A Java class says little beside its message; a Python exception's text alone may be a bare value.
+    # A Java exception's class adds little to its message, but a Python exception's message may be a bare value.
     run.exception = newest["message"] if "." in newest["name"] else f"{newest['name']}: {newest['message']}"
     return newest_before is None or newest["at"] != newest_before["at"]
 
 
 def remember_answers(runs: Runs, now: datetime) -> None:
-    """What was read of the runs themselves, and whether to read them again soon."""
+    """Set what was read of the runs, and whether they must be read again soon."""
     for each in runs.named():
         run, observed = each.run, each.observed
         if observed is None or not observed.due:
@@ -352,7 +358,7 @@ def remember_answers(runs: Runs, now: datetime) -> None:
 
 
 def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: datetime) -> None:
-    """The engine restarts a job by itself faster than we look: the restore is what is left to see of it."""
+    """Record a restart that the engine did between two polls: only the restore shows it."""
     if restored is None or restored.at == run.restored_at:
         return
     read_before = bool(run.counts)
@@ -367,7 +373,8 @@ def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: date
 
 
 def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: datetime) -> None:
-    """Not every restart restores a checkpoint: it may go on in local state, or begin anew. Its failure is seen."""
+    """Record a restart without a restored checkpoint, from local state or without state: only its exception shows
+    it."""
     came_back = moved_at is not None and moved_at >= datetime.fromisoformat(run.exceptions[0]["at"])
     if run.counts and run.state == RunState.RUNNING and came_back and all(c.run is not run for c in runs.changes):
         how = EngineReason.RESTARTED_AFTER(cause=run.exception)
@@ -375,7 +382,7 @@ def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: date
 
 
 def save(runs: Runs) -> None:
-    """Only rows that changed are written, all of them in one statement."""
+    """Store the changed runs with one statement, their status changes, and the jobs' current runs."""
     columns: set[str] = set()
     changed = []
     for each in runs.stored:
@@ -390,7 +397,7 @@ def save(runs: Runs) -> None:
 
 
 def _choose_current(runs: Runs) -> None:
-    """A job's current run is the newest that lives, or else the newest."""
+    """Set each job's current run: the newest live run, or else the newest run."""
     if not runs.regrouped:
         return
     best: dict[int, Run] = {}
@@ -404,7 +411,7 @@ def _choose_current(runs: Runs) -> None:
 
 
 def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
-    """How our job manager says it started a job is how it is started again."""
+    """Store how Waymark's job manager started the jobs, as their launch records for a restart."""
     told = [
         Launched(each.run, {"kind": "waymark", **each.observed.job_config.launch})
         for each in runs
@@ -419,6 +426,6 @@ def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
 
 
 def _snapshot(run: Run) -> dict[str, object]:
-    """Of columns that are loaded, or were given a value since."""
+    """Return the run's changeable columns that are loaded or were set."""
     loaded = run.__dict__
     return {column: loaded[column] for column in _CHANGING if column in loaded}

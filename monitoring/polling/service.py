@@ -1,7 +1,7 @@
-"""One poller per process, in a thread of its own, for as long as Celery's ticks ask for it.
+"""Runs one poller per process in a separate thread, as long as Celery's ticks continue.
 
-A tick returns at once, so a slow engine never holds a worker's thread. Each tick lets the poller go on for a while: it
-outlives the loss of Redis or of beat by `GOES_ON_FOR_S`, and ends by itself when nobody wants polls any more.
+A tick returns at once, so a slow engine never blocks a worker's thread. Each tick keeps the poller running for
+`GOES_ON_FOR_S`. So polling survives a shorter loss of Redis or beat, and ends by itself without ticks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ GOES_ON_FOR_S = 300.0
 LOOK_EVERY_S = 0.25
 _PROLONG_EVERY_S = LEASE.total_seconds() / 3
 _DATABASE_AWAY_S = 2.0
-# Once the poller runs, and once whatever else its process does has been read, too.
+# At the start of the poller, and again when the rest of the process has been loaded.
 _SETTLED_AFTER_S = (0.0, 60.0)
-# Objects. An answer leaves hundreds, which go by themselves when the next one comes: by Python's own 700 the collector
-# looks at each of them two and three times until then, for a twelfth of what polling costs.
+# Number of objects. An answer creates hundreds of objects, which the next answer frees. With Python's default of 700,
+# the garbage collector examines each of them two or three times, for a twelfth of the cost of polling.
 _COLLECTED_AFTER = 20_000
 
 
 class PollingThread:
-    """May be used from any thread."""
+    """The thread of the poller. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class PollingThread:
         self._settles_at: list[float] = []
 
     def keep_going(self, say: Callable[[CycleReport], None]) -> None:
-        """Polls go on from now, whether they went on before or not; `say` gets what they change."""
+        """Start the poller or keep it running for GOES_ON_FOR_S. `say` gets the reports of changes."""
         with self._lock:
             self._until = time.monotonic() + GOES_ON_FOR_S
             if not self._ended.is_set() and not self.alive:
@@ -49,7 +49,7 @@ class PollingThread:
                 self._thread.start()
 
     def end(self) -> None:
-        """For good: what is in flight is given back soon, and nothing starts any more."""
+        """End the poller permanently: flights in progress are given back soon, and no new ones start."""
         self._ended.set()
 
     def join(self, limit_s: float = 10.0) -> None:
@@ -71,7 +71,7 @@ class PollingThread:
                 try:
                     self._poll(say)
                 except (DatabaseError, InterfaceError) as error:
-                    # Claims run out by themselves; what was read is read again.
+                    # Claims expire by themselves, and the next poll reads the lost answers again.
                     database_away(error)
                     close_old_connections()
                     self._ended.wait(_DATABASE_AWAY_S)
@@ -94,7 +94,8 @@ class PollingThread:
                         say(CycleReport((change,)))
 
     def _settle(self) -> None:
-        """What has been read stays: the collector shall not look through all of it for every few thousand answers."""
+        """Exclude the present objects from garbage collection, which would examine all of them every few thousand
+        answers."""
         if self._settles_at and time.monotonic() >= self._settles_at[0]:
             del self._settles_at[0]
             gc.collect()

@@ -1,7 +1,7 @@
-"""Starts of automatic restarts that are no runs: the engine refused them, or they have not run yet.
+"""Find starts of automatic restarts that must not be stored as runs: the engine refused them or they have not run yet.
 
-Flink finds out whether a state is there only when it starts the job, and then lists a job that FAILED. A row for it
-would count as another life of the job, and as another death.
+Flink checks a snapshot only when it starts the job, and then lists a FAILED job. A row for it would count as another
+run and another failure of the job.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from monitoring.engine.answers import JobOverview
 from monitoring.models import AttemptState, Cluster, RefusedStart, RestartAttempt, RestartTrigger
 
-# Until the restart has concluded what became of its start: that it is refused, or that it ends the attempt.
+# The states in which the restart does not know the result of its start yet.
 _OPEN = (AttemptState.LAUNCHING, AttemptState.WAITING)
 _HAS_NOT_RUN = ("INITIALIZING", "CREATED", "FAILED")
 
 
 @dataclass(frozen=True)
 class Starts:
-    """`refused`: engine job ids. `awaited`: engine job ids and job names of restarts that are starting a job; an engine
-    may give an id that nobody knows before the launch is over."""
+    """Starts that are not runs. `refused`: engine job IDs. `awaited`: engine job IDs and job names of restarts that are
+    starting a job, because an engine may choose an ID that is unknown until the launch returns."""
 
     refused: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ NO_STARTS = Starts()
 
 
 def starts_among(cluster: Cluster, job_ids: Collection[str]) -> Starts:
-    """The starts that concern these engine job ids."""
+    """Return the starts that concern these engine job IDs."""
     if not job_ids:
         return NO_STARTS
     refused = RefusedStart.objects.filter(engine_job_id__in=job_ids, attempt__job__cluster=cluster)

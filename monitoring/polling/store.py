@@ -1,4 +1,4 @@
-"""Writes one observation of one cluster, whole or not at all, and gives the claim back in the same transaction."""
+"""Store one observation of a cluster and give its claim back, in one transaction."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from monitoring.reasons import columns as reasons
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason, counted
 
-# Whether somebody else took a savepoint is looked up so often even when no answer shows a new one: one of our own may
-# have turned out to be none.
+# How often savepoints without a row are looked up even if no answer shows a new one: one that seemed to belong to a
+# request of Waymark may not.
 ADOPTION = timedelta(seconds=10)
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
@@ -37,9 +37,9 @@ _POLLING = (
 def store(
     claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
-    """Return what changed, and what is known from now on.
+    """Store the observation. Return what changed, and the new copy of the rows.
 
-    `asked_at`: when the flight began. Raises ClaimLost, and then nothing was written.
+    `asked_at`: when the poll began. Raises ClaimLost; then nothing was stored.
     """
     if _is_old_news(claim.cluster, observation, now) and not outages.is_late(claim.cluster, asked_at):
         return None, _nothing_new(claim, observation, now, asked_at)
@@ -48,7 +48,7 @@ def store(
 
 
 def _is_old_news(cluster: Cluster, observation: ClusterObservation, now: datetime) -> bool:
-    """Nothing has to be written but that the cluster answered."""
+    """Return whether there is nothing to store except that the cluster answered."""
     adopted_at = observation.known.adopted_at
     return (
         isinstance(observation.answer, Answered)
@@ -76,7 +76,7 @@ def _nothing_new(claim: Claim, observation: ClusterObservation, now: datetime, a
 
 @transaction.atomic
 def postpone(claim: Claim, why: str, now: datetime) -> None:
-    """An observation that cannot be written must not stop the others: counted, and tried again later."""
+    """Count a failure for a cluster whose observation cannot be stored, and poll it again later."""
     cluster = locked(claim)
     _failed(cluster, why, now)
     _save(cluster)
@@ -156,7 +156,7 @@ def _answered(
 
 
 def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
-    """What answered as the cluster is the cluster, whoever did before."""
+    """Store the identity and settings of the job manager that answered, and clear an earlier stranger."""
     cluster.stranger = None
     if manager is not None:
         found = identity_of(manager.settings)
@@ -166,8 +166,10 @@ def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
 
 
 def _close_final_reads(cluster: Cluster, found: runs.Runs, asked_at: datetime) -> list[datetime]:
-    """A terminal run is done with once a read of it left nothing unread, and no answer from before its end was read.
-    Returns when those may be read for which it is too early: a restart waits for that."""
+    """Mark ended runs as completely read if nothing is unread and the answer cannot be from before the end.
+
+    Return when the other runs may be read, because a restart waits for that.
+    """
     read = [
         each.run
         for each in found.named()
@@ -192,14 +194,14 @@ def _answers_kept(cluster: Cluster) -> timedelta:
 
 
 def _ends_of_hold_downs(found: runs.Runs, now: datetime) -> list[datetime]:
-    """When those that the engine does not know any more may be called lost."""
+    """Return when runs that the engine does not list may be marked as LOST."""
     missing = [each.run.missing_since for each in found.stored if each.run.missing_since is not None]
     ends = [since + hold for since in missing for hold in (HOLD_DOWN, EMPTY_HOLD_DOWN)]
     return [end for end in ends if end > now]
 
 
 def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> int | None:
-    """How many savepoints were adopted; None: it was not time to look."""
+    """Adopt savepoints; return how many, or None if it was not yet time to look for them."""
     shown = any(
         entry.is_savepoint
         for each in found.named()
@@ -232,7 +234,8 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
 def _known(
     cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime, *, adopted_now: bool
 ) -> KnownCluster:
-    """What was written, as it is stored now: rows are the truth, also for their writer."""
+    """Return the new copy of the rows. Runs that were just stored are read back, because rows are the source of
+    truth."""
     before, jobs = observation.known, _jobs(observation)
     written = named_runs(cluster, {each.run.engine_job_id for each in found.stored})
     gone = {each.run.engine_job_id for each in found.stored} - written.keys()
@@ -267,7 +270,7 @@ def _next_poll(cluster: Cluster, known: KnownCluster, asked_at: datetime, now: d
 
 
 def _changed(cluster: Cluster, events: list[Reason], written: history.HistoryChanges, adopted: int) -> Reason | None:
-    """Only what people would want to know of: a completed checkpoint is the normal course of things."""
+    """Return a report of unusual events, or None. Completed checkpoints are not reported."""
     missed = sum(gap.last_id - gap.first_id + 1 for gap in written.gaps)
     counts = (
         (written.failed, WorkReason.CHECKPOINT_FAILED, WorkReason.CHECKPOINTS_FAILED),

@@ -1,4 +1,5 @@
-"""What an observation says beside checkpoints and states, written with it: each in a constant number of statements."""
+"""Store other parts of an observation: counters, exceptions and configuration, each with a constant number of
+statements."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Seen = Sequence[tuple[Run, RunObservation]]
 
 
 def record(seen: Seen, now: datetime) -> None:
-    """Call it in the transaction that stores the observation, once the runs have their rows."""
+    """Store these parts. Call this in the transaction that stores the observation, after the runs have rows."""
     counters.record(seen, now)
     exceptions.record(seen)
     configuration.record(seen, now)

@@ -1,4 +1,4 @@
-"""How a job is configured, and what of it became another: a row for each key."""
+"""Store the configuration of each job, and a row for each changed key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = dict[str, Any]
 
 
 def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
-    """Compare what was read of each job's current run with what was known of the job, and write the differences."""
+    """Compare the configuration of each job's current run with the stored one, and store the differences."""
     read = {run.pk: (run, parts) for run, observed in seen if (parts := _parts(observed))}
     if not read:
         return
@@ -44,7 +44,7 @@ def _save(kept: list[JobConfiguration], changes: list[ConfigurationChange]) -> N
 
 
 def _parts(observed: RunObservation) -> dict[str, Values]:
-    """What was read this time; a part that was not read is not known to have changed."""
+    """Return the parts that were read in this poll. Other parts count as unchanged."""
     parts: dict[str, Values] = {}
     if observed.config is not None:
         parts[ConfigurationPart.CHECKPOINTING] = _checkpointing(observed.config)
@@ -73,7 +73,8 @@ def _checkpointing(config: CheckpointConfig) -> Values:
 
 
 def _execution(config: JobConfig) -> Values:
-    """How it is to be restarted and run, its own parameters, and how our job manager started it."""
+    """Return the restart strategy, the parallelism, the job's own parameters, and how Waymark's job manager started
+    it."""
     launch = shown_launch(config.launch or {})
     settings = launch.pop("configuration", None) or {}
     values = {"restart-strategy": config.restart_strategy, "job-parallelism": config.parallelism, **config.user_config}
@@ -81,7 +82,8 @@ def _execution(config: JobConfig) -> Values:
 
 
 def _parallelism(vertices: Iterable[Vertex]) -> Values:
-    """By the operator's name, which outlives its id; operators of one name are told apart by their order."""
+    """Return the parallelism by operator name, because IDs change. A number distinguishes operators with the same
+    name."""
     values: Values = {}
     for vertex in vertices:
         same = sum(1 for key in values if key == vertex.name or key.startswith(f"{vertex.name} #"))

@@ -1,4 +1,4 @@
-"""The engine's counters over time, and how much they grew between two moments."""
+"""Store the engine's counters over time, and compute how much they grew in a time range."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from monitoring import bulk
 from monitoring.models import Run
 from monitoring.polling.observation import RunObservation
 
-# Completed checkpoints are the normal course of things: every one is a row of its own anyway.
+# Samples in which only completed checkpoints changed are stored this often: each checkpoint has its own row anyway.
 _THINNED_TO = timedelta(seconds=60)
 
-# A sample is written when it tells something: see CounterSample.
+# A sample is stored only if it has news: see CounterSample.
 _RECORD = """
 INSERT INTO monitoring_countersample (run_id, at, restored, total, in_progress, completed, failed)
 SELECT seen.run_id, %(now)s, seen.restored, seen.total, seen.in_progress, seen.completed, seen.failed
@@ -30,7 +30,7 @@ WHERE last.at IS NULL
 ON CONFLICT (run_id, at) DO NOTHING
 """
 
-# From the last sample before the span to its end. A counter that fell began at zero again.
+# From the last sample before the time range to its end. A counter that fell was reset to zero.
 _FAILED = """
 SELECT job_id, sum(CASE WHEN failed >= before THEN failed - before ELSE failed END)
 FROM (
@@ -58,8 +58,10 @@ def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
 
 
 def failed_between(jobs: Collection[int], since: datetime, until: datetime) -> dict[int, int]:
-    """By job, how many checkpoints failed by the engine's own count, also those that never got an id; over restarts
-    and replaced job managers. Jobs without two samples to compare are left out."""
+    """Return, by job, how many checkpoints failed according to the engine's counters, including those without an ID.
+
+    The numbers are correct over restarts and replaced job managers. Jobs without two samples are left out.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_FAILED, {"jobs": list(jobs), "since": since, "until": until})
         return {job: int(failed) for job, failed in cursor.fetchall()}

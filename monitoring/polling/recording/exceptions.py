@@ -1,4 +1,4 @@
-"""The engine's exceptions, each stored once, however often it is told."""
+"""Store each of the engine's exceptions once, however often the engine lists it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record(seen: Sequence[tuple[Run, RunObservation]]) -> None:
 
 
 def digest(exception: JobException) -> str:
-    """Without the host: an older reading may not have known it."""
+    """Return the exception's digest, without the host, which an earlier poll may not have had."""
     text = "\0".join((exception.at.isoformat(), exception.name, exception.task, exception.message))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""Everything that Prometheus is told: of Waymark itself and of every job, in a constant number of queries."""
+"""All metrics for Prometheus, of Waymark itself and of every job, with a constant number of queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Scrape(Collector):
-    """One scrape; a database that is away costs the jobs' metrics, never the scrape."""
+    """One scrape. Without the database, it only lacks the metrics that come from rows, such as those of jobs."""
 
     def __init__(self, facts: Facts, verdict: Verdict) -> None:
         self._facts, self._verdict = facts, verdict

@@ -1,4 +1,4 @@
-"""Families of samples by Prometheus' rules: base units, `_total` for counters, no sample for what is not known."""
+"""Metric families that follow Prometheus' rules: base units, `_total` for counters, no sample for unknown values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gauges(name: str, meaning: str, labels: Sequence[str], samples: Samples) -> 
 
 
 def counters(name: str, meaning: str, labels: Sequence[str], samples: Samples) -> Family:
-    """`name` without its `_total`."""
+    """Return a family of counters. `name` does not include `_total`."""
     return _filled(CounterMetricFamily(f"waymark_{name}", meaning, labels=labels), samples)
 
 

@@ -1,4 +1,4 @@
-"""Every job's metrics, labelled by cluster and job; a job whose run ended keeps its last ones."""
+"""Metrics of every job, labelled by cluster and job. A job whose run ended keeps its last values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitoring.metrics.families import Family, counters, gauges
 
 _LABELS = ("cluster", "job")
 
-# One index look-up for each job's newest completed checkpoint: of its current run, or else of the run before that.
+# Each job's newest completed checkpoint, of its three newest runs, costs one index look-up per run.
 _JOBS = """
 SELECT cluster.name, job.name, run.state,
        CASE WHEN run.ended_at IS NULL AND run.missing_since IS NULL
@@ -48,7 +48,7 @@ ORDER BY cluster.name, job.name
 
 @dataclass(frozen=True)
 class _Job:
-    """Durations in milliseconds, sizes in bytes, as the rows hold them."""
+    """One row of the query. Durations are in milliseconds, sizes in bytes."""
 
     cluster: str
     name: str
@@ -70,7 +70,7 @@ class _Job:
 
 
 def collect() -> Iterator[Family]:
-    """In one query."""
+    """Yield the metrics of all jobs, with one query."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS)
         jobs = [_Job(*row) for row in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""What Waymark remembers. Status columns change only together with the row or field that says when and why."""
+"""The database models. A status column changes only together with the row or field that says when and why."""
 
 from monitoring.models.access import Account, ApiToken, Grant, GrantedRole, IdempotentAnswer, LogInFailure
 from monitoring.models.archive import FINAL, ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch

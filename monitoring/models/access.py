@@ -1,4 +1,4 @@
-"""Who may use Waymark beside a log-in with a password: tokens of the REST API, and what was answered to its calls."""
+"""Accounts, roles, tokens of the REST API, stored answers to repeated calls, and failed log-ins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from django.utils.translation import gettext_noop as _
 class ApiToken(models.Model):
     """A user's key for the REST API, with at most the user's own rights; only a digest of its secret is stored.
 
-    `start` is the secret's beginning, for people to tell tokens apart. A token that was revoked or has expired stays
-    as a row: the audit names it.
+    `start` is the beginning of the secret, by which people distinguish tokens. The row of a revoked or expired token
+    stays, because the audit log refers to it.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
@@ -43,13 +43,16 @@ class ApiToken(models.Model):
 
 
 class IdempotentAnswer(models.Model):
-    """What a call with an `Idempotency-Key` was answered, written in the transaction of its act: the same call again
-    gets this and does nothing. `about`: what an act that asks an engine is about to ask, committed before it does."""
+    """The answer to a call with an `Idempotency-Key`, stored in the transaction of its action.
+
+    If the call is repeated, it gets this answer and does nothing. `about`: the request that an action will send to an
+    engine, committed before it is sent.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)
-    digest = models.CharField(max_length=64)  # of the method, the path and the body
-    status = models.PositiveSmallIntegerField(null=True)  # None: the act is under way, or was cut off
+    digest = models.CharField(max_length=64)  # digest of the method, the path and the body
+    status = models.PositiveSmallIntegerField(null=True)  # None: the action is in progress or was interrupted
     body = models.BinaryField(default=bytes)
     about = models.JSONField(null=True)
     at = models.DateTimeField(db_index=True)
@@ -62,18 +65,18 @@ class IdempotentAnswer(models.Model):
 
 
 class Account(models.Model):
-    """What Waymark knows of a user beyond Django's own fields. No row: everything as by default.
+    """Fields of a user in addition to Django's. Without a row, all have their defaults.
 
-    The role that an account has everywhere is in Django's flags: `is_superuser` administrator, `is_staff` operator,
-    else viewer. `granted_only`: it has none, and sees only what its grants name.
+    Django's flags store the account's global role: `is_superuser` administrator, `is_staff` operator, else viewer.
+    `granted_only`: it has no global role, and sees only what its grants allow.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="account")
     granted_only = models.BooleanField(default=False)
     time_zone = models.CharField(max_length=64, blank=True, default="")  # empty: the server's
-    # Sessions that began before then are over.
+    # Sessions that began before this time are invalid.
     signed_out_at = models.DateTimeField(null=True)
-    # Who it is at the provider that logged it in; empty: an account of Waymark's own.
+    # The account's identity at its OpenID Connect provider; empty: a local account.
     oidc_issuer = models.CharField(max_length=300, blank=True, default="")
     oidc_subject = models.CharField(max_length=255, blank=True, default="")
 
@@ -126,10 +129,10 @@ class Grant(models.Model):
 
 
 class LogInFailure(models.Model):
-    """A log-in that failed, for as long as it counts against further ones.
+    """A failed log-in, stored for as long as it counts towards the limit of failures.
 
-    `name_digest`: of what was typed as the user name, which may be a password. `address`: the client's as far as it is
-    known, of IPv6 its /64.
+    `name_digest` is the digest of the typed user name, which may be a password. `address` is the client's, if known;
+    for IPv6 it is the /64 network.
     """
 
     name_digest = models.CharField(max_length=64)

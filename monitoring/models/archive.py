@@ -1,4 +1,4 @@
-"""What of the history lies in the archive (monitoring/history/archive), and where."""
+"""The archived parts of the history (monitoring/history/archive), and their files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ArchivedState(models.TextChoices):
     REMOVED = "removed", "older than the archive is kept, and removed"
 
 
-# Of a cluster's day with such a file the checkpoints are in PostgreSQL no more, and its roll-ups are final.
+# If a cluster's day has such a file, its checkpoints are no longer in PostgreSQL and its roll-ups are final.
 FINAL = (ArchivedState.LIVE, ArchivedState.EXPIRED, ArchivedState.REMOVED)
 
 
 class ArchivedFile(models.Model):
-    """One Parquet file: rows of one kind, cluster and UTC day, from `since` up to and without `until`.
+    """One Parquet file: rows of one kind, cluster and UTC day, from `since` to before `until`.
 
-    `path` is below the archive's location. No key leads to the cluster or its runs: the archive outlives them.
+    `path` is below the archive's location. Cluster and runs are not foreign keys, because the archive outlives them.
     """
 
     kind = models.CharField(max_length=12, choices=ArchivedKind.choices)
@@ -41,10 +41,10 @@ class ArchivedFile(models.Model):
     rows = models.BigIntegerField()
     size = models.BigIntegerField()  # bytes
     sha256 = models.CharField(max_length=64)
-    footer_sha256 = models.CharField(max_length=64)  # of its end, which says where everything lies
+    footer_sha256 = models.CharField(max_length=64)  # of the file's footer, which has the positions of all data
     least_id = models.BigIntegerField()
     greatest_id = models.BigIntegerField()
-    # Of checkpoints and samples: which runs have rows in it, and how many each, in the same order.
+    # For checkpoints and samples: the runs with rows in the file, and the number of rows of each, in the same order.
     runs = ArrayField(models.BigIntegerField(), default=list)
     rows_by_run = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=8, choices=ArchivedState.choices, default=ArchivedState.WRITTEN)
@@ -65,11 +65,14 @@ class ArchivedFile(models.Model):
 
 
 class PartitionTouch(models.Model):
-    """A row of a partition that is being archived changed after that began: its day is archived anew. In the partition
-    before all others: a checkpoint came or changed there, whose day may be archived. Written by the database."""
+    """A change of a row in a partition while it is being archived, so that its day must be archived again.
+
+    In the partition `_before`, it is a checkpoint that arrived or changed late, whose day may be archived already. A
+    trigger in the database writes these rows.
+    """
 
     partition = models.CharField(max_length=63)
-    moment = models.DateTimeField()  # of the row: its trigger's, the sample's
+    moment = models.DateTimeField()  # the trigger time of the checkpoint, or the time of the sample
 
     class Meta:
         indexes = (models.Index(fields=("partition",), name="touches_by_partition"),)

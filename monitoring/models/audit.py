@@ -1,4 +1,4 @@
-"""Who changed what, and why."""
+"""The audit log: who changed what, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from monitoring.reasons.columns import ReasonField
 
 
 class AuditEntry(models.Model):
-    """`actor` is a user's name, or `waymark` for the automation. `details` never holds a secret."""
+    """One action. `actor` is a user's name, or `waymark` for the automation. `details` never contains a secret."""
 
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=150)

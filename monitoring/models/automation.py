@@ -1,4 +1,4 @@
-"""When the automation acts, when it is held, and what it decided."""
+"""Pauses of the automation, and its decisions about dead jobs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from monitoring.reasons.columns import ReasonField
 
 
 class AutomationPause(models.Model):
-    """No scheduled savepoint and no automatic restart while it lasts. Without a cluster it holds for everything; a
-    single job is paused on its own row. `until` None: until somebody ends it."""
+    """A pause of scheduled savepoints and automatic restarts, for one cluster or, without a cluster, for everything.
+
+    The pause of a single job is stored in the job's row. If `until` is None, the pause lasts until a person ends it.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="automation_pauses")
     reason = models.TextField()
@@ -38,7 +40,7 @@ class Verdict(models.TextChoices):
 
 
 class RestartDecision(models.Model):
-    """What the automation decided of a dead job, also to do nothing, with the facts; a row whenever that changed."""
+    """A decision of the automation about a dead job, with its facts. A row is added when the decision changes."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="restart_decisions")
     at = models.DateTimeField()

@@ -1,11 +1,10 @@
 """The history: every checkpoint of every run, with its figures per operator and subtask.
 
-Durations are milliseconds, sizes bytes, as the engine reports them; None: the engine did not say.
+Durations are in milliseconds and sizes in bytes, as the engine reports them. None: the engine did not report it.
 
-The tables are partitioned by the time of the trigger (monitoring/history/partitions.py), which no key of theirs can
-leave out. So the database alone no longer holds that a run has one row for an id (those who write do: polls, under
-their cluster's lock) and that what refers to a checkpoint goes with it (Django's deleting does, and what drops a
-partition).
+The tables are partitioned by the trigger time (monitoring/history/partitions.py), so every unique key must include it.
+Therefore the database does not ensure two rules. A run has one row per ID: polls ensure this under their cluster's
+lock. Rows that refer to a checkpoint are deleted with it: Django and the dropping of partitions ensure this.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class CheckpointType(models.TextChoices):
 
 class CheckpointRows(models.QuerySet["Checkpoint"]):
     def there(self) -> CheckpointRows:
-        """Completed ones that should still have their files.
+        """Return completed checkpoints whose files should still exist.
 
-        An engine subsumes the oldest first: what is older than a discarded one of its run is gone, too, also where
-        nobody saw it go, because its job manager was replaced or its history had rolled over.
+        An engine discards the oldest first. So checkpoints older than a discarded one of the same run are gone, too,
+        even if no poll saw that, because the job manager was replaced or the history rolled over.
         """
         gone = Checkpoint.objects.filter(
             run=models.OuterRef("run"), status=CheckpointStatus.COMPLETED, is_savepoint=False, discarded=True,
@@ -48,10 +47,10 @@ class CheckpointRows(models.QuerySet["Checkpoint"]):
 
 
 class Checkpoint(models.Model):
-    """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing.
+    """One checkpoint or savepoint of one run. Its key is (run, checkpoint_id), so polling it again changes nothing.
 
-    `triggered_at` never changes once it is stored: it says in which partition the row lies. `archived`: this one was
-    read from the archive.
+    `triggered_at` never changes after it is stored, because it determines the row's partition. `archived` is True for
+    an instance that was read from the archive.
     """
 
     archived = False
@@ -75,15 +74,15 @@ class Checkpoint(models.Model):
     num_acknowledged_subtasks = models.PositiveIntegerField(default=0)
     external_path = models.TextField(blank=True, default="")
     discarded = models.BooleanField(default=False)
-    # The slowest subtask's figures: what a chart over many checkpoints needs without a join.
+    # The slowest subtask's figures, so that charts over many checkpoints need no join.
     alignment_max = models.BigIntegerField(null=True)
     start_delay_max = models.BigIntegerField(null=True)
     sync_max = models.BigIntegerField(null=True)
     async_max = models.BigIntegerField(null=True)
-    # True once status is final and the per-subtask figures are stored (or the engine forgot them): never read again.
+    # True if the status is final and the figures per subtask are stored or forgotten: the row is never read again.
     final = models.BooleanField(default=False)
     first_seen_at = models.DateTimeField(auto_now_add=True)
-    # The transaction that last changed a figure of it, written by the database: what the roll-ups have yet to take in.
+    # The transaction that last changed a figure, set by a trigger: the pipeline finds changed rows by it.
     changed_in = models.BigIntegerField(default=0, editable=False)
 
     objects = CheckpointRows.as_manager()
@@ -109,7 +108,7 @@ class Checkpoint(models.Model):
 
 
 class OperatorCheckpoint(models.Model):
-    """One operator's share of one checkpoint; arrays are indexed by subtask, None where it did not acknowledge."""
+    """One operator's part of one checkpoint. Arrays are indexed by subtask; None: the subtask did not acknowledge."""
 
     archived = False
 
@@ -159,7 +158,7 @@ class OperatorCheckpoint(models.Model):
 
 
 class CheckpointGap(models.Model):
-    """Ids that the engine's short history dropped while nobody could look (an outage): shown, never hidden."""
+    """Checkpoint IDs that the engine's short history dropped between two polls, such as during an outage."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="gaps")
     first_id = models.BigIntegerField()

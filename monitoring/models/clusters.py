@@ -1,4 +1,4 @@
-"""Clusters: how each is found and asked, what answered there, and how its polls go."""
+"""Clusters: their addresses and credentials, their identities, and the state of polling."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class ZooKeeperAuthentication(models.TextChoices):
 
 
 class Cluster(models.Model):
-    """A server that speaks Flink's REST API: a Flink cluster or our job manager.
+    """A server with Flink's REST API: a Flink cluster or Waymark's job manager.
 
-    `rest_url` is where it is asked; found through ZooKeeper it is the last known leader's address, "" before the first.
-    Secrets are read through monitoring.engine.connection only.
+    `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
+    first. Only monitoring.engine.connection reads the secrets.
     """
 
     name = models.CharField(max_length=100, unique=True)
     discovery = models.CharField(max_length=10, choices=Discovery.choices, default=Discovery.URL)
-    # Judged by monitoring.outbound; a URLField would refuse hosts without a dot, such as http://jobmanager:8081.
+    # monitoring.outbound checks it. A URLField would refuse hosts without a dot, such as http://jobmanager:8081.
     rest_url = models.CharField(max_length=500, blank=True)
     zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
     zookeeper_root = models.CharField(max_length=200, blank=True, default="")
@@ -52,9 +52,9 @@ class Cluster(models.Model):
     )
     zookeeper_username = models.CharField(max_length=200, blank=True, default="")
     zookeeper_password = SecretField()
-    # With the certificates below, which are then for it, too.
+    # TLS to ZooKeeper uses the certificates below, too.
     zookeeper_tls = models.BooleanField(default=False)
-    # When ZooKeeper last named `rest_url`'s leader, and why it names none now ("": it does).
+    # When ZooKeeper last named the leader at `rest_url`, and why it names none now ("": it names one).
     leader_named_at = models.DateTimeField(null=True)
     leader_problem = models.TextField(blank=True, default="")
     leader_problem_value = ReasonField(null=True, blank=True)
@@ -62,7 +62,8 @@ class Cluster(models.Model):
     token = SecretField()
     username = models.CharField(max_length=200, blank=True, default="")
     password = SecretField()
-    # PEM. No CA bundle: the system's. A client certificate (with its chain) for mutual TLS, and its key.
+    # PEM. Without a CA bundle, the system's is used. The client certificate (with its chain) and its key are for mutual
+    # TLS.
     ca_bundle = models.TextField(blank=True, default="")
     client_certificate = models.TextField(blank=True, default="")
     client_key = SecretField()
@@ -70,31 +71,31 @@ class Cluster(models.Model):
     version = models.CharField(max_length=50, blank=True, default="")
     # web.checkpoints.history: how many checkpoints of a job the engine remembers; None: not known.
     history_length = models.PositiveIntegerField(null=True)
-    # web.refresh-interval: for how long it answers the same of a job's checkpoints; None: not known.
+    # web.refresh-interval: how long the engine caches its answer about a job's checkpoints; None: not known.
     answers_kept_s = models.FloatField(null=True)
     labels = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     disabled_reason = models.TextField(blank=True, default="")
-    # Removed while it had jobs: it is shown no more and not watched, its history stays.
+    # When the cluster was removed while it had jobs: it is neither shown nor polled, but its history stays.
     archived_at = models.DateTimeField(null=True)
     poll_interval_s = models.FloatField(default=3.0, validators=[MinValueValidator(1), MaxValueValidator(3600)])
     request_limit_s = models.FloatField(default=10.0, validators=[MinValueValidator(1), MaxValueValidator(60)])
     requests_at_once = models.PositiveSmallIntegerField(
         default=8, validators=[MinValueValidator(1), MaxValueValidator(64)]
     )
-    # Scheduled savepoints: how many at once, and over how long those due at one moment are spread.
+    # Scheduled savepoints: how many at the same time, and the time over which simultaneous ones are spread.
     savepoints_at_once = models.PositiveSmallIntegerField(default=4)
     savepoint_jitter_s = models.PositiveIntegerField(default=60)
-    # What answers there, as monitoring.engine.identity reads it; `stranger`: what answers now and is not that.
+    # The cluster's identity (monitoring.engine.identity), and that of another cluster that answers at its address now.
     identity = models.JSONField(null=True)
     stranger = models.JSONField(null=True)
-    # Polling state. The one flight under way has a lease, `poll_claimed_until`, and a token, `poll_claimed_by`.
+    # The state of polling. A poll in progress holds a lease, `poll_claimed_until`, and a token, `poll_claimed_by`.
     next_poll_at = models.DateTimeField(db_index=True, null=True)
     poll_claimed_until = models.DateTimeField(null=True)
     poll_claimed_by = models.CharField(max_length=32, blank=True, default="")
-    # Runs whose moment came up to then were read.
+    # Runs that were due up to this time were read.
     read_until = models.DateTimeField(null=True)
-    # Grows with every poll that changed a run or a checkpoint: what a worker remembers of them is as new as this.
+    # Increases with every poll that changes a run or a checkpoint, so that workers detect outdated copies.
     revision = models.BigIntegerField(default=0)
     last_answer_at = models.DateTimeField(null=True)
     unreachable_since = models.DateTimeField(null=True)
@@ -111,5 +112,6 @@ class Cluster(models.Model):
 
     @property
     def reachable(self) -> bool:
-        """As far as is known. Never one that is not watched: nobody would see what is done to its jobs."""
+        """Return whether the cluster answered the last poll. A cluster that is not polled counts as unreachable,
+        because nobody would see the effects of actions on its jobs."""
         return self.enabled and self.unreachable_since is None

@@ -1,4 +1,4 @@
-"""What the rules found, and what happened to each finding."""
+"""Incidents, and the steps of each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class IncidentKind(models.TextChoices):
     ANOTHER_CLUSTER = "another_cluster", _("another cluster at a cluster's address")
 
 
-# While one of these is unresolved, nobody is told of incidents of that cluster's jobs.
+# While a cluster has an unresolved incident of these kinds, incidents of its jobs notify nobody.
 INHIBITING_KINDS = frozenset({IncidentKind.CLUSTER_UNREACHABLE, IncidentKind.ANOTHER_CLUSTER})
 
 
 class Incident(models.Model):
-    """A finding about a job, or about a cluster (`job` is None), or about Waymark itself (`cluster` is None, too).
+    """A problem of a job, of a cluster (`job` is None), or of Waymark itself (`cluster` is None, too).
 
-    At most one is unresolved per rule and subject, or per kind where no rule is behind it (`rule` is None: the
-    automation itself needs a person, or the rule was removed). `sentence` is what people read everywhere.
-    `inhibited_by` hides it from people while that one is unresolved, and says afterwards what it was hidden by.
+    At most one is unresolved per rule and subject, or per kind if it has no rule (the automation needs a person, or the
+    rule was deleted). `sentence` is its text on pages and in messages. `inhibited_by` is the incident that hides this
+    one from people until it is resolved; the value stays afterwards.
     """
 
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="incidents")
@@ -51,7 +51,7 @@ class Incident(models.Model):
     snoozed_until = models.DateTimeField(null=True, db_index=True)
     inhibited_by = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="inhibited")
     resolved_at = models.DateTimeField(null=True)
-    resolved_by = models.CharField(max_length=150, blank=True, default="")  # empty: by recovery
+    resolved_by = models.CharField(max_length=150, blank=True, default="")  # empty: the problem ended by itself
 
     class Meta:
         ordering = ("-opened_at",)
@@ -83,7 +83,7 @@ class Incident(models.Model):
 
     @property
     def subject(self) -> str:
-        """The name of what it is about."""
+        """Return the name of the job or cluster, or "Waymark"."""
         return self.job.name if self.job else self.cluster.name if self.cluster else "Waymark"
 
 
@@ -99,10 +99,10 @@ class IncidentEventKind(models.TextChoices):
 
 
 class IncidentEvent(models.Model):
-    """One step of an incident, with the numbers and rows it was decided on.
+    """One step of an incident, with the numbers and rows behind it.
 
-    Changes in a row are one step, the newest: `at`, text and evidence are its, `times` says how many it stands for and
-    `first_at` when they began.
+    Consecutive changes are one row: `at`, text and evidence are those of the newest change, `times` is their number,
+    and `first_at` is the time of the first.
     """
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")

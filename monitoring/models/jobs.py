@@ -1,7 +1,7 @@
 """Jobs and their runs.
 
-A *job* is the logical thing a person cares about; a *run* is one life of it on an engine (one engine job id). History,
-rules and savepoints belong to the job and so survive restarts.
+A *job* is the lasting object; a *run* is one life of the job on an engine (one engine job ID). History, rules and
+savepoints belong to the job, so they survive restarts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class RestoreFrom(models.TextChoices):
 
 
 class Job(models.Model):
-    """A job for good, matched to its runs by name and cluster or by a launch record.
+    """A lasting job, matched to its runs by name and cluster.
 
-    `epoch` counts the restarts ever decided; a restart attempt is claimed by a compare-and-set on it.
+    `epoch` is the number of restarts ever decided; a restart attempt is created by a compare-and-set on it.
     `launch` is how to start the job again, e.g. {"kind": "waymark", "jar_id", "entry_class", "program_args",
     "parallelism", "configuration"}; None: unknown, so the job can only be watched.
     """
@@ -35,42 +35,43 @@ class Job(models.Model):
     launch = SealedLaunchField(null=True, blank=True)
     current_run = models.ForeignKey("Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     epoch = models.PositiveIntegerField(default=0)
-    # Automation. A budget of none is no budget: `auto_restart` says whether there are restarts.
+    # Automation. A restart budget must be at least 1; `auto_restart` turns automatic restarts off.
     auto_restart = models.BooleanField(default=False)
     restore_from = models.CharField(max_length=10, choices=RestoreFrom.choices, default=RestoreFrom.NEWEST)
     max_restarts_per_hour = models.PositiveIntegerField(default=6)
     max_restarts_per_day = models.PositiveIntegerField(default=24)
-    # A job that the engine, which answers, no longer knows counts as dead, too.
+    # Restart the job also if it is LOST: the engine answers but no longer knows the job.
     restart_on_lost = models.BooleanField(default=True)
-    # A state that was taken longer than this before the death is not restored by itself; None: any is.
+    # An automatic restart does not use snapshots that are older than this at the failure; None: no limit.
     oldest_state_s = models.PositiveIntegerField(null=True, blank=True)
     allow_empty_start = models.BooleanField(default=False)
-    # Open: too many restarts; a person closes it. Attempts before `budget_since` are not counted any more.
+    # When the breaker opened after too many restarts, until a person closes it. Attempts before `budget_since` do not
+    # count.
     breaker_opened_at = models.DateTimeField(null=True, blank=True)
     breaker_reason = models.TextField(blank=True, default="")
     breaker_reason_value = ReasonField(null=True, blank=True)
     budget_since = models.DateTimeField(null=True, blank=True)
-    # Who else restarts this job and takes its savepoints, such as an operator on Kubernetes; "": nobody, Waymark may.
+    # The other system that restarts this job and takes its savepoints, such as a Kubernetes operator; "": Waymark does.
     managed_elsewhere = models.CharField(max_length=200, blank=True, default="")
-    # On a schedule: every so often, or at the times of a cron expression; neither: none.
+    # Scheduled savepoints: at an interval or at the times of a cron expression; without both, there are none.
     savepoint_interval_s = models.PositiveIntegerField(null=True, blank=True)
     savepoint_cron = models.CharField(max_length=100, blank=True, default="")
     savepoint_time_zone = models.CharField(max_length=64, default="UTC")
     next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    # How many of the savepoints that Waymark took stay, and for how long; neither: all stay.
+    # The number and the age of Waymark's savepoints that stay; without both, all stay.
     savepoints_kept = models.PositiveIntegerField(null=True, blank=True)
     savepoints_kept_s = models.PositiveIntegerField(null=True, blank=True)
-    # A job that ends by itself is run again at the times of this cron expression; "": only when somebody asks for it.
+    # A job that ends by itself is run again at the times of this cron expression; "": only if a person requests it.
     run_cron = models.CharField(max_length=100, blank=True, default="")
     run_time_zone = models.CharField(max_length=64, default="UTC")
     run_cron_since = models.DateTimeField(null=True, blank=True)
     next_run_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    run_problem = models.TextField(blank=True, default="")  # why the last run that was due has not been started
+    run_problem = models.TextField(blank=True, default="")  # why the last due run was not started
     run_problem_value = ReasonField(null=True, blank=True)
-    # How many of the savepoints stay that runs took at their end; None: all.
+    # How many final savepoints stay; None: all.
     final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
-    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until somebody ends it
+    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until a person ends it
     automation_note = models.TextField(blank=True, default="")
     automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote the note
     created_at = models.DateTimeField(auto_now_add=True)
@@ -94,12 +95,12 @@ class Job(models.Model):
 
     @property
     def scheduled(self) -> bool:
-        """Savepoints of it are taken on a schedule."""
+        """Return whether the job has scheduled savepoints."""
         return self.savepoint_interval_s is not None or bool(self.savepoint_cron)
 
 
 class RunState(models.TextChoices):
-    """Flink's JobStatus, and LOST. Whether it can be relied on is concluded where it is shown: dashboard/health.py."""
+    """Flink's JobStatus, and LOST. Pages check whether a status is current: dashboard/health.py."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"
@@ -121,27 +122,28 @@ class RunState(models.TextChoices):
 
 
 class Run(models.Model):
-    """One engine job id. `state` is the engine's last word, `observed_at` when it last said anything new."""
+    """One engine job ID. `state` is the last status that the engine reported, `observed_at` the time of its last
+    news."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
     number = models.PositiveIntegerField()
     engine_job_id = models.CharField(max_length=32)
-    # How it was started, where that is known: the version of the program that its savepoints belong to.
+    # How the run was started, if known: the version of the program to which its savepoints belong.
     launch_version = models.ForeignKey("LaunchVersion", on_delete=models.SET_NULL, null=True, related_name="runs")
     state = models.CharField(max_length=20, choices=RunState.choices)
     observed_at = models.DateTimeField()
     moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    # When it was seen to have ended, by our clock; None: while it lives, or it had ended long before it was ever seen.
+    # When Waymark saw the end, by Waymark's clock; None: the run lives, or it ended long before it was first seen.
     end_seen_at = models.DateTimeField(null=True)
-    # The engine answered without this job since then (hold-down before LOST); None while it is known.
+    # Since when the engine's answers lack this job (hold-down before LOST); None: the engine lists it.
     missing_since = models.DateTimeField(null=True)
     missing_polls = models.PositiveIntegerField(default=0)
     vertices = models.JSONField(
         default=list
-    )  # [{"id", "name", "parallelism", "inputs": [id]}], "inputs" where the engine sent a plan
-    # /checkpoints/config as the engine gave it, but `interval` is null when there are no periodic checkpoints
+    )  # [{"id", "name", "parallelism", "inputs": [id]}], "inputs" only if the engine sent a plan
+    # /checkpoints/config as the engine sent it, but `interval` is null without periodic checkpoints
     checkpoint_config = models.JSONField(default=dict)
     counts = models.JSONField(default=dict)  # /checkpoints "counts"
     summary = models.JSONField(default=dict)  # /checkpoints "summary"
@@ -151,17 +153,17 @@ class Run(models.Model):
     restored_at = models.DateTimeField(null=True)
     exception = models.TextField(blank=True, default="")  # newest root cause, one line
     exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
-    # The last read met a problem: the run is read again then, whatever its rhythm (polling/plan.py) says.
+    # The last read had a problem: the run is read again at this time, independent of its rhythm (polling/plan.py).
     next_read_at = models.DateTimeField(null=True)
-    # How a run that ended by itself left its state: {"saved", "savepoint", "state", "rows", "batches"}, see
-    # engine/answers/jobs.py; {}: it did not end so, or the engine does not say.
+    # What a run that ended by itself saved: {"saved", "savepoint", "state", "rows", "batches"}, see
+    # engine/answers/jobs.py; {}: the run did not end by itself, or the engine does not report it.
     outcome = models.JSONField(default=dict)
-    # Why a run in CREATED waits until its driver may start: "for", "since" and what that reason has, see LaunchWait in
-    # engine/answers/jobs.py; {}: it does not wait.
+    # Why a run in CREATED waits until its driver may start: "for", "since" and fields of that reason, see LaunchWait in
+    # engine/answers/jobs.py; {}: the run does not wait.
     launch_wait = models.JSONField(default=dict)
-    # Follow-up reads that are still due: details of a terminal run are read once more.
+    # Whether the last checkpoints of an ended run were read after its end.
     final_read_done = models.BooleanField(default=False)
-    # The engine started a new run under the same job ID: the next run has the ID.
+    # The engine started a new run under the same job ID, which belongs to the next run now.
     superseded = models.BooleanField(default=False)
 
     class Meta:
@@ -184,14 +186,14 @@ class Run(models.Model):
         return not RunState(self.state).terminal
 
     def seen_at(self, answered_at: datetime | None) -> datetime:
-        """When the engine last said that the run is in this state: every answer of its cluster, the last of them at
-        `answered_at`, names a live one."""
+        """Return when the engine last reported this status. Every answer of the cluster lists a live run; the last
+        answer was at `answered_at`."""
         named = answered_at is not None and self.live and self.missing_since is None
         return max(self.observed_at, answered_at) if named and answered_at else self.observed_at
 
 
 class RunStateChange(models.Model):
-    """Every move of a run as we saw it: from, to, when, why."""
+    """A status change of a run as Waymark saw it: from, to, when, why."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="state_changes")
     at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""How a job was ever started, version by version."""
+"""All versions of the jobs' launch records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class LaunchOrigin(models.TextChoices):
 
 
 class LaunchVersion(models.Model):
-    """A launch record that the job had, the newest with the highest number; `Job.launch` is the one in force.
+    """A version of a job's launch record. The newest has the highest number; `Job.launch` is the one in use.
 
-    A record that comes back, after going back to an older program, is a new version: the numbers tell the story.
+    A return to an older record creates a new version, so that the numbers show the order of the changes.
     """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="launch_versions")

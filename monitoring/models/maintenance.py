@@ -1,4 +1,4 @@
-"""Times in which people know that something will be down."""
+"""Maintenance windows, in which notifications are silenced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from monitoring.reasons.reason import Reason
 
 
 class MaintenanceWindow(models.Model):
-    """Nobody is told of incidents about `job`, about `cluster` and its jobs, or about jobs that `selector`
-    chooses (monitoring.alerts.selector), from `starts_at` until `ends_at`. Exactly one of the three is given."""
+    """A time from `starts_at` to `ends_at` without notifications for incidents of its scope.
+
+    The scope is `job`, `cluster` with its jobs, or the jobs that `selector` chooses (monitoring.alerts.selector).
+    Exactly one of these is set.
+    """
 
     reason = models.TextField()
     job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, blank=True, related_name="maintenance")

@@ -1,7 +1,7 @@
-"""Where notifications go, and the outbox that they leave through.
+"""Channels, and the outbox of notifications.
 
-A Notification says that a channel is to be told of an incident's step: it is written with that step, in one
-transaction. A Delivery is a message: one notification or many that go out together, tried until it is sent or given up.
+A Notification says that a channel must be notified of an incident's step. It is stored in the same transaction as the
+step. A Delivery is a message with one or more notifications, which is tried until it is sent or given up.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _LivingChannels(models.Manager["Channel"]):
 
 
 class Channel(models.Model):
-    """Where notifications go. `objects` are those that were not removed.
+    """A destination of notifications. `objects` contains only channels that were not removed.
 
-    A removed channel is off and has no settings and no secret any more; the row stays for the history of its messages.
+    A removed channel is disabled and has neither settings nor secret. Its row stays for the history of its messages.
 
-    `settings`: mail {"to": [...]}, webhook {"url": ...}, Apprise {}. `secret`: for mail the URL of an SMTP server of
-    its own, for a webhook the key that signs the body, for Apprise its URL.
+    `settings`: mail {"to": [...]}, webhook {"url": ...}, Apprise {}. `secret`: for mail the URL of the channel's own
+    SMTP server, for a webhook the key that signs the body, for Apprise its URL.
     """
 
     name = models.CharField(max_length=100)
@@ -46,19 +46,19 @@ class Channel(models.Model):
     settings = models.JSONField(default=dict)
     secret = SecretField()
     enabled = models.BooleanField(default=True)
-    # An administrator's word that its address may be a private one.
+    # An administrator allowed a private address for this channel.
     allow_private = models.BooleanField(default=False)
     language = models.CharField(max_length=10, choices=Language.choices, default=Language.ENGLISH)
-    # Empty: Waymark's own words.
+    # Empty: Waymark's default texts.
     subject_template = models.TextField(blank=True, default="")
     body_template = models.TextField(blank=True, default="")
-    # What opens or ends within this time goes out as one message.
+    # Incidents that open or end within this time are combined into one message.
     group_wait_s = models.PositiveIntegerField(default=10, validators=[MaxValueValidator(600)])
-    # Beyond it the rest waits, and goes out as one digest.
+    # Beyond this limit, notifications wait and are sent as one digest.
     messages_per_10_min = models.PositiveIntegerField(
         default=10, validators=[MinValueValidator(1), MaxValueValidator(1000)]
     )
-    # While nobody acknowledges: tell this channel again, and after a time another one.
+    # While nobody acknowledges the incident: notify this channel again, and after a time another channel.
     repeat_every_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_after_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
@@ -84,7 +84,7 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """A message to one channel, sent at least once; `key` is the same at every try, for the receiver to tell by."""
+    """A message to one channel, sent at least once. `key` is the same at every try, so the receiver sees duplicates."""
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
     key = models.CharField(max_length=64, unique=True)
@@ -93,7 +93,7 @@ class Delivery(models.Model):
     is_digest = models.BooleanField(default=False)
     is_test = models.BooleanField(default=False)
     created_at = models.DateTimeField()
-    attempts = models.PositiveIntegerField(default=0)  # since it was made, or since a person had it tried again
+    attempts = models.PositiveIntegerField(default=0)  # since the creation, or since a person requested another try
     next_try_at = models.DateTimeField(db_index=True)
     claimed_until = models.DateTimeField(null=True)
     sent_at = models.DateTimeField(null=True)
@@ -113,7 +113,7 @@ class AttemptOutcome(models.TextChoices):
 
 
 class DeliveryAttempt(models.Model):
-    """One try of a message, and the receiver's own answer."""
+    """One try of a message, and the receiver's answer."""
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="tries")
     at = models.DateTimeField()
@@ -144,7 +144,7 @@ class NotificationState(models.TextChoices):
 
 
 class Notification(models.Model):
-    """That `channel` is to be told of a step. `why` says what it waits for, or why nobody was told."""
+    """A request to notify `channel` of a step. `why` says what it waits for, or why it was not sent."""
 
     event = models.ForeignKey(IncidentEvent, on_delete=models.CASCADE, related_name="notifications")
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="notifications")
@@ -153,7 +153,7 @@ class Notification(models.Model):
     due_at = models.DateTimeField()
     why = models.TextField(blank=True, default="")
     why_value = ReasonField(null=True, blank=True)
-    text = models.TextField(blank=True, default="")  # what is said, from the moment it is gathered
+    text = models.TextField(blank=True, default="")  # the text in the message, set when the notification is added to it
     text_value = ReasonField(null=True, blank=True)
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, null=True, related_name="notifications")
     silenced_by = models.ForeignKey(MaintenanceWindow, on_delete=models.SET_NULL, null=True, related_name="silenced")

@@ -1,4 +1,4 @@
-"""Programs as they were uploaded, kept so that a cluster that lost one is given it again."""
+"""Copies of uploaded programs, so that a program that a cluster has lost can be uploaded again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from monitoring.models.clusters import Cluster
 
 
 class Program(models.Model):
-    """Known by its content. The file itself lies in its parts."""
+    """A program, identified by its content, which is stored in its parts."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
-    name = models.CharField(max_length=255)  # as the clusters are told it; a PySpark program's names its module
+    name = models.CharField(max_length=255)  # the file name on clusters; for PySpark, it contains the module's name
     size = models.BigIntegerField()
     uploaded_by = models.CharField(max_length=150)
     uploaded_at = models.DateTimeField()
@@ -37,7 +37,7 @@ class ProgramPart(models.Model):
 
 
 class PlacedProgram(models.Model):
-    """What a cluster knows under that id, or knew."""
+    """The program that a cluster has, or had, under the ID `jar_id`."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="placed_programs")
     jar_id = models.CharField(max_length=500)

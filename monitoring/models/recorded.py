@@ -1,4 +1,4 @@
-"""What an engine says of a run beside its checkpoints, kept for good: counters, exceptions, how it is configured."""
+"""Other data that engines report about runs, stored permanently: counters, exceptions and configuration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from monitoring.models.jobs import Job, Run
 
 
 class CounterSample(models.Model):
-    """The engine's checkpoint counters of a run, as they stood at `at`.
+    """The engine's checkpoint counters of a run at the time `at`.
 
-    There is a row for every change of `failed` and `restored` that was seen and for every fall (the job manager was
-    replaced and counts anew), so differences of these two are exact; `total` and `completed` alone give one a minute.
+    A row is stored for every seen change of `failed` and `restored`, so their differences are exact, and when a counter
+    falls (a new job manager starts at zero). If only `total` and `completed` change, one row per minute is stored.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="counter_samples")
@@ -37,12 +37,12 @@ class RunException(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exception_rows")
     at = models.DateTimeField()
     name = models.TextField(blank=True, default="")  # the exception's class
-    message = models.TextField(blank=True, default="")  # its own, one line
+    message = models.TextField(blank=True, default="")  # the exception's own message, one line
     root_cause = models.TextField(blank=True, default="")  # the innermost cause, one line
-    task = models.TextField(blank=True, default="")  # with its subtask; empty: the job as a whole
+    task = models.TextField(blank=True, default="")  # with its subtask; empty: the whole job
     host = models.TextField(blank=True, default="")  # host:port of the task manager
     stacktrace = models.TextField(blank=True, default="")
-    digest = models.CharField(max_length=32)  # of time, class, task and root cause: known again at the next reading
+    digest = models.CharField(max_length=32)  # of time, class, task and root cause: identifies it at later polls
 
     class Meta:
         ordering = ("-at", "-id")
@@ -60,11 +60,11 @@ class ConfigurationPart(models.TextChoices):
 
 
 class JobConfiguration(models.Model):
-    """How a job was configured when it was last read: {part: {key: value}}, the values of secrets hidden."""
+    """A job's configuration at the last read: {part: {key: value}}, with hidden secrets."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="configuration")
     parts = models.JSONField(default=dict)
-    since = models.DateTimeField()  # the newest change, or when it was seen first
+    since = models.DateTimeField()  # the newest change, or the first read
 
     def __str__(self) -> str:
         return f"{self.job} since {self.since}"
@@ -77,7 +77,7 @@ class ChangeKind(models.TextChoices):
 
 
 class ConfigurationChange(models.Model):
-    """One key of a job's configuration that was seen to be another than before, in the same run or in a later one."""
+    """A change of one key of a job's configuration, in the same run or in a later one."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="configuration_changes")
     run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")

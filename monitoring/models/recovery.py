@@ -1,4 +1,4 @@
-"""Restart attempts: the row, not the Celery task, is the guard that a job is started once."""
+"""Restart attempts. The row, not the Celery task, ensures that a job is started only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitoring.reasons.columns import ReasonField
 class RestartTrigger(models.TextChoices):
     AUTOMATIC = "automatic", _("automatic")
     MANUAL = "manual", _("manual")
-    # Of a job that has ended: another run, from where it ended.
+    # A person runs an ended job again, from the snapshot at its end.
     AGAIN = "again", _("run again")
     SCHEDULED = "scheduled", _("on schedule")
 
@@ -40,8 +40,8 @@ ENDED = tuple(state for state in AttemptState if not state.open)
 
 
 class RestartAttempt(models.Model):
-    """Unique per (job, epoch). `engine_job_id` is chosen before the launch, so that after a crash the run is looked up,
-    never launched twice."""
+    """A restart attempt, unique per (job, epoch). `engine_job_id` is chosen before the launch, so that after a crash
+    the run is looked up and not launched twice."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="restart_attempts")
     epoch = models.PositiveIntegerField()
@@ -53,32 +53,33 @@ class RestartAttempt(models.Model):
     old_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     new_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     engine_job_id = models.CharField(max_length=32)
-    # What the job is started with, where that is not its own launch record: another program, arguments, parallelism.
+    # The launch record of this attempt if it differs from the job's: another program, arguments, parallelism.
     launch = SealedLaunchField(null=True)
-    # If what it is changed to does not start, it is started again as it was, from the same state.
+    # If the changed job does not start, another attempt starts it as it was before, from the same snapshot.
     goes_back = models.BooleanField(default=False)
-    # The attempt after whose failure this one brings the job back as it was.
+    # The failed attempt that this attempt undoes.
     back_from = models.OneToOneField("self", on_delete=models.SET_NULL, null=True, related_name="way_back")
-    # The state to restore is the savepoint that the job is stopped with.
+    # The snapshot to restore is the savepoint with which the job is stopped.
     from_stop = models.BooleanField(default=False)
-    # There is no state to restore, and the job allows to be started without one.
+    # The job is started without a snapshot.
     start_empty = models.BooleanField(default=False)
-    # Checkpoint locations that Spark wrote, by query: the state to restore is the savepoint that is made of them.
+    # Spark's checkpoint locations by query. The snapshot to restore is the savepoint that is made from them.
     imports = models.JSONField(default=dict, blank=True)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
-    restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed
+    restore_state_at = models.DateTimeField(null=True)  # the snapshot's time; later input is processed again
     savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
     rejected = models.JSONField(default=list)  # [{"path", "why"}]: candidates that could not be restored
-    # Where it was looked for candidates that no poll saw and the storage did not answer: [{"place", "waited_s"}].
+    # Storage that did not answer a search for checkpoints that no poll saw: [{"place", "waited_s"}].
     silent = models.JSONField(default=list)
-    # A live job leaves a savepoint (stop_savepoint) when it is stopped: stages/stop_job.py; False: just cancelled.
+    # A live job is stopped with a savepoint (stop_savepoint), see stages/stop_job.py; False: it is canceled without
+    # one.
     stop_first = models.BooleanField(default=False)
     stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
-    # Written before the launch leaves: from then on the job may run, so it is looked up before anything else.
+    # Stored before the launch is sent. From then on the job may run, so the engine is always asked for it first.
     launch_sent_at = models.DateTimeField(null=True)
-    launches = models.PositiveSmallIntegerField(default=0)  # how often it was sent, always under the one id
-    launched_at = models.DateTimeField(null=True)  # the engine was seen to know the id
+    launches = models.PositiveSmallIntegerField(default=0)  # how often the launch was sent, always with the same ID
+    launched_at = models.DateTimeField(null=True)  # when the engine first knew the ID
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
@@ -104,13 +105,15 @@ class RestartAttempt(models.Model):
 
 class RefusedStart(models.Model):
     """A start of an automatic restart that the engine refused. The job never ran under `engine_job_id`, so the engine's
-    entry for it is not a run of the job. `path`: of the state that is to blame; "" where the engine does not say so."""
+    entry for this ID is not a run of the job. `path`: the snapshot that caused the refusal, "" if it was not the
+    cause."""
 
     attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="refused_starts")
     engine_job_id = models.CharField(max_length=32, db_index=True)
     path = models.TextField()
     refused_at = models.DateTimeField()
-    # The directory that the engine made for its checkpoints, if it is still there; "": it is not; None: not known yet.
+    # The checkpoint directory that the engine made for the start, if it still exists; "": it does not; None: not known
+    # yet.
     left_directory = models.TextField(null=True)
 
     class Meta:
@@ -128,7 +131,7 @@ class StepState(models.TextChoices):
 
 
 class RestartStep(models.Model):
-    """One step of an attempt as the page shows it."""
+    """One step of an attempt, as the page shows it."""
 
     attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="steps")
     name = models.CharField(max_length=100)

@@ -1,4 +1,4 @@
-"""What years of checkpoints come to: by job and minute, hour or day. Written by the pipeline, monitoring/history."""
+"""Roll-ups of checkpoints by job and minute, hour or day. The pipeline in monitoring/history writes them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from monitoring.models.jobs import Job
 
 
 class Rollup(models.Model):
-    """One job's checkpoints that were triggered within `seconds` (a minute, an hour or a UTC day) from `start` on.
+    """Totals of one job's checkpoints triggered within `seconds` (a minute, an hour or a UTC day) from `start` on.
 
-    Figures are of completed ones that tell them, in milliseconds and bytes; null: none does. Sketches are of the
-    form `version`, see history/pipeline/sketch.py. `reasons`: JSON of {reason: failures}, or "". Minutes are kept for
-    two days. No key leads to the job in the database: the pipeline may be a moment behind a job that is removed.
+    Figures are of completed checkpoints, in milliseconds and bytes; null: no checkpoint has the figure. Sketches have
+    the form `version`, see history/pipeline/sketch.py. `reasons` is JSON of {reason: failures}, or "". Minutes are kept
+    for three hours. The job has no foreign key in the database, because the pipeline may write a row shortly after the
+    job was deleted.
     """
 
     pk = models.CompositePrimaryKey("job_id", "seconds", "start")
@@ -59,11 +60,12 @@ class Rollup(models.Model):
 
 
 class RollupProgress(models.Model):
-    """One row: what transactions below `done` changed is in the roll-ups. It may say less than there is, never more.
+    """The only row says that roll-ups contain all changes of transactions below `done`. They may contain later ones,
+    too.
 
-    `program`: what the pipeline that wrote it last is able to do (columns.PROGRAM); null: it is older than that.
-    `hours_from`: a midnight (UTC) before which roll-ups of hours are gone, or go. `hours_kept`: for so many days an
-    installation keeps them that did before 45 were enough, where WAYMARK_HOURS_KEPT says nothing.
+    `program`: the version of the pipeline's program that wrote it last (columns.PROGRAM); null: an older one.
+    `hours_from`: a midnight (UTC) before which roll-ups of hours are deleted. `hours_kept`: for how many days an older
+    installation keeps roll-ups of hours if WAYMARK_HOURS_KEPT is not set; null: the default of 45 days.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True)
@@ -78,11 +80,11 @@ class RollupProgress(models.Model):
 
 
 class CheckpointDeletion(models.Model):
-    """A checkpoint whose row was deleted, so that its hour is rolled up anew. Written by the database."""
+    """A deleted checkpoint, so that its hour is rolled up again. A trigger in the database writes the row."""
 
     job_id = models.BigIntegerField()
     triggered_at = models.DateTimeField()
-    deleted_in = models.BigIntegerField()  # the transaction's number, as Checkpoint.changed_in
+    deleted_in = models.BigIntegerField()  # the transaction's number, like Checkpoint.changed_in
 
     class Meta:
         indexes = (

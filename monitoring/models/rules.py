@@ -1,4 +1,4 @@
-"""The rules that look for trouble, as a person sets them, and what each remembers of what it watches."""
+"""Alert rules as people set them, their states for each subject, outages, and baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Severity(models.TextChoices):
 
 
 class RuleScope(models.TextChoices):
-    """From narrow to wide. For a job the narrowest scope that has a rule of a kind decides; wider ones step back."""
+    """From narrow to wide. For each kind, only the rules with the narrowest scope that matches a job apply to it."""
 
     JOB = "job", _("one job")
     SELECTOR = "selector", _("jobs by label")
@@ -25,12 +25,12 @@ class RuleScope(models.TextChoices):
 
 
 class AlertRule(models.Model):
-    """What is looked for (`kind`, see monitoring.alerts.kinds), in which jobs, how often, and who is told.
+    """The problem that a rule finds (`kind`, see monitoring.alerts.kinds), its jobs, its interval, and its channels.
 
-    The kind gives `threshold`, `window_s` and `parameters` their meaning, unit, default and range; None: the kind has
-    no such thing, or derives it from the job. `evaluated_until` is the moment up to which the rule has looked, per
-    cluster id ("" for what belongs to none): a cluster that does not answer keeps its moment, so that what happened
-    meanwhile still counts when it comes back.
+    The kind defines meaning, unit, default and range of `threshold`, `window_s` and `parameters`. None: the kind does
+    not have the number, or derives it from the job. `evaluated_until` is the time up to which the rule was evaluated,
+    per cluster ID ("" for subjects without a cluster). The time of a cluster that does not answer stays, so that events
+    of the outage still count afterwards.
     """
 
     name = models.CharField(max_length=100, blank=True, default="")
@@ -43,11 +43,11 @@ class AlertRule(models.Model):
     check_every_s = models.PositiveIntegerField(
         default=300, validators=[MinValueValidator(5), MaxValueValidator(86_400)]
     )
-    # The trouble must last this long before an incident opens, and be gone this long before it closes.
+    # The problem must last this long before an incident opens, and be gone this long before it closes.
     open_hold_s = models.PositiveIntegerField(default=0)
     close_hold_s = models.PositiveIntegerField(default=0)
-    # The `flap_opens`-th opening within `flap_window_s` opens a flapping incident, which stays open until there was
-    # no trouble for as long. 0: never.
+    # The `flap_opens`-th opening within `flap_window_s` opens a flapping incident, which stays open until that long has
+    # passed without a problem. 0: never.
     flap_opens = models.PositiveSmallIntegerField(default=4)
     flap_window_s = models.PositiveIntegerField(default=3600)
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
@@ -78,17 +78,17 @@ class AlertRule(models.Model):
 
 class RulePhase(models.TextChoices):
     QUIET = "quiet", _("Quiet")
-    PENDING = "pending", _("Waiting out the hold")  # the trouble is there, not long enough
+    PENDING = "pending", _("Waiting out the hold")  # the problem exists, but not long enough
     OPEN = "open", _("Open")
-    CLOSING = "closing", _("Closing")  # the trouble is gone, not long enough
-    DISMISSED = "dismissed", _("Dealt with")  # a person resolved it; waits until the trouble was gone once
+    CLOSING = "closing", _("Closing")  # the problem is gone, but not long enough
+    DISMISSED = "dismissed", _("Dealt with")  # a person resolved it; quiet until the problem has ended once
 
 
 class RuleState(models.Model):
-    """What a rule remembers of one job (or cluster; neither: Waymark itself). No row: quiet, and nothing to remember.
+    """A rule's state for one job or cluster, or without both for Waymark itself. Without a row, the rule is quiet.
 
-    `since` is when the phase began; `opens` are the openings within the flap window, oldest first; events up to
-    `counts_since` were dealt with by a person and count no more.
+    `since` is the start of the phase; `opens` are the openings within the flap window, oldest first. Events up to
+    `counts_since` no longer count, because a person resolved their incident.
     """
 
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="states")
@@ -119,7 +119,7 @@ class OutageKind(models.TextChoices):
 
 
 class Outage(models.Model):
-    """A time in which nothing was learned of a cluster: what a rule finds missing then proves nothing."""
+    """A time without information about a cluster. Rules must not conclude anything from missing rows in this time."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="outages")
     kind = models.CharField(max_length=10, choices=OutageKind.choices)
@@ -142,7 +142,7 @@ class Outage(models.Model):
 
 class FigureBaseline(models.Model):
     """The p95 of a job's `figure`, a column of its checkpoints, over the `days` whole UTC days before `day`; None:
-    nothing completed in them."""
+    no checkpoint of these days has the figure."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="figure_baselines")
     figure = models.CharField(max_length=30, default="state_size")
@@ -162,8 +162,8 @@ class FigureBaseline(models.Model):
 
 
 class HourlyBaseline(models.Model):
-    """The p95s of a job's `figure` on `day`, by hour (UTC): each of the same hour of the same day in the `weeks` weeks
-    before; None: too few of them tell it."""
+    """The p95s of a job's `figure` for each hour (UTC) of `day`, over the same hour and weekday of the `weeks` weeks
+    before; None: too few weeks have the figure."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="hourly_baselines")
     figure = models.CharField(max_length=30)

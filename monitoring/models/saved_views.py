@@ -1,4 +1,4 @@
-"""Views of the fleet that a person keeps under a name."""
+"""Views of the fleet page that a person has saved under a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.db import models
 
 
 class SavedView(models.Model):
-    """`query`: the filters as the fleet's address has them, such as `state=failing&labels=team%3Dpayments`."""
+    """A saved view. `query`: the filters in the page's URL, such as `state=failing&labels=team%3Dpayments`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=60)

@@ -1,4 +1,4 @@
-"""Savepoints: asked for, under way, done, failed; also those found that others took."""
+"""Savepoints, from the request to the deletion, including savepoints that were taken elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from monitoring.reasons.columns import ReasonField
 
 
 class SavepointState(models.TextChoices):
-    DEFERRED = "deferred", _("Deferred")  # due, but the preflight said not now; `failure` says why
-    REQUESTED = "requested", _("Requested")  # the row exists, the engine may or may not know of it yet
+    DEFERRED = "deferred", _("Deferred")  # due, but not possible now; `failure` says why
+    REQUESTED = "requested", _("Requested")  # the row exists; the engine may or may not know the request
     IN_PROGRESS = "in_progress", _("In progress")
     COMPLETED = "completed", _("Completed")
     FAILED = "failed", _("Failed")
-    DISPOSING = "disposing", _("Deleting")  # no longer to be restored from: some of its files may be gone
+    DISPOSING = "disposing", _("Deleting")  # must not be restored: some of its files may be gone
     DISPOSED = "disposed", _("Deleted")
 
     @property
@@ -39,7 +39,7 @@ def new_trigger_id() -> str:
 
 
 class Savepoint(models.Model):
-    """`trigger_id` is ours and written before the request: a retried request cannot start a second savepoint."""
+    """A savepoint. Waymark chooses and stores `trigger_id` before the request, so that a retry starts no second one."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="savepoints")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="savepoints")
@@ -54,23 +54,24 @@ class Savepoint(models.Model):
     size = models.BigIntegerField(null=True)
     requested_by = models.CharField(max_length=150, blank=True, default="")
     requested_at = models.DateTimeField()
-    # Written before the request leaves: from then on the engine may know of it, so it is asked before it is told again.
+    # Stored before the request is sent. From then on the engine may know it, so it is looked up before a retry.
     posted_at = models.DateTimeField(null=True)
-    forgotten_at = models.DateTimeField(null=True)  # the engine no longer knew the trigger id
+    forgotten_at = models.DateTimeField(null=True)  # when the engine no longer knew the trigger ID
     completed_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField(null=True)
     next_check_at = models.DateTimeField(null=True, db_index=True)
     failure = models.TextField(blank=True, default="")
     failure_value = ReasonField(null=True)
-    pinned = models.BooleanField(default=False)  # kept whatever the job's retention says
+    pinned = models.BooleanField(default=False)  # kept independent of the job's retention
     note = models.TextField(blank=True, default="")
-    # Whether its files were there and complete when last looked at; None: nobody who could tell has looked.
+    # When the files were last checked, and what was wrong; None: they were never checked.
     checked_at = models.DateTimeField(null=True)
     problem = models.TextField(blank=True, default="")
     problem_value = ReasonField(null=True)
-    # When it was found that there is no savepoint at `path` any more: somebody else removed it. None: not found so.
+    # When a check found no savepoint at `path`, because another tool removed it; None: it was not missing.
     gone_at = models.DateTimeField(null=True)
-    # Disposal: why, the engine's request id while it works ("" before, and after a failure), how often it was told.
+    # Disposal: the reason, the engine's request ID ("" before a request and after a failure), and the number of
+    # requests.
     disposal_reason = models.TextField(blank=True, default="")
     disposal_reason_value = ReasonField(null=True)
     disposal_request = models.CharField(max_length=64, blank=True, default="")
@@ -101,14 +102,15 @@ class Savepoint(models.Model):
 
     @property
     def took_ms(self) -> float | None:
-        """As the engine measured it; as long as its checkpoint is not known, from the request until we heard of it."""
+        """Return the engine's duration in milliseconds, or, without a checkpoint row, the time from request to
+        completion."""
         if self.checkpoint is not None and self.checkpoint.end_to_end_duration is not None:
             return self.checkpoint.end_to_end_duration
         return None if self.completed_at is None else (self.completed_at - self.requested_at).total_seconds() * 1000
 
 
 class CheckedState(models.Model):
-    """When the files of a retained checkpoint were last looked at, and what was wrong. A savepoint has it itself."""
+    """The last check of a retained checkpoint's files, and its problem. For savepoints, the Savepoint row stores it."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="checked_states")
     path = models.TextField()

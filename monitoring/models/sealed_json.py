@@ -1,7 +1,7 @@
-"""A JSON column whose secrets are sealed within it; Python sees the plain values.
+"""A JSON column that stores its secrets sealed (encrypted). Python sees the plain values.
 
-What is a secret, checkpointing.masking decides, as it does for pages. All else can be read and looked up in the
-database. A secret that no key opens stays sealed in the value, so rows can be read and saved without the key.
+checkpointing.masking decides which values are secrets, as for pages. All other values can be read and searched in the
+database. A secret that no key can decrypt stays sealed in the value, so rows can be read and saved without the key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db import models
 from monitoring.masking import mask_launch
 from monitoring.secret import PREFIX, SecretUnreadable, seal, unseal
 
-# In brackets: what follows a secret in its text may look like a part of the sealed one.
+# The brackets mark the end of a sealed secret, because the text after it may look like a part of it.
 SEALED = re.compile(rf"<(?P<token>{PREFIX}[A-Za-z0-9_=-]+)>")
 
 
@@ -31,27 +31,27 @@ class SealedLaunchField(models.JSONField):
         return sealed(value) if isinstance(value, Mapping) else super().get_prep_value(value)
 
     def value_to_string(self, obj: models.Model) -> Any:
-        """For a dump, which holds no plain secret either."""
+        """Return the sealed value for a dump, so that the dump contains no plain secrets."""
         return self.get_prep_value(self.value_from_object(obj))
 
 
 def sealed(launch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record with every secret sealed that is not sealed yet."""
+    """Return the record with all its secrets sealed."""
     return mask_launch(launch, _seal)
 
 
 def opened(value: Any) -> Any:
-    """Return a JSON value in which what is sealed is plain, as far as a key opens it."""
+    """Return a JSON value in which all sealed secrets are plain, except those that no key can decrypt."""
     return with_sealed(value, _open)
 
 
 def has_unreadable(launch: Mapping[str, Any] | None) -> bool:
-    """Return whether a record, as Python sees it, holds a secret that no key opened."""
+    """Return whether a record, as Python sees it, contains a secret that no key could decrypt."""
     return bool(with_sealed(launch, lambda token: "") != launch)
 
 
 def with_sealed(value: Any, replace: Callable[[str], str]) -> Any:
-    """Return a JSON value with what `replace` makes of each sealed text within it."""
+    """Return a JSON value in which `replace` has replaced each sealed text."""
     match value:
         case str() if PREFIX in value:
             return SEALED.sub(lambda found: replace(found["token"]), value)
@@ -63,8 +63,8 @@ def with_sealed(value: Any, replace: Callable[[str], str]) -> Any:
 
 
 def _seal(_key: str, secret: Any) -> Any:
-    """Only texts are sealed: nothing else can be typed. Without any key of its own, an installation stores them as they
-    are: recording how a job was started must not stop polling."""
+    """Seal a text; other values cannot be typed by people and stay plain. Without a key in the settings, the text stays
+    plain, too: storing a launch record must not stop polling."""
     if not isinstance(secret, str) or SEALED.search(secret):
         return secret
     try:

@@ -1,4 +1,4 @@
-"""A column whose text is sealed; the attribute is a Secret. A plain text may be assigned, and is sealed when saved."""
+"""A text column that is stored sealed (encrypted). The attribute is a Secret; assigned plain text is sealed on save."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _SecretAttribute(DeferredAttribute):
 
 
 class SecretField(_Text):
-    """Cannot be looked up by its text: equal secrets are stored differently."""
+    """A field that cannot be searched by its text, because equal secrets have different stored texts."""
 
     descriptor_class = _SecretAttribute
 
@@ -40,7 +40,7 @@ class SecretField(_Text):
         return Secret.from_stored(value or "")
 
     def to_python(self, value: Any) -> Secret:
-        """Also from a dump, which holds the sealed text."""
+        """Return a Secret from a plain text, or from a sealed text of a dump."""
         if isinstance(value, Secret):
             return value
         text = str(value or "")

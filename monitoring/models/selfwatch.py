@@ -1,4 +1,4 @@
-"""What Waymark knows of its own work."""
+"""Results of Waymark's own periodic tasks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from monitoring.reasons.columns import ReasonField
 
 
 class Tick(models.Model):
-    """One row per periodic task: how its newest run ended, and how often it ran."""
+    """The newest results of one periodic task, and how often it ran."""
 
     task = models.CharField(max_length=100, unique=True)
     worker = models.CharField(max_length=200, blank=True, default="")  # host:pid of the newest run that succeeded
     ended_at = models.DateTimeField(null=True)  # of the newest run that succeeded
     took_ms = models.PositiveIntegerField(null=True)  # that run
-    sentence = models.TextField(blank=True, default="")  # what the newest run that found something to do said
+    sentence = models.TextField(blank=True, default="")  # the report of the newest run that did something
     sentence_value = ReasonField(null=True)
     said_at = models.DateTimeField(null=True)
     failed_at = models.DateTimeField(null=True)  # the newest run that failed

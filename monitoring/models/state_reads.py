@@ -1,4 +1,4 @@
-"""What people asked of the state in a snapshot, and what was found: a worker answers, the page looks."""
+"""Queries of people about the state in a snapshot. A worker stores the answer, and the page polls for it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class StateReadState(models.TextChoices):
 
 
 class StateRead(models.Model):
-    """One question. `location` and `other_location` are copied from stored checkpoints of the job, never typed."""
+    """One query. `location` and `other_location` are copied from stored checkpoints of the job, never typed."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="state_reads")
     kind = models.CharField(max_length=5, choices=StateReadKind.choices)
     state = models.CharField(max_length=8, choices=StateReadState.choices, default=StateReadState.WAITING)
-    snapshot = models.BigIntegerField()  # the Checkpoint's key; it may be removed before the answer is
+    snapshot = models.BigIntegerField()  # the Checkpoint's key; its row may be deleted before this one
     location = models.TextField()
     label = models.CharField(max_length=120)  # "savepoint 42 of run 3"
     label_value = ReasonField(null=True)
@@ -52,16 +52,16 @@ class StateRead(models.Model):
     asked_by = models.CharField(max_length=150)
     asked_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
-    claimed_until = models.DateTimeField(null=True)  # a worker that has not answered by then is gone
+    claimed_until = models.DateTimeField(null=True)  # a worker that has not answered by this time is considered dead
     ended_at = models.DateTimeField(null=True)
-    answer = models.JSONField(null=True)  # as `manage.py state … --json` gives it
+    answer = models.JSONField(null=True)  # the output of `manage.py state … --json`
     problem = models.TextField(blank=True, default="")
     problem_value = ReasonField(null=True)
 
     class Meta:
         ordering = ("-asked_at", "-id")
         constraints = (
-            # Each starts a JVM: never two at once, however many workers there are.
+            # Each query may start a JVM, so only one runs at a time over all workers.
             models.UniqueConstraint(
                 fields=("state",), condition=models.Q(state="running"), name="one_state_read_at_a_time"
             ),

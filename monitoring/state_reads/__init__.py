@@ -1,1 +1,1 @@
-"""Looking into the state of a job's snapshots: asked for on a page, answered by a worker in a process of its own."""
+"""Reads the state of a job's snapshots. A page sends the query, and a worker answers it in a separate process."""

@@ -1,5 +1,5 @@
-"""One question after the other, each in a process of its own that has a time limit: it may start a JVM, and a JVM that
-hangs or runs out of memory takes nobody with it."""
+"""Answer one query at a time, each in a separate process with a time limit. The process may start a JVM; if the JVM
+hangs or runs out of memory, the worker is not affected."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from monitoring.reasons.work import WorkReason
 
 LIMIT = timedelta(minutes=3)
 _LEASE = LIMIT + timedelta(seconds=30)
-MOST_BYTES = 4_000_000  # of an answer
+MOST_BYTES = 4_000_000  # limit of an answer
 _PROBLEM_LIMIT = 2_000
 
 
 def answer_next(now: datetime) -> CycleReport | None:
-    """Answer the question that has waited longest. While one is under way: nothing."""
+    """Answer the query that has waited longest. Do nothing while another query is in progress."""
     _give_up_lost(now)
     read = _claim(now)
     if read is None:
@@ -53,7 +53,7 @@ def _give_up_lost(now: datetime) -> None:
 
 
 def _claim(now: datetime) -> StateRead | None:
-    """The constraint lets one run, of all workers: who comes second finds nothing to do."""
+    """Claim the next query. The database's constraint allows only one running query, so a second worker gets None."""
     if StateRead.objects.filter(state=StateReadState.RUNNING).exists():
         return None
     waiting = StateRead.objects.filter(state=StateReadState.WAITING).order_by("asked_at", "id").select_related("job")
@@ -70,7 +70,7 @@ def _claim(now: datetime) -> StateRead | None:
 
 
 def arguments(read: StateRead) -> list[str]:
-    """Of `manage.py`. What people typed is always part of an argument that begins with its option's name."""
+    """Return the arguments for `manage.py`. Texts from people are always after `--option=` within an argument."""
     found = ["state", str(read.kind), "--json"]
     if read.kind != StateReadKind.LIST:
         found += _reference(read)
@@ -99,7 +99,7 @@ def _reference(read: StateRead) -> Iterator[str]:
 
 
 def _asked(read: StateRead, limit: timedelta) -> tuple[Any, Reason | str]:
-    """The answer, or why there is none."""
+    """Run the process, and return the answer, or None and the problem."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         command = [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), *arguments(read)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True)
@@ -115,7 +115,7 @@ def _asked(read: StateRead, limit: timedelta) -> tuple[Any, Reason | str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With the JVM that it may have started: they share a session of their own."""
+    """Kill the process and the JVM that it may have started: both are in the same process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -133,7 +133,7 @@ def _answer(out: IO[bytes]) -> tuple[Any, Reason | str]:
 
 
 def _told(errors: IO[bytes]) -> Reason | str:
-    """What the command said last: Spark warns on the same stream before."""
+    """Return the command's last error message. Spark may have written warnings to the same stream before."""
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - 20_000))
     lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Questions about a snapshot's state. Only stored snapshots of PySpark jobs can be meant."""
+"""Store queries about the state in a snapshot. Only stored snapshots of PySpark jobs can be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.state_reads import StateReadReason
 
 KEPT_A_JOB = 40
-KEPT_FOR = timedelta(days=1)  # the answers hold the job's data: they are not kept longer than somebody looks
+KEPT_FOR = timedelta(days=1)  # the answers contain data of the job, so they are deleted soon
 MOST_WAITING = 20
 OFFERED = 12
 
@@ -28,7 +28,7 @@ class CannotAsk(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """As `manage.py state` takes it; empty and None: left out."""
+    """The arguments of `manage.py state`. Empty values and None are left out."""
 
     kind: StateReadKind
     query: str = ""
@@ -42,7 +42,7 @@ class Question:
 
 
 def snapshots(job: Job) -> Sequence[Checkpoint]:
-    """Those that may still have their files: the newest checkpoints and savepoints, newest first."""
+    """Return the newest checkpoints and savepoints whose files may still exist, newest first."""
     if job.cluster.engine != Engine.SPARK:
         return []
     there = (
@@ -57,7 +57,7 @@ def snapshots(job: Job) -> Sequence[Checkpoint]:
 
 
 def snapshot_of(job: Job, pk: int) -> Checkpoint | None:
-    """A stored one of this job that completed, also when it is too old to be offered."""
+    """Return a completed stored snapshot of this job, even one that is too old to be offered."""
     if job.cluster.engine != Engine.SPARK:
         return None
     found = Checkpoint.objects.filter(run__job=job, pk=pk, status=CheckpointStatus.COMPLETED).exclude(external_path="")
@@ -72,7 +72,7 @@ def label_of(checkpoint: Checkpoint) -> Reason:
 def ask(
     job: Job, snapshot: Checkpoint, question: Question, by: str, now: datetime, other: Checkpoint | None = None
 ) -> StateRead:
-    """The row of the question; the one that waits already, where the same is asked again. CannotAsk."""
+    """Store the query and return its row. If the same query is already waiting, return that one. Raises CannotAsk."""
     for each in (snapshot, other):
         if each is not None and each.run.job_id != job.pk:
             raise CannotAsk(StateReadReason.SNAPSHOT_OF_ANOTHER_JOB(number=each.checkpoint_id))
@@ -102,7 +102,7 @@ def _fields(job: Job, snapshot: Checkpoint, question: Question, other: Checkpoin
 
 
 def forget(job: Job, now: datetime) -> None:
-    """Answers that are old, and those beyond the newest of the job."""
+    """Delete old answers, and all but the newest answers of the job."""
     ended = StateRead.objects.exclude(state__in=[s for s in StateReadState if s.open])
     ended.filter(asked_at__lt=now - KEPT_FOR).delete()
     of_job = ended.filter(job=job).order_by("-asked_at", "-id").values_list("pk", flat=True)

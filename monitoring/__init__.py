@@ -1,1 +1,1 @@
-"""Watch, remember, alert, save, restart."""
+"""Monitors clusters and jobs, stores their history, alerts people, takes savepoints, and restarts jobs."""

@@ -46,7 +46,7 @@ def _refuse_databases_in_between(using: str, **_: Any) -> None:
 
 
 def _make_partitions(**_: Any) -> None:
-    """An installation that was off for long has the partitions of today before anything runs."""
+    """Create missing partitions after a migration, so that they exist even if Waymark was off for a long time."""
     from monitoring import clock
     from monitoring.history.partitions import TABLES, make_ahead, partitions_of
 

@@ -1,4 +1,4 @@
-"""The one door to the audit log."""
+"""Write the audit log. All entries are created here."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 
 AUTOMATION = "waymark"
-ANONYMOUS = "anonymous"  # did not prove who it is
+ANONYMOUS = "anonymous"  # a client that is not logged in
 
 
 def record(actor: str, action: str, target: str, reason: Reason | str = "", **details: object) -> AuditEntry:
-    """Write down that `actor` (a user's name, AUTOMATION or ANONYMOUS) did `action` to `target`.
+    """Store that `actor` (a user's name, AUTOMATION or ANONYMOUS) did `action` to `target`.
 
-    `details` must be JSON values and must not hold secrets. Written in the caller's transaction: an act that is rolled
-    back leaves no entry.
+    `details` must be JSON values without secrets. The entry is stored in the caller's transaction: an action that is
+    rolled back leaves no entry.
     """
     return AuditEntry.objects.create(
         actor=actor[:150], action=action[:100], target=target[:600], details=details, **columns("reason", reason)

@@ -1,6 +1,6 @@
-"""The one door to Redis beside Celery's own: the queue of ticks, and the signs of life of beat and the workers.
+"""All access to Redis other than Celery's: the queue of ticks, and the signs of life of beat and the workers.
 
-Nothing in Redis is worth keeping: it is all written again within seconds by whoever lives.
+Redis needs no backup: live processes write all of this data again within seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from redis import Redis
 QUEUE = "celery"  # Celery's default queue: the only one in use
 ANSWER_LIMIT_S = 2.0
 SIGN_EVERY_S = 2.0
-# A sign is shown for this long after its writer fell silent.
+# A sign expires this long after its process has written it last.
 _SIGN_KEPT_S = 60
 _SIGNS = "waymark:sign:"
 
 
 @dataclass(frozen=True)
 class Sign:
-    """`kind`: "beat" or "worker"; `name` tells one of its processes from another; `facts`: what it said of itself."""
+    """A sign of life. `kind`: "beat" or "worker"; `name` identifies the process; `facts`: what the process reports."""
 
     kind: str
     name: str
@@ -35,7 +35,7 @@ class Sign:
 
 
 def connect(url: str = "", limit_s: float = ANSWER_LIMIT_S) -> Redis:
-    """A client that connects with its first call, and raises redis.RedisError when no answer comes in `limit_s`."""
+    """Return a client, which connects at its first call and raises redis.RedisError without an answer in `limit_s`."""
     return Redis.from_url(
         url or settings.CELERY_BROKER_URL,
         socket_timeout=limit_s,
@@ -49,12 +49,12 @@ def process_name() -> str:
 
 
 def waiting(redis: Redis) -> int:
-    """How many ticks no worker has taken yet."""
+    """Return the number of ticks that no worker has taken yet."""
     return int(redis.llen(QUEUE))
 
 
 def leave_sign(redis: Redis, kind: str, **facts: Any) -> None:
-    """Say that this process, a `kind`, lives."""
+    """Store a sign of life of this process, which is a `kind`."""
     redis.set(f"{_SIGNS}{kind}:{process_name()}", json.dumps(facts), ex=_SIGN_KEPT_S)
 
 
@@ -63,8 +63,7 @@ def remove_sign(redis: Redis, kind: str) -> None:
 
 
 def signs(redis: Redis, now: datetime) -> list[Sign]:
-    """Those of every process that lived within the last minute. How old each is, Redis knows: its writer's clock may be
-    wrong."""
+    """Return the signs of the last minute. Redis computes their ages, because a process's clock may be wrong."""
     keys = sorted(redis.scan_iter(match=f"{_SIGNS}*", count=1000))
     with redis.pipeline(transaction=False) as asked:
         for key in keys:

@@ -1,6 +1,6 @@
-"""Many rows in one statement, whatever their number: they travel as one JSON text, which PostgreSQL takes apart.
+"""Write many rows with one statement. The rows are sent as one JSON text, which PostgreSQL parses.
 
-It costs a worker a tenth of what as many parameters do. Columns are fields' attnames; what a row leaves out is null.
+This costs a worker a tenth of the time of single parameters. Columns are the fields' attnames; a missing value is null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Model)
 
 
 def update(model: type[Model], rows: Sequence[Row], columns: Collection[str], *, kept: Collection[str] = ()) -> None:
-    """Each row has the primary key as `id`. Columns of `kept` are overwritten only with what is not null."""
+    """Update rows by their primary key `id`. Columns of `kept` are overwritten only with values that are not null."""
     if not rows:
         return
     _execute(_update(model, tuple(columns), frozenset(kept)), rows)
@@ -34,12 +34,12 @@ def upsert(
     once: Collection[str] = (),
     returns: bool = True,
 ) -> dict[tuple[Any, ...], int]:
-    """Insert, or on conflict of `key` overwrite `columns`; those of `kept` only with what is not null.
+    """Insert rows, or on a conflict of `key` overwrite `columns`; those of `kept` only with values that are not null.
 
     Columns of `once` are inserted and never overwritten.
 
-    Returns the primary keys by `key`, as it is stored: its columns are whole numbers, texts or moments. `returns`
-    False: none, which spares reading them.
+    Return the primary keys by the stored `key`, whose columns are integers, texts or times. If `returns` is False,
+    return nothing, which is faster.
     """
     if not rows:
         return {}
@@ -52,22 +52,21 @@ def upsert(
 
 
 def read(statement: str, rows: Sequence[Row], **given: Any) -> list[tuple[Any, ...]]:
-    """What a query answers that names `rows` as `jsonb_to_recordset(%(rows)s::jsonb)`."""
+    """Return the result of a query that uses `rows` as `jsonb_to_recordset(%(rows)s::jsonb)`."""
     with connection.cursor() as cursor:
         cursor.execute(statement, {"rows": orjson.dumps(rows).decode(), **given})
         return cursor.fetchall() if cursor.description else []
 
 
 def columns_of(model: type[Model]) -> tuple[str, ...]:
-    """All of them, in the order that `loaded` takes."""
+    """Return all columns of the model, in the order for `loaded`."""
     return tuple(field.attname for field in model._meta.concrete_fields)
 
 
 def loaded(model: type[M], columns: tuple[str, ...], row: Sequence[Any]) -> M:
-    """The object of a row that begins with these columns, in the model's order.
+    """Return the instance of a row that begins with these columns, in the model's order.
 
-    As `Manager.raw` makes it, which puts together at every call how the columns are read: that takes a small query
-    longer than the database does.
+    `Manager.raw` does the same but computes the converters at every call, which takes longer than a small query.
     """
     values = list(row[: len(columns)])
     for place, column, convert in _converters(model, columns):
@@ -108,8 +107,8 @@ def _upsert(
 
 
 def insert(instances: Sequence[Model]) -> None:
-    """All fields of every instance, as they are (none is filled in by itself), which has its primary key afterwards.
-    All are of one model."""
+    """Insert all instances, which must be of one model, and set their primary keys. Fields are stored as they are,
+    without automatic values."""
     if not instances:
         return
     model = type(instances[0])

@@ -1,7 +1,7 @@
-"""The one clock of all workers: the database's.
+"""The clock of all workers: the database's clock.
 
-Due times, leases and windows are rows that every worker reads, so they are all told by one clock. Between two looks at
-it a worker counts on its own monotonic clock: its wall clock may be wrong, or jump, and nobody notices.
+Every worker reads due times, leases and windows from rows, so all workers need the same clock. Between two queries of
+the database's clock, a worker uses its monotonic clock. So it does not matter if its wall clock is wrong or jumps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOK_AGAIN_AFTER_S = 10.0
 
 
 class DatabaseClock:
-    """Shared by the threads of a process; each asks over its own connection."""
+    """The database's clock, shared by the threads of a process. Each thread queries it over its own connection."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -25,7 +25,8 @@ class DatabaseClock:
         self._anchor: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
-        """While the database is away, counted on from its last word; before its first, this machine's."""
+        """Return the database's time. Without the database, continue from its last answer, or use this machine's
+        clock."""
         anchor, here = self._anchor, self._monotonic()
         if anchor is None or here - anchor[1] > LOOK_AGAIN_AFTER_S:
             anchor = self._look() or anchor
@@ -43,7 +44,7 @@ class DatabaseClock:
             return None
         answered = self._monotonic()
         with self._lock:
-            # What the answer took to come is not known; half of it is the best guess.
+            # The delay of the answer is not known. Half of the whole time is the best estimate.
             self._anchor = (at, (asked + answered) / 2)
             return self._anchor
 

@@ -1,4 +1,4 @@
-"""Lengths of time as people say them."""
+"""Format lengths of time for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {name for _, name in _UNITS}
 
 
 def in_words(length: timedelta | float) -> str:
-    """The two largest units: `15 min`, `1 h 30 min`, `45 s`; less than a second is `0 s`."""
+    """Return the length in its two largest units: `15 min`, `1 h 30 min`, `45 s`; less than a second is `0 s`."""
     seconds = round(length.total_seconds() if isinstance(length, timedelta) else length)
     parts: list[str] = []
     for size, unit in _UNITS:

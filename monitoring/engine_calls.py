@@ -1,6 +1,6 @@
-"""Engine calls of one cycle, all at once: a cluster that hangs holds up only itself.
+"""Make the engine calls of one cycle concurrently, so that a cluster that hangs delays no other.
 
-Called between transactions, never inside one. The acts touch no database; what they answer is settled afterwards.
+Use this only outside transactions. The acts do not use the database; the caller stores their answers afterwards.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from monitoring.reasons.engines import EngineReason
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# Shorter than the claims of the rows that the calls are made for.
+# Shorter than the claims on the rows for which the calls are made.
 CALL_LIMIT_S = 45.0
 AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class Call(Generic[T_co]):
-    """`limit_s`: the time for the whole of it."""
+    """A call to a cluster's engine. `limit_s` is the time limit for all requests of `act`."""
 
     cluster: Cluster
     act: Callable[[FlinkClient], Awaitable[T_co]]
@@ -33,8 +33,8 @@ class Call(Generic[T_co]):
 
 
 def call_all(calls: Sequence[Call[T]], limit_s: float | None = None) -> list[T | EngineError]:
-    """The answers in the order of the calls; an engine's failure is a value among them. `limit_s` replaces each
-    call's own."""
+    """Return the answers in the order of the calls. An engine's failure is returned as a value. `limit_s` replaces the
+    limit of each call."""
     return asyncio.run(_gather(calls, limit_s)) if calls else []
 
 

@@ -1,4 +1,4 @@
-"""An engine's exception in a sentence: which class, what it said, which task."""
+"""Format an engine's exception as one line with its class, message and task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LONGEST_MESSAGE = 500
 
 
 def in_words(exception: Mapping[str, str]) -> str:
-    """`exception` is an entry of Run.exceptions: "java.lang.IllegalStateException: No disk (in count (1/2))"."""
+    """Return an entry of Run.exceptions as text: "java.lang.IllegalStateException: No disk (in count (1/2))"."""
     name, task = exception.get("name", ""), exception.get("task", "")
     message = exception.get("message", "").partition("\n")[0][:LONGEST_MESSAGE].rstrip(".")
     said = message if message.startswith(name) else f"{name}: {message}" if message else name

@@ -1,4 +1,4 @@
-"""Keeps every launch record that a job ever had, and which of its runs was started with which."""
+"""Store all versions of the jobs' launch records, and with which version each run was started."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Launched:
-    """`run` was started by `spec`; `run` and its job are brought up to date in memory, too."""
+    """A run, and the launch record with which it was started. `remember` also updates `run` and its job in memory."""
 
     run: Run
     spec: Spec
 
 
 def remember(launched: Sequence[Launched], origin: LaunchOrigin, by: str, now: datetime) -> None:
-    """Make each spec its job's launch record, a new version where it differs from the newest one. The number of
-    statements does not grow with the number of runs. The caller holds the transaction."""
+    """Set each spec as its job's launch record, with a new version if it differs from the newest one.
+
+    The number of statements is constant. The caller holds the transaction.
+    """
     newest = _newest({each.run.job_id for each in launched})
     created: dict[int, LaunchVersion] = {}
     for each in launched:
@@ -41,7 +43,7 @@ def remember(launched: Sequence[Launched], origin: LaunchOrigin, by: str, now: d
 
 
 def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion:
-    """What a person says about how the job is started; counts from its next start. The caller holds the transaction."""
+    """Store a person's launch record for the job's next start. The caller holds the transaction."""
     last = _newest({job.pk}).get(job.pk)
     if last is None or last.spec != spec:
         number = last.number + 1 if last else 1
@@ -54,7 +56,7 @@ def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion
 
 
 def what_changed(was: Spec, now: Spec) -> list[str]:
-    """In words, the parts of a launch record that are not the same."""
+    """Return the names, for people, of the parts in which two launch records differ."""
     words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments", "limit_s": "time limit"}
     names = sorted(name for name in was.keys() | now.keys() if (was.get(name) or None) != (now.get(name) or None))
     return [words.get(name, name) for name in names]

@@ -16,7 +16,7 @@ from checkpointing.masking import MARK, Replace, mask_arguments, mask_value, mas
 
 
 def hidden(key: str, value: Any) -> str:
-    """Return a mark that changes with the value and does not tell it. A mark stays as it is."""
+    """Return a mark that changes with the value and does not reveal it. A mark stays as it is."""
     if isinstance(value, str) and MARK.fullmatch(value):
         return value
     mark = salted_hmac("waymark.configuration", f"{key}={value}", algorithm="sha256").hexdigest()[:8]
@@ -81,7 +81,7 @@ def _revealed(name: str, value: Any, marks: Mapping[str, Any]) -> Any:
     if not isinstance(value, str):
         return value
     if value in marks:
-        return marks[value]  # which need not be a text
+        return marks[value]  # the secret may be of another type than str
     unknown = [mark for mark in MARK.findall(value) if mark not in marks]
     if unknown:
         raise ValueError(f"{name} has a hidden value that is not stored: write the value itself")

@@ -1,4 +1,4 @@
-"""Times in which nothing was learned of a cluster, as rows: rules that find something missing must know of them."""
+"""Store the times without information about a cluster: rules that find something missing need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from monitoring.models import Cluster, Outage, OutageKind
 from monitoring.reasons.reason import Reason
 
-# A worker that dies with a claim holds up the next poll for the claim's lease; that is no outage yet.
+# If a worker dies with a claim, the next poll waits for the end of the lease. That is no outage yet.
 LATE = timedelta(seconds=90)
 
 
@@ -19,7 +19,7 @@ _SILENT = (OutageKind.NO_ANSWER, OutageKind.STRANGER)
 def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
     """The cluster did not answer, or another one did in its place: the first time in a row begins its outage.
 
-    Once a stranger was seen, its address leads to the stranger until the cluster itself answers.
+    After a stranger was seen, it counts as the one at the address until the cluster itself answers.
     """
     kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.STRANGER
     _open(cluster).exclude(kind=kind).update(ended_at=now)
@@ -37,7 +37,7 @@ def _open(cluster: Cluster) -> QuerySet[Outage]:
 
 
 def is_late(cluster: Cluster, asked_at: datetime) -> bool:
-    """It was due long before: Waymark itself was away. `next_poll_at` is still that of the last poll."""
+    """Return whether the poll is late by more than LATE, because Waymark was down. `next_poll_at` must be unchanged."""
     return cluster.next_poll_at is not None and asked_at - cluster.next_poll_at > LATE
 
 

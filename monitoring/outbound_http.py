@@ -1,4 +1,4 @@
-"""HTTP requests to addresses that people typed. aiohttp connects only to addresses that were checked."""
+"""Send HTTP requests to addresses that people typed. aiohttp connects only to addresses that were checked."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from monitoring.outbound import Denied, Policy, ResolveAsync, Target
 from monitoring.reasons.addresses import AddressReason
 
 TIMEOUT = aiohttp.ClientTimeout(total=30.0, sock_connect=5.0, sock_read=10.0)
-ANSWER_BYTES = 300  # as much of the answer as the delivery's log shows; the rest is not read
-ANSWER_S = 10.0  # for all of them: a receiver that trickles does not hold the worker
+ANSWER_BYTES = 300  # bytes of the answer that are read and shown in the delivery's log
+ANSWER_S = 10.0  # time limit for reading them, so that a slow receiver does not block the worker
 _KEPT_IN_URLS = "%/:?[]@!$&'()*+,;="
 
 
 class AddressDenied(OSError):
-    """Nothing was connected to; `denied` says why."""
+    """Raised if the address is not allowed, before a connection is made; `denied` has the reason."""
 
     def __init__(self, denied: Denied) -> None:
         super().__init__(str(denied.reason))
@@ -38,12 +38,12 @@ class AddressDenied(OSError):
 
 
 class NotReached(Exception):
-    """No answer came. The text says why, without the URL, which may be a secret."""
+    """Raised if there is no answer. The message has the cause, but not the URL, which may be a secret."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`text` is the start of the content, on one line."""
+    """An HTTP response. `text` is the start of the content, on one line."""
 
     status: int
     phrase: str
@@ -69,14 +69,14 @@ def _trusting(pem: str) -> ssl.SSLContext:
 
 
 def trusted() -> ssl.SSLContext:
-    """The authorities that receivers of messages may be signed by: this machine's, and those of WAYMARK_CA_BUNDLE."""
+    """Return a TLS context that trusts this machine's authorities and those of WAYMARK_CA_BUNDLE."""
     return _trusting(settings.CA_BUNDLE)
 
 
 class CheckedResolver(aiohttp.abc.AbstractResolver):
-    """Names become addresses that were judged, or AddressDenied, or OSError.
+    """Resolves names to checked addresses. Raises AddressDenied for a forbidden one, OSError for an unknown name.
 
-    aiohttp does not resolve an address that is written out: `outbound.target_of` judges it before the request.
+    aiohttp does not resolve IP addresses in URLs: `outbound.target_of` checks these before the request.
     """
 
     def __init__(self, policy: Policy, resolve: ResolveAsync | None = None) -> None:
@@ -133,7 +133,7 @@ def send(
 
 
 def _url(typed: str, target: Target) -> URL:
-    """Return the URL with its host as it was judged, and its path as it was typed: it may be signed."""
+    """Return the URL with the checked host, and the path exactly as it was typed, because it may be signed."""
     parts = urlsplit(typed)
     host = f"[{target.host}]" if ":" in target.host else target.host
     path = quote(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}", safe=_KEPT_IN_URLS)
@@ -158,7 +158,7 @@ async def _send(
 
 
 async def _first_bytes(response: aiohttp.ClientResponse) -> str:
-    """Return the start of the content. An answer that breaks off after its status line still is that answer."""
+    """Return the start of the content. If the connection breaks after the headers, return what was received."""
     read = b""
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(ANSWER_S):
@@ -170,7 +170,7 @@ async def _first_bytes(response: aiohttp.ClientResponse) -> str:
 
 
 def seconds_to_wait(header: str, now: datetime) -> float | None:
-    """Read a Retry-After header (RFC 9110): seconds or an HTTP date. None when it cannot be read."""
+    """Return the seconds of a Retry-After header (RFC 9110), a number or an HTTP date, or None if it is invalid."""
     value = header.strip()
     if value.isdecimal():
         return float(value)

@@ -1,4 +1,4 @@
-"""Is the automation of a job paused, by whom and why? Asked right before it acts, of the rows as they are then."""
+"""Pauses of the automation. The automation checks the rows right before it acts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_REASON = 500
 
 
 class BadPause(ValueError):
-    """A pause that makes no sense: which field, and what is allowed."""
+    """Raised for an invalid pause, with the field and what is allowed."""
 
     def __init__(self, field: str, allowed: Reason) -> None:
         super().__init__(f"{field}: {allowed}")
@@ -32,7 +32,7 @@ def active(now: datetime) -> QuerySet[AutomationPause]:
 
 
 def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> Reason | None:
-    """Return None if it is not paused. `pauses`: the active ones, where the caller has them."""
+    """Return why the job's automation is paused, or None. `pauses`: the active pauses, if the caller has read them."""
     if job.managed_elsewhere:
         return AutomationReason.MANAGED_ELSEWHERE(who=job.managed_elsewhere)
     if job.automation_paused and _lasts(job, now):
@@ -57,7 +57,7 @@ def _lasts(job: Job, now: datetime) -> bool:
 
 
 def end_of_jobs(now: datetime) -> list[str]:
-    """End the pauses of single jobs whose time is over, once each; returns the jobs' names."""
+    """End expired pauses of single jobs, each once, and return the jobs' names."""
     over = Job.objects.filter(automation_paused=True, automation_paused_until__lte=now)
     return [job.name for job in over if _end_of(job)]
 
@@ -75,7 +75,7 @@ def _end_of(job: Job) -> bool:
 
 @transaction.atomic
 def pause(cluster: Cluster | None, reason: str, until: datetime | None, by: str, now: datetime) -> AutomationPause:
-    """Raises BadPause."""
+    """Pause the automation of the cluster, or of everything. Raises BadPause."""
     reason = reason.strip()
     if not reason:
         raise BadPause("reason", AutomationReason.WHY_NEEDED())
@@ -90,7 +90,7 @@ def pause(cluster: Cluster | None, reason: str, until: datetime | None, by: str,
 
 @transaction.atomic
 def end(found: AutomationPause, by: str, now: datetime) -> bool:
-    """False: it had ended already."""
+    """End the pause; return False if it had already ended."""
     ended = active(now).filter(pk=found.pk).update(ended_at=now, ended_by=by)
     if ended:
         audit.record(by, "automation.resume", _target(found), found.reason)

@@ -1,6 +1,6 @@
-"""Copies of the programs that jobs are started from, by content; where each of them lies on which cluster.
+"""Store copies of the jobs' programs by content, and their IDs on each cluster.
 
-In the database, so that web and workers need share nothing else, and the backup of the one holds the other.
+They are in the database, so that web and workers need no shared files, and a backup of the database includes them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from monitoring.models import Cluster, Engine, Job, LaunchVersion, PlacedProgram
 from monitoring.models.recovery import ENDED
 
 _PART = 1024 * 1024
-# Going back further than so many versions takes the program's file again.
+# A return to a version older than this many versions needs a new upload of the program.
 VERSIONS_KEPT = 10
 _AT_ONCE = 20
-# One that was just uploaded is in no record yet.
+# A new upload may not be in a launch record yet, so it is kept for this long.
 _NEW = timedelta(days=1)
 
 
 @transaction.atomic
 def keep(cluster: Cluster, jar_id: str, name: str, content: bytes, by: str, now: datetime) -> Program:
-    """Remember what the cluster has under `jar_id`. The same content is stored once, however often it is uploaded."""
+    """Store the program that the cluster has under `jar_id`. Equal content is stored only once."""
     digest = hashlib.sha256(content).hexdigest()
     program, new = Program.objects.get_or_create(
         sha256=digest, defaults={"name": name, "size": len(content), "uploaded_by": by, "uploaded_at": now}
@@ -48,7 +48,7 @@ def placed(cluster: Cluster, jar_id: str, program: Program) -> None:
 
 
 def keep_unkept(now: datetime) -> int:
-    """Copy the programs of jobs that came to a cluster another way, where it hands them out; returns how many."""
+    """Copy programs that were uploaded to a cluster without Waymark, if the cluster provides them; return how many."""
     placed_there = PlacedProgram.objects.filter(cluster=OuterRef("cluster"), jar_id=OuterRef("wanted"))
     ours = Job.objects.filter(launch__kind="waymark", cluster__engine=Engine.SPARK)
     without = ours.annotate(wanted=KT("launch__jar_id")).filter(~Exists(placed_there), wanted__isnull=False)
@@ -70,7 +70,7 @@ async def _fetch(jar_id: str, client: FlinkClient) -> bytes:
 
 
 def copy_of(cluster: Cluster, jar_id: object) -> Program | None:
-    """The kept copy of what lies, or lay, on the cluster under that id."""
+    """Return the copy of the program that the cluster has, or had, under this ID."""
     if not isinstance(jar_id, str):
         return None
     found = PlacedProgram.objects.filter(cluster=cluster, jar_id=jar_id).select_related("program").first()
@@ -78,11 +78,11 @@ def copy_of(cluster: Cluster, jar_id: object) -> Program | None:
 
 
 class Damaged(Exception):
-    """The stored copy is not what was uploaded."""
+    """Raised if the stored copy differs from the upload."""
 
 
 def content_of(program: Program) -> bytes:
-    """Raises Damaged."""
+    """Return the program's content. Raises Damaged."""
     content = b"".join(bytes(part) for part in program.parts.values_list("content", flat=True))
     if hashlib.sha256(content).hexdigest() != program.sha256:
         raise Damaged(f"Waymark's copy of {program} is damaged.")
@@ -90,7 +90,7 @@ def content_of(program: Program) -> bytes:
 
 
 def discard_unused(now: datetime) -> int:
-    """Remove copies that no job's newest versions, and no restart under way, could ask for; returns how many."""
+    """Delete copies that neither the newest launch versions of a job nor an open restart needs; return how many."""
     needed = {spec.get("jar_id") for spec in _records()}
     used = PlacedProgram.objects.filter(jar_id__in=[jar_id for jar_id in needed if jar_id]).values("program")
     unused = Program.objects.filter(~Q(pk__in=used), uploaded_at__lt=now - _NEW)

@@ -1,5 +1,5 @@
-"""Seals every stored secret anew under the first key. Rows that change meanwhile are left to themselves: who changed
-them sealed under the first key already."""
+"""Seal (encrypt) every stored secret again with the first key. Rows that change meanwhile are skipped: their change was
+already sealed with the first key."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from monitoring.models.sealed_json import SEALED, SealedLaunchField
 from monitoring.models.secret_field import SecretField
 from monitoring.secret import PREFIX, Secret, SecretUnreadable, resealed, unseal
 
-_STORED = "stored_text"  # the column as it is, beside the Secret that the field makes of it
+_STORED = "stored_text"  # annotation with the column's stored text, because the field itself returns a Secret
 
 
 @dataclass(frozen=True)
 class StoredSecret:
-    """`stored`: the column's text, of which all is sealed, or in a launch record one part or more."""
+    """A stored secret. `stored` is the column's text: it is sealed, or a launch record with sealed parts."""
 
     row: Model
     field: str
@@ -35,7 +35,7 @@ class StoredSecret:
         return isinstance(self.row._meta.get_field(self.field), SealedLaunchField)
 
     def with_sealed(self, replace: Callable[[str], str]) -> str:
-        """Return the column's text with what `replace` makes of each sealed text."""
+        """Return the column's text in which `replace` has replaced each sealed text."""
         if self.in_launch:
             return SEALED.sub(lambda found: f"<{replace(found['token'])}>", self.stored)
         return replace(self.stored)
@@ -43,7 +43,7 @@ class StoredSecret:
 
 @dataclass(frozen=True)
 class Rekeyed:
-    """`unreadable`: which secrets no key opens, and why; they stay as they are."""
+    """The result. `unreadable`: the secrets that no key can decrypt, with the reason; they stay unchanged."""
 
     sealed: int
     unreadable: tuple[str, ...]

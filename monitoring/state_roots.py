@@ -1,4 +1,4 @@
-"""The storage that a worker may read itself: the places that WAYMARK_STATE_ROOTS names."""
+"""Check paths against WAYMARK_STATE_ROOTS, the storage that a worker may read itself."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from checkpointing.storage import StorageError, canonical
 
 
 def names_a_root(path: str) -> bool:
-    """Return whether `path` is written as a place below WAYMARK_STATE_ROOTS. Reads no storage."""
+    """Return whether `path` is by its name below one of WAYMARK_STATE_ROOTS. Storage is not accessed."""
     return any(is_below(path, root) for root in settings.STATE_ROOTS)
 
 
 def is_below(path: str, root: str) -> bool:
-    """Return whether `path` is `root` or a place below it, as both are written."""
+    """Return whether `path` is by its name `root` or below it."""
     try:
         return f"{canonical(path)}/".startswith(f"{canonical(root).rstrip('/')}/")
     except StorageError:

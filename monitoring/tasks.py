@@ -1,6 +1,6 @@
-"""The Celery tasks. Thin: each calls one function that reads due rows, acts on them and reports what it did.
+"""The Celery tasks. Each calls one function that reads due rows, acts on them and reports what it did.
 
-A task guards nothing and may run twice or never: the rows hold the truth, and the next tick finds what this one lost.
+A task may run twice or not at all: the rows are the source of truth, and the next tick finds unfinished work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitoring.selfwatch.ticks import noted, say
 @shared_task
 @noted
 def poll_clusters() -> None:
-    """Returns at once: the polls themselves go on in a thread of their own, see polling/service.py."""
+    """Keep the poller's thread running (polling/service.py), and return at once."""
     from monitoring.polling.service import POLLING
 
     POLLING.keep_going(say)

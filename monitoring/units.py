@@ -1,4 +1,4 @@
-"""Sizes and milliseconds as people read them."""
+"""Format sizes and durations for people."""
 
 from __future__ import annotations
 

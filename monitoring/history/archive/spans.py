@@ -92,7 +92,7 @@ def _same(wanted: Partition, there: Sequence[Partition]) -> Partition | None:
     return next((each for each in there if (each.start, each.end) == (wanted.start, wanted.end)), None)
 
 
-# --- what holds one back ---------------------------------------------------------------------------------------------
+# --- what blocks a span ----------------------------------------------------------------------------------------------
 
 _UNFINISHED = """
 SELECT count(*), min(j.name) FROM {partition} k
@@ -148,7 +148,7 @@ def holds(span: Span) -> Reason | None:
     return None
 
 
-# --- how it is cut ---------------------------------------------------------------------------------------------------
+# --- dividing a span into files --------------------------------------------------------------------------------------
 
 _MINUTES = """
 SELECT j.cluster_id, floor(date_part('epoch', k.{key}) / 60)::bigint AS minute, count(*)

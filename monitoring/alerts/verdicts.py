@@ -21,7 +21,7 @@ from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, 
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
 
-Unresolved = dict[tuple[int, int], Incident]  # by rule and subject
+Unresolved = dict[tuple[int, int], Incident]  # (rule ID, subject) → incident
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Compute a rule's openings and closings from facts, for live evaluation and backtests. No I/O and no clock.
 
 The walk evaluates the rule at every moment at which a row could have changed the result, not only at the time of the
-evaluation. So (a) the later of two evaluations finds a problem between them at its own time, and (b) walking a time
-range at once or in parts gives the same openings and closings. More frequent evaluations only find them earlier.
+evaluation. So the later of two evaluations finds a problem between them at its own time. Walking a time range at once
+or in parts gives the same openings and closings. More frequent evaluations only find them earlier.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def partitions_of(table: PartitionedTable) -> list[Partition]:
 
 
 def make_ahead(now: datetime) -> CycleReport:
-    """Make the partitions that are missing."""
+    """Create missing partitions up to AHEAD after the present one."""
     made = [name for table in TABLES for name in _make(table, now)]
     return CycleReport((WorkReason.PARTITIONS_MADE(names=made),) if made else ())
 
@@ -139,7 +139,7 @@ def _make(table: PartitionedTable, now: datetime) -> list[str]:
         return []
     with transaction.atomic(), connection.cursor() as cursor:
         alone(cursor)
-        missing = bounds(_end(table), now, width)  # another worker may have made them meanwhile
+        missing = bounds(_end(table), now, width)  # another worker may have created them meanwhile
         if not missing:
             return []
         after, end = f"{table.name}_after", missing[-1][1]

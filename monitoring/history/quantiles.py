@@ -25,7 +25,7 @@ WANTED = (0.5, 0.9, 0.95, 0.99)
 ROLLED = {column: figure for figure, column in FIGURES.items()}
 # A chart of more hours than these shows days.
 MOST_HOURS = 24 * 31
-_AT_ONCE = 1000  # parts whose sketches are decoded together: nine kilobytes each
+_AT_ONCE = 1000  # the sketches of this many parts are decoded together: nine kilobytes each
 
 
 @dataclass(frozen=True)

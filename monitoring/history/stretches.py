@@ -1,9 +1,12 @@
 """Select and read the roll-ups and checkpoints that together cover a time range (a stretch) of a job.
 
-Numbers are always exact: some hours are computed from checkpoints. These are hours with changes since the pipeline's
-last batch, partial hours at both ends, hours that the requested run shares with others, and single hours of a day whose
-hourly roll-ups are deleted (`whole_days` avoids these for archived days). Archiving makes the roll-ups of archived
-days; checkpoints of such days are read from the archive.
+Numbers are always exact, because these hours are computed from checkpoints:
+
+- hours with changes since the pipeline's last batch, and partial hours at both ends
+- hours that the requested run shares with other runs
+- single hours of a day whose hourly roll-ups are deleted; `whole_days` avoids these for archived days
+
+Archiving makes the roll-ups of archived days. Checkpoints of such days are read from the archive.
 """
 
 from __future__ import annotations
@@ -361,7 +364,7 @@ def _made(
             yield place, row
 
 
-Asked = tuple[int, int | None, datetime, datetime]  # the stretch's place, its run, and a piece of it
+Asked = tuple[int, int | None, datetime, datetime]  # (index of the stretch, its run, start and end of a piece)
 
 
 def _by_day(piece: Between, archived: Collection[datetime]) -> Iterator[Between]:

@@ -20,10 +20,10 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=100)
     may_write = models.BooleanField(default=False)
     start = models.CharField(max_length=16)
-    digest = models.CharField(max_length=64, unique=True)  # SHA-256, in hex, of the whole secret
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the whole secret, in hexadecimal
     created_at = models.DateTimeField()
-    expires_at = models.DateTimeField(null=True)  # None: never
-    last_used_at = models.DateTimeField(null=True)  # to the minute
+    expires_at = models.DateTimeField(null=True)  # None: the token never expires
+    last_used_at = models.DateTimeField(null=True)  # with a precision of one minute
     revoked_at = models.DateTimeField(null=True)
     revoked_by = models.CharField(max_length=150, blank=True, default="")
 
@@ -73,7 +73,7 @@ class Account(models.Model):
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="account")
     granted_only = models.BooleanField(default=False)
-    time_zone = models.CharField(max_length=64, blank=True, default="")  # empty: the server's
+    time_zone = models.CharField(max_length=64, blank=True, default="")  # empty: the server's time zone
     # Sessions that began before this time are invalid.
     signed_out_at = models.DateTimeField(null=True)
     # The account's identity at its OpenID Connect provider; empty: a local account.

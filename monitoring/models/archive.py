@@ -39,7 +39,7 @@ class ArchivedFile(models.Model):
     until = models.DateTimeField()
     path = models.CharField(max_length=300, unique=True)
     rows = models.BigIntegerField()
-    size = models.BigIntegerField()  # bytes
+    size = models.BigIntegerField()  # in bytes
     sha256 = models.CharField(max_length=64)
     footer_sha256 = models.CharField(max_length=64)  # of the file's footer, which has the positions of all data
     least_id = models.BigIntegerField()

@@ -35,8 +35,8 @@ class CheckpointRows(models.QuerySet["Checkpoint"]):
     def there(self) -> CheckpointRows:
         """Return completed checkpoints whose files should still exist.
 
-        An engine discards the oldest first. So checkpoints older than a discarded one of the same run are gone, too,
-        even if no poll saw that, because the job manager was replaced or the history rolled over.
+        An engine discards the oldest first. So checkpoints that are older than a discarded one of the same run are
+        gone, too. Polls may have missed that, because the job manager was replaced or the history rolled over.
         """
         gone = Checkpoint.objects.filter(
             run=models.OuterRef("run"), status=CheckpointStatus.COMPLETED, is_savepoint=False, discarded=True,
@@ -115,10 +115,10 @@ class OperatorCheckpoint(models.Model):
     checkpoint = models.ForeignKey(
         Checkpoint, on_delete=models.CASCADE, related_name="operators", db_constraint=False, db_index=False
     )
-    triggered_at = models.DateTimeField()  # the checkpoint's
+    triggered_at = models.DateTimeField()  # the trigger time of the checkpoint
     vertex_id = models.CharField(max_length=32)
     name = models.TextField()
-    position = models.PositiveSmallIntegerField(default=0)  # order of the job's vertices
+    position = models.PositiveSmallIntegerField(default=0)  # the operator's position in the job's list of vertices
     num_subtasks = models.PositiveIntegerField()
     num_acknowledged_subtasks = models.PositiveIntegerField()
     latest_ack_at = models.DateTimeField(null=True)

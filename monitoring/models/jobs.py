@@ -73,7 +73,7 @@ class Job(models.Model):
     automation_paused = models.BooleanField(default=False)
     automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until a person ends it
     automation_note = models.TextField(blank=True, default="")
-    automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote the note
+    automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote `automation_note`
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -145,8 +145,8 @@ class Run(models.Model):
     )  # [{"id", "name", "parallelism", "inputs": [id]}], "inputs" only if the engine sent a plan
     # /checkpoints/config as the engine sent it, but `interval` is null without periodic checkpoints
     checkpoint_config = models.JSONField(default=dict)
-    counts = models.JSONField(default=dict)  # /checkpoints "counts"
-    summary = models.JSONField(default=dict)  # /checkpoints "summary"
+    counts = models.JSONField(default=dict)  # "counts" of the engine's /checkpoints
+    summary = models.JSONField(default=dict)  # "summary" of the engine's /checkpoints
     restored_path = models.TextField(blank=True, default="")
     restored_checkpoint_id = models.BigIntegerField(null=True)
     restored_is_savepoint = models.BooleanField(null=True)

@@ -137,8 +137,8 @@ class NotificationReason(models.TextChoices):
 
 
 class NotificationState(models.TextChoices):
-    WAITING = "waiting", _("Waiting")  # until due_at
-    HELD = "held", _("Hidden")  # until the incident that hides this one is resolved
+    WAITING = "waiting", _("Waiting")  # waits until due_at
+    HELD = "held", _("Hidden")  # held until the incident that hides this one is resolved
     GATHERED = "gathered", _("In a message")
     DROPPED = "dropped", _("Not sent")
 

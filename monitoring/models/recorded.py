@@ -11,8 +11,9 @@ from monitoring.models.jobs import Job, Run
 class CounterSample(models.Model):
     """The engine's checkpoint counters of a run at the time `at`.
 
-    A row is stored for every seen change of `failed` and `restored`, so their differences are exact, and when a counter
-    falls (a new job manager starts at zero). If only `total` and `completed` change, one row per minute is stored.
+    A row is stored for every seen change of `failed` and `restored`, so their differences are exact. A row is also
+    stored when a counter falls (a new job manager starts at zero). If only `total` and `completed` change, one row per
+    minute is stored.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="counter_samples")

@@ -69,7 +69,7 @@ class RestartAttempt(models.Model):
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # the snapshot's time; later input is processed again
     savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
-    rejected = models.JSONField(default=list)  # [{"path", "why"}]: candidates that could not be restored
+    rejected = models.JSONField(default=list)  # [{"path", "why"}]: snapshots that could not be restored
     # Storage that did not answer a search for checkpoints that no poll saw: [{"place", "waited_s"}].
     silent = models.JSONField(default=list)
     # A live job is stopped with a savepoint (stop_savepoint), see stages/stop_job.py; False: it is canceled without

@@ -12,12 +12,12 @@ class Tick(models.Model):
 
     task = models.CharField(max_length=100, unique=True)
     worker = models.CharField(max_length=200, blank=True, default="")  # host:pid of the newest run that succeeded
-    ended_at = models.DateTimeField(null=True)  # of the newest run that succeeded
-    took_ms = models.PositiveIntegerField(null=True)  # that run
+    ended_at = models.DateTimeField(null=True)  # end of the newest run that succeeded
+    took_ms = models.PositiveIntegerField(null=True)  # duration of the newest run that succeeded
     sentence = models.TextField(blank=True, default="")  # the report of the newest run that did something
     sentence_value = ReasonField(null=True)
     said_at = models.DateTimeField(null=True)
-    failed_at = models.DateTimeField(null=True)  # the newest run that failed
+    failed_at = models.DateTimeField(null=True)  # end of the newest run that failed
     failure = models.TextField(blank=True, default="")
     runs = models.PositiveBigIntegerField(default=0)
     failures = models.PositiveBigIntegerField(default=0)

@@ -48,7 +48,7 @@ class StateRead(models.Model):
     key_text = models.TextField(blank=True, default="")
     contains = models.TextField(blank=True, default="")
     partition = models.IntegerField(null=True)
-    most = models.PositiveSmallIntegerField(default=100)  # rows, or keys of each change
+    most = models.PositiveSmallIntegerField(default=100)  # limit of the rows, or of the keys for each kind of change
     asked_by = models.CharField(max_length=150)
     asked_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)

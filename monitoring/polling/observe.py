@@ -210,7 +210,7 @@ class _RunReader:
         # If an unfinished checkpoint is not in the stored answer, the whole answer must be read.
         self._stored = stored if known is not None and known.unfinished <= stored.entries.keys() else _NO_ANSWER
         self._listed: Mapping[int, CheckpointStats] | None = None
-        self._told: dict[str, Any] = {}  # fields of the observation
+        self._told: dict[str, Any] = {}  # fields of the RunObservation that are known so far
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[Reason | str] = []
         self._read = not due

@@ -36,7 +36,7 @@ AWAIT_RUN = timedelta(minutes=2)
 
 
 def dead_jobs() -> list[Job]:
-    """Jobs with automatic restart whose current run is dead."""
+    """Return the jobs with automatic restart whose current run is dead."""
     dead = Job.objects.filter(auto_restart=True, managed_elsewhere="", current_run__state__in=DEAD)
     return list(dead.select_related("cluster", "current_run"))
 

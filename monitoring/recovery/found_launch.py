@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _PREFIX = "execution.checkpointing."
-# /checkpoints/config gives milliseconds.
+# Settings that /checkpoints/config reports in milliseconds.
 _MILLISECONDS = {"interval": "interval", "timeout": "timeout", "min_pause": "min-pause"}
 _NUMBERS = {
     "max_concurrent": "max-concurrent-checkpoints",

@@ -3,7 +3,7 @@
 The claim is the value of `claimed_until`. The claim of a worker that dies expires. Every write is conditional on the
 claim, so a worker that was too slow notices that it has lost the claim.
 
-Each act runs in its own thread, and each attempt continues when its act ends, so a hanging cluster or a slow launch
+Each act runs in its own thread, and each attempt continues when its act ends. So a hanging cluster or a slow launch
 command delays no other attempt. Only the caller's thread reads and writes rows.
 """
 

@@ -64,7 +64,7 @@ def _savepoints(job: Job) -> list[State]:
 
 
 def retained_checkpoints(job: Job) -> QuerySet[Checkpoint]:
-    """Completed checkpoints that outlive their run and are not known to be gone, newest first."""
+    """Return completed checkpoints that remain after their run and are not known to be gone, newest first."""
     return _kept(job).filter(is_savepoint=False, run__in=_retaining_runs(job))
 
 
@@ -72,7 +72,7 @@ def _kept(job: Job) -> QuerySet[Checkpoint]:
     return (
         Checkpoint.objects.filter(run__job=job)
         .there()
-        .exclude(external_path__startswith="<")  # Flink's "<checkpoint-not-externally-addressable>"
+        .exclude(external_path__startswith="<")  # such as Flink's "<checkpoint-not-externally-addressable>"
         .select_related("run")
         .order_by("-triggered_at")
     )

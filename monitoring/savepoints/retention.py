@@ -55,7 +55,7 @@ class Held:
     origin: SavepointOrigin
     good: bool = True
     pinned: bool = False
-    needed: Reason | None = field(default=None, hash=False)  # a reason has no hash
+    needed: Reason | None = field(default=None, hash=False)  # a Reason is not hashable
 
 
 @dataclass(frozen=True)

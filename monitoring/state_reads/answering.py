@@ -28,7 +28,7 @@ from monitoring.reasons.work import WorkReason
 
 LIMIT = timedelta(minutes=3)
 _LEASE = LIMIT + timedelta(seconds=30)
-MOST_BYTES = 4_000_000  # limit of an answer
+MOST_BYTES = 4_000_000  # largest size of an answer
 _PROBLEM_LIMIT = 2_000
 
 

@@ -17,8 +17,8 @@ least(%(set)s::float8, CASE WHEN %(derived)s
              coalesce((r.checkpoint_config ->> 'timeout')::float8, 0)) / 1000
     * (greatest(coalesce((r.checkpoint_config ->> 'tolerable_failed_checkpoints')::float8, 0), 0) + 2) END)"""
 
-# A job is a suspect if its age reaches the limit before the first event of the time range, or if the range is longer
-# than the limit, so that the age may reach it between two events.
+# A job is a suspect if its age reaches the limit before the first event of the time range. It is also one if the range
+# is longer than the limit, because the age may reach the limit between two events.
 _SUSPECTS = """
 SELECT job_id FROM ({marks}) marks(job_id, "limit", begun, first)
 WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "limit"

@@ -109,7 +109,7 @@ class RestartLoopReason(ReasonCode):
 
 
 class RestartLoop(CountInWindow):
-    """Counts restarts by the engine itself, and new runs."""
+    """Counts restarts: those within a run by the engine, and new runs."""
 
     name = "restart_loop"
     title = _("Restart loop")

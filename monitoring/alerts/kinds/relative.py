@@ -3,8 +3,8 @@
 The p95 covers the N whole UTC days before the day in question, so that each day has one p95. Live evaluation and
 backtests use the same number, and a figure that grows during a day does not raise its own p95.
 
-A rule may set a number of weeks. Then a checkpoint is compared with the same hour of the week in the weeks before, so
-that a load that comes every Monday at nine opens no incident. If fewer than ENOUGH weeks have data for that hour, the
+A rule may set a number of weeks. Then a checkpoint is compared with the same hour of the week in the weeks before. So a
+load that comes every Monday at nine opens no incident. If fewer than ENOUGH weeks have data for that hour, the
 checkpoint is compared with the days.
 """
 

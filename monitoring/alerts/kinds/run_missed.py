@@ -1,4 +1,4 @@
-"""A job with a schedule of runs did not run, or did not finish, when it should have."""
+"""A rule kind that finds jobs with a schedule of runs that did not run, or did not finish, in time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The periodic task of the archive: archive the oldest partition that is old enough, for a limited time per call.
 
-A separate process (`manage.py archive advance`) does the work, so that it does not slow down the worker, which also
+A separate process (`manage.py archive advance`) does the work. So the work does not slow down the worker, which also
 polls, and does not end the worker if it runs out of memory. Without work, no process is started.
 """
 
@@ -28,7 +28,7 @@ from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
 BUDGET_S = 60.0
-_LIMIT_S = 900.0  # a process that takes longer than this hangs
+_LIMIT_S = 900.0  # a process that takes longer counts as hung
 _ADVISORY = 6_801_674
 _AT_ONCE = 500  # files that one call removes
 

@@ -1,7 +1,7 @@
 """Sketches of figures: a count for each of a fixed set of ranges, from which any quantile can be computed.
 
-Ranges grow by a fixed factor, so that the value returned for a range differs by at most RELATIVE_ERROR from every value
-in it (the idea of DDSketch: Masson, Rim, Lee, VLDB 2019). Merging adds counts: in any order, it gives exactly the
+Ranges grow by a fixed factor, so the value returned for a range differs by at most RELATIVE_ERROR from all values in
+it. The idea is that of DDSketch (Masson, Rim, Lee, VLDB 2019). Merging adds counts: in any order, it gives exactly the
 sketch of all values together. A value below one is returned as zero.
 
 sketch_forms.py defines how sketches are stored.
@@ -24,7 +24,7 @@ _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 BOUNDS: NDArray[np.float64] = np.power(_GROWTH, np.arange(1093), dtype=np.float64)
 _WIDTH = len(BOUNDS) + 1
 
-Counts = NDArray[np.int64]  # by range
+Counts = NDArray[np.int64]  # the number of values in each range
 
 
 class UnknownSketch(ValueError):

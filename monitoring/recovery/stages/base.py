@@ -69,7 +69,7 @@ def wait_for(answer: EngineError) -> Wait:
 
 
 class Stage(Protocol):
-    step: str  # its name on the page
+    step: str  # the stage's name on the page
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         """Return what to do next. It may store an intent, but only through `write`."""
@@ -112,8 +112,8 @@ def of_ended_job(attempt: RestartAttempt) -> bool:
 def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     """Return the end of an automatic or scheduled attempt that must not continue, and None for others.
 
-    Every act checks this first. Either automation was paused, or the job died again after the decision. The new death
-    is decided separately, after its hold-down.
+    Stages check this before they act. Either automation was paused, or the job died again after the decision. The new
+    death is decided separately, after its hold-down.
     """
     if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None

@@ -3,8 +3,8 @@
 1. Store the intent: the time and the number of the launch, under the ID that was set when the attempt was created.
 2. Ask the engine. If another cluster answers at the address, wait. If the engine knows the ID, an earlier launch
    succeeded although its answer was lost. If another run of the job lives, by name or ID, start nothing.
-3. Launch. Without an answer, or if the ID already exists, look again. Launch again only if the engine answers and has
-   not known the ID for a while, and under the same ID, so that the engine refuses a second job.
+3. Launch. Without an answer, or if the ID already exists, look again. Launch again only if the engine answers but has
+   not known the ID for a while. Use the same ID, so that the engine refuses a second job.
 
 The time that a launch command takes does not count towards the attempt's time limit.
 """

@@ -99,7 +99,7 @@ class StopJob:
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 if saved_before and (why := await _why_gone(client, path, program)):
                     return StateGone(why)
-                await client.cancel(living.id)  # repeatable
+                await client.cancel(living.id)  # canceling twice does no harm
             found = Living(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
             if living is not None or known is None:
                 return found

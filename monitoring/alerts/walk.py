@@ -36,7 +36,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a rule remembers of a subject between two walks. `since`: when the phase began; None: it is not known."""
+    """A rule's memory of a subject between two walks. `since`: when the phase began; None: nothing is remembered."""
 
     phase: RulePhase = RulePhase.QUIET
     since: datetime | None = None

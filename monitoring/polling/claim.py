@@ -23,8 +23,8 @@ from monitoring.models import Cluster
 LEASE = timedelta(seconds=20)
 # Shorter than a lease, because a flight that waits for a lock may lose its lease.
 LOCKS_WITHIN_S = 5
-# A poll that is planned later than twice the interval and a minute was planned by a wrong clock, and so was a lease of
-# two terms: both count as due.
+# A wrong clock has planned a poll that is further ahead than twice the interval and a minute, or has set a lease that
+# ends after more than two terms. Such clusters count as due.
 _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT id FROM monitoring_cluster

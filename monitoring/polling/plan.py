@@ -100,7 +100,9 @@ def next_tick(rhythm: Rhythm, asked_at: datetime, now: datetime) -> datetime:
 
 
 def next_try(now: datetime, poll_interval_s: float, failures: int, jitter: float) -> datetime:
-    """Return the time of the next poll after `failures` polls in a row without an answer. Waits double up to 15 s.
+    """Return the time of the next poll after `failures` polls in a row without an answer.
+
+    Waits double up to 15 s, or to the poll interval if that is longer.
 
     `jitter` is a random number from 0 to 1.
     """

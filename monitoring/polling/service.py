@@ -23,7 +23,7 @@ GOES_ON_FOR_S = 300.0
 LOOK_EVERY_S = 0.25
 _PROLONG_EVERY_S = LEASE.total_seconds() / 3
 _DATABASE_AWAY_S = 2.0
-# At the start of the poller, and again when the rest of the process has been loaded.
+# Seconds after the start of the poller: at once, and again when the rest of the process has been loaded.
 _SETTLED_AFTER_S = (0.0, 60.0)
 # Number of objects. An answer creates hundreds of objects, which the next answer frees. With Python's default of 700,
 # the garbage collector examines each of them two or three times, for a twelfth of the cost of polling.

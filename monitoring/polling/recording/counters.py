@@ -11,7 +11,7 @@ from monitoring import bulk
 from monitoring.models import Run
 from monitoring.polling.observation import RunObservation
 
-# Samples in which only completed checkpoints changed are stored this often: each checkpoint has its own row anyway.
+# If only completed checkpoints changed, samples are stored at most this often: each checkpoint has its own row anyway.
 _THINNED_TO = timedelta(seconds=60)
 
 # A sample is stored only if it has news: see CounterSample.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.language import rendered
@@ -43,11 +44,9 @@ class StateForm(forms.Form):
         max_value=MOST_ROWS,
         label=_("Max. rows"),
         initial=100,
-        error_messages={
-            "invalid": _("Enter a whole number."),
-            "min_value": _("Enter at least %(limit_value)s."),
-            "max_value": _("Enter at most %(limit_value)s."),
-        },
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), format_lazy(_("Enter a number from 1 to {most}."), most=MOST_ROWS)
+        ),
     )
     other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label=_("Compare with"))
 

@@ -116,7 +116,7 @@ def test_secrets_are_not_in_it_and_stay(now: datetime) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("threshold: 5", "threshold: many", "line 9: threshold is 'many': Enter a whole number, from 1 to 100000."),
+        ("threshold: 5", "threshold: many", "line 9: threshold is 'many': Enter a whole number from 1 to 100000."),
         ("threshold: 5", "treshold: 5", "line 9: treshold is '5': no such key: allowed are "),
         ("window: 30 min", "window: 30", "line 10: window is '30': Enter a number and a unit"),
         (

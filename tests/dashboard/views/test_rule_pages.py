@@ -61,8 +61,8 @@ def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client
 @pytest.mark.parametrize(
     ("kind", "field", "typed", "told"),
     [
-        ("failed_in_window", "threshold", "0", "At least 1, from 1 to 100000"),
-        ("failed_in_window", "threshold", "many", "Enter a whole number, from 1 to 100000"),
+        ("failed_in_window", "threshold", "0", "Enter a whole number from 1 to 100000."),
+        ("failed_in_window", "threshold", "many", "Enter a whole number from 1 to 100000."),
         ("failed_in_window", "threshold", "", "required"),
         ("failed_in_window", "threshold", "100001", "At most 100000"),
         ("failed_in_window", "window_s", "-5 min", "is not allowed: from 1 min to 30 d"),

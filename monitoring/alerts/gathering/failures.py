@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
@@ -61,8 +61,9 @@ def gather_settled(ask: Ask) -> Found:
 
 
 def _first_counted(ask: Ask) -> datetime:
-    """Return the start of the earliest day from which a rule counts."""
-    return min((first_moment(terms) or _BEGINNING for terms in ask.terms), default=_BEGINNING)
+    """Return the time right before the earliest day from which a rule counts."""
+    starts = (first_moment(terms) or _BEGINNING for terms in ask.terms)
+    return min(starts, default=_BEGINNING) - timedelta.resolution
 
 
 def _parameters(ask: Ask) -> dict[str, object]:

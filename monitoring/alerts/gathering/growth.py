@@ -55,9 +55,5 @@ def _and_a_day_before(marks: Collection[datetime]) -> set[datetime]:
     return {each for mark in marks for each in (mark, mark - DAY)}
 
 
-def _spread(events: Collection[Event]) -> float:
-    return max(_sizes(events)) - min(_sizes(events))
-
-
 def _sizes(events: Collection[Event]) -> list[float]:
     return [event.value for event in events]

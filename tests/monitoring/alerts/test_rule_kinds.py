@@ -90,6 +90,13 @@ CASES = [
         {"threshold": 2, "parameters": {"since": "2026-11-21"}},
     ),
     Case(
+        "failed_in_total",
+        "counts the first moment of its day",
+        lambda s: s.failed(-12 * HOUR, 100, 200),
+        [(200, None)],
+        {"threshold": 3, "parameters": {"since": "2026-11-21"}},
+    ),
+    Case(
         "consecutive_failures",
         "a completed one in between starts anew",
         lambda s: (s.failed(10, 20), s.completed(30), s.failed(40, 50)),

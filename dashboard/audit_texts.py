@@ -27,6 +27,8 @@ _FIELDS = {
     "poll_interval_s": _("polled every"),
     "request_limit_s": _("request timeout"),
     "requests_at_once": _("concurrent requests"),
+    "savepoint_jitter_s": _("spread of scheduled savepoints"),
+    "savepoints_at_once": _("concurrent scheduled savepoints"),
     "rest_url": _("address"),
     "managed_elsewhere": _("managed by"),
     "max_restarts_per_day": _("maximum of restarts a day"),

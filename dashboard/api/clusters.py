@@ -53,6 +53,8 @@ class ClusterIn(Body):
     poll_interval_s: float = 3
     request_limit_s: float = 10
     requests_at_once: int = 8
+    savepoints_at_once: int = Field(4, description="Scheduled savepoints of the cluster at the same time.")
+    savepoint_jitter_s: int = Field(60, description="Seconds over which savepoints due at the same time are spread.")
     labels: dict[str, str] = {}
     unanswered: bool = Field(False, description="Save without a connection.")
 

@@ -109,6 +109,18 @@ class ClusterForm(ClusterModelForm):
     requests_at_once = forms.IntegerField(
         **_number(_("Max. concurrent requests"), _COUNT, 1, 64, _("A lower limit reduces the load on the cluster."))
     )
+    savepoints_at_once = forms.IntegerField(
+        **_number(
+            *(_("Max. concurrent scheduled savepoints"), _COUNT, 1, 64),
+            _("The others wait. The one that is due the longest is next."),
+        )
+    )
+    savepoint_jitter_s = forms.IntegerField(
+        **_number(
+            *(_("Spread of scheduled savepoints (seconds)"), _SECONDS, 0, 3600),
+            _("Savepoints that are due at the same time start within this time."),
+        )
+    )
     unanswered = forms.BooleanField(required=False, label=_("Save without a connection"), widget=forms.CheckboxInput)
 
     class Meta:
@@ -118,6 +130,7 @@ class ClusterForm(ClusterModelForm):
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
             *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
             *("poll_interval_s", "request_limit_s", "requests_at_once", "labels"),
+            *("savepoints_at_once", "savepoint_jitter_s"),
         )
         field_classes: ClassVar[dict[str, Any]] = {"rest_url": forms.CharField}
         widgets: ClassVar[dict[str, Any]] = {

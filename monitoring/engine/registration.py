@@ -22,7 +22,7 @@ SETTINGS = (
     *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
     *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
     *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
-    *("labels", "poll_interval_s", "request_limit_s", "requests_at_once"),
+    *("labels", "poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once", "savepoint_jitter_s"),
 )
 _LONG = frozenset({"ca_bundle", "client_certificate"})
 # Another place or another door: what was known of who answers there is to be found out anew.

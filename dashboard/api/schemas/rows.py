@@ -48,7 +48,8 @@ class ClusterOut(ModelSchema):
             *("id", "name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_tls"),
             *("authentication", "username", "engine", "version", "labels", "enabled", "disabled_reason"),
-            *("archived_at", "poll_interval_s", "request_limit_s", "requests_at_once", "last_answer_at"),
+            *("archived_at", "poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once"),
+            *("savepoint_jitter_s", "last_answer_at"),
             *("unreachable_since", "last_error", "created_at"),
         )
 

@@ -30,7 +30,14 @@ _OPTIONS = {
     "every": ("poll_interval_s", "seconds from one look to the next, 3 unless given"),
     "limit": ("request_limit_s", "seconds to wait for an answer, 10 unless given"),
     "at-once": ("requests_at_once", "requests at once, at most; 8 unless given"),
+    "savepoints-at-once": ("savepoints_at_once", "scheduled savepoints at the same time, at most; 4 unless given"),
+    "savepoint-jitter": (
+        "savepoint_jitter_s",
+        "seconds over which savepoints due together are spread; 60 unless given",
+    ),
 }
+# Required by the form; the defaults are the model's.
+_USUAL = ("poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once", "savepoint_jitter_s")
 _FILES = {
     "token-file": ("token", "a file that holds the bearer token it asks for"),
     "password-file": ("password", "a file that holds the password of --user"),
@@ -139,7 +146,7 @@ def _typed(options: dict[str, Any]) -> dict[str, Any]:
     given = {field: options[option.replace("-", "_")] for option, (field, _) in _OPTIONS.items()}
     for option, (field, _) in _FILES.items():
         given[field] = _content(option, options[option.replace("-", "_")])
-    usual = {"poll_interval_s": 3, "request_limit_s": 10, "requests_at_once": 8}
+    usual = {field: Cluster._meta.get_field(field).default for field in _USUAL}
     authentication = Authentication.BEARER if given["token"] else Authentication.NONE
     return {
         **usual,

@@ -30,6 +30,8 @@ TYPED = {
     "poll_interval_s": "3",
     "request_limit_s": "2",
     "requests_at_once": "8",
+    "savepoints_at_once": "4",
+    "savepoint_jitter_s": "60",
     "labels": "",
 }
 
@@ -147,6 +149,8 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
         ({"poll_interval_s": "nan"}, "poll_interval_s", "number of seconds from 1 to 3600"),
         ({"request_limit_s": "fast"}, "request_limit_s", "number of seconds from 1 to 60"),
         ({"requests_at_once": "65"}, "requests_at_once", "from 1 to 64"),
+        ({"savepoints_at_once": "0"}, "savepoints_at_once", "from 1 to 64"),
+        ({"savepoint_jitter_s": "-1"}, "savepoint_jitter_s", "from 0 to 3600"),
         ({"labels": "team"}, "labels", "'team' is not a label. Write labels as key=value"),
     ],
 )
@@ -180,7 +184,7 @@ def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkSe
 
 def test_an_empty_form_has_the_usual_rhythm(admin: Client) -> None:
     page = admin.get(reverse("cluster-add")).content.decode()
-    usual = {"poll_interval_s": "3", "request_limit_s": "10", "requests_at_once": "8"}
+    usual = {"poll_interval_s": "3", "requests_at_once": "8", "savepoints_at_once": "4", "savepoint_jitter_s": "60"}
     assert all(f'name="{name}" value="{value}"' in page for name, value in usual.items())
 
 

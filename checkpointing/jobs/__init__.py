@@ -1,1 +1,1 @@
-"""A job's life: its graph, its states, restart strategies, the dispatcher and the driver launcher."""
+"""The life of a job: graph, status, restart strategies, the dispatcher and the launchers of drivers."""

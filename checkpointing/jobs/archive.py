@@ -1,6 +1,6 @@
-"""Jobs that ended, as the REST API showed them, for job managers to come (Flink's archived execution graphs).
+"""The archive of ended jobs: their last REST answers, for later job managers (Flink's archived execution graphs).
 
-One file for each in the job's directory, written with its result and removed with its logs.
+Each ended job has one file in its directory. The file is written with the job's result and removed with its logs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from checkpointing.model.status import JobStatus
 
 ARCHIVE_NAME = "archive.json"
 OVERVIEW = "/jobs/overview"
-"""The one answer that is not below the job's own path: its entry there."""
+"""The path whose answer is not below the job's own path. The archive stores only the job's entry of it."""
 
 Answers = Mapping[str, Any]
-"""Answers as JSON, by path below `/jobs/:jobid`."""
+"""A job's answers as JSON, by path below `/jobs/:jobid`."""
 
 _VERSION = 1
 
@@ -41,7 +41,7 @@ class ArchivedJob:
 
 
 class JobArchive:
-    """Only for display: a job whose archive cannot be written or read is not shown any more."""
+    """The archived jobs, for display only. A job whose archive cannot be written or read is no longer shown."""
 
     def __init__(self, services: JobServices) -> None:
         self._services = services
@@ -49,16 +49,16 @@ class JobArchive:
 
     @property
     def jobs(self) -> Sequence[ArchivedJob]:
-        """What `load` found, the newest first."""
+        """Return the jobs that `load` found, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: job.ended_ms, reverse=True)
 
     async def load(self) -> bool:
-        """Read what is archived, of jobs whose end is durable. True; raises OSError when it cannot be read now."""
+        """Read the archives of jobs whose result is stored. Return True. Raise OSError if they cannot be read now."""
         self._jobs = {job.job_id: job for job in await self._services.io.look("the archive", self._read_all)}
         return True
 
     async def write(self, job_id: str, answers: Answers) -> None:
-        """Raises nothing."""
+        """Write the job's archive. Log errors instead of raising them."""
         file = self._services.jobs_directory / job_id / ARCHIVE_NAME
         try:
             text = json.dumps({"version": _VERSION, "answers": answers})
@@ -67,7 +67,7 @@ class JobArchive:
             logger.warning("job %s: it will not be shown after a restart of the job manager: %s", job_id, error)
 
     def drop(self, job_id: str) -> None:
-        """Show it no more; its file goes with its directory."""
+        """Stop showing the job. Its file is removed with its directory."""
         self._jobs.pop(job_id, None)
 
     def _read_all(self) -> list[ArchivedJob]:

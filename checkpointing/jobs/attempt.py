@@ -20,9 +20,9 @@ from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
 from checkpointing.storage.errors import StorageSilent
 
-# A driver that reports its end and exits at once: its last message may still be on its way.
+# A driver may report its end and exit at once, so its last message may still be on its way.
 _LAST_MESSAGE_GRACE_S = 5.0
-# The end of its log is read for people only.
+# The end of the driver's log is read only to show it to people.
 _LOG_SILENCE_S = 5.0
 
 
@@ -39,12 +39,13 @@ class AttemptEnd:
 
 
 class Attempt:
-    """`secret` is what its driver proves itself with; only the job manager that starts the attempt knows it.
+    """One attempt with its process, connection and progress.
 
-    `final_savepoint` is that of a stop-with-savepoint, or of queries that ended by themselves. `ends_for_rescale`: the
-    next attempt has another parallelism. `ended_by_itself`, `has_advanced`: as the driver reported ENDED. Then
-    `has_nothing_to_save`: its state is that which it was started from; `is_released`: a checkpoint stays instead of a
-    final savepoint.
+    `secret` authenticates the driver; only the job manager that starts the attempt knows it. `final_savepoint` is the
+    savepoint of a stop-with-savepoint, or the one taken when all queries ended by themselves. `ends_for_rescale`: the
+    attempt ends so that the next one can start with another parallelism. `ended_by_itself` and `has_advanced` come from
+    the driver's report that it ENDED. After such a report, `has_nothing_to_save` says that the state is still the one
+    that the attempt started from. `is_released` says that a checkpoint stays instead of a final savepoint.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Attempt:
 
     @property
     def stopped_with(self) -> CompletedCheckpoint | None:
-        """Return the final savepoint once it is complete."""
+        """Return the final savepoint once the savepoint is complete."""
         savepoint = self.final_savepoint
         if savepoint is None or not savepoint.done() or savepoint.exception() is not None:
             return None
@@ -117,7 +118,7 @@ class Attempt:
         self.last_heard_ms = self._clock.now_ms()
 
     def registered(self, channel: DriverChannel) -> None:
-        """The driver is connected through `channel`; an older connection of it is hung up."""
+        """Store the driver's new connection and close the older one."""
         if self.channel is not None and self.channel is not channel:
             self.channel.close()
         self.channel = channel
@@ -125,7 +126,7 @@ class Attempt:
         self.heard()
 
     def end(self, end: AttemptEnd) -> None:
-        """The first end counts: what follows is its consequence."""
+        """End the attempt. Only the first end counts, because later ones are its consequences."""
         if not self.ended.done():
             self.ended_ms = self._clock.now_ms()
             self.ended.set_result(end)
@@ -133,7 +134,7 @@ class Attempt:
     async def wait_until_over(self, limit_s: float) -> None:
         """Return when the attempt or its process has ended, or after `limit_s`.
 
-        For a driver that was asked to end and that `watch` does not watch. Its process may end without a report.
+        Use it for a driver that was asked to end and that `watch` does not watch. The process may end without a report.
         """
         waited: list[asyncio.Future[Any]] = [self.ended]
         if self.process is not None:
@@ -145,11 +146,11 @@ class Attempt:
                 exited.cancel()
 
     async def watch(self, settings: JobManagerSettings) -> None:
-        """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""
+        """End the attempt if its process exits or its driver stays silent too long. Return when it has ended."""
         watched: DriverProcess | None = None
         async with asyncio.TaskGroup() as group:
             while not self.ended.done():
-                if self.process is not watched and self.process is not None:  # one that was adopted in between, too
+                if self.process is not watched and self.process is not None:  # an adopted one may replace it
                     watched = self.process
                     group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()
@@ -167,7 +168,8 @@ class Attempt:
             last_words: set[asyncio.Future[Any]] = {self.channel.gone, self.ended}
             await asyncio.wait(last_words, timeout=_LAST_MESSAGE_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
         if self.stop_cause is not None and (code == 0 or self.ended_by_itself):
-            # It followed the order, and its report was lost with the connection; or it had nothing left to do.
+            # Either the driver followed the order and its report was lost with the connection, or nothing was left to
+            # do.
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         if self.ended.done():
             return
@@ -188,7 +190,7 @@ class Attempt:
         return f"The driver of attempt {self.number} did not register within {silence_s:.0f} s."
 
     async def last_log_lines(self) -> str:
-        """ "" when there are none, or when they cannot be read now."""
+        """Return the last lines of the driver's log, or "" if there are none or they cannot be read now."""
         if self.process is None:
             return ""
         with contextlib.suppress(StorageSilent):

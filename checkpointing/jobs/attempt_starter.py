@@ -1,4 +1,4 @@
-"""Starting a job's attempts, one at a time: what to restore, the durable number, the launch, the adoption, the end."""
+"""Starts a job's attempts, one at a time: chooses the snapshot, reserves numbers, launches, adopts and ends drivers."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ logger = logging.getLogger(__name__)
 
 _GONE_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.1
-# How often the log says that a driver still claims the job.
+# How many seconds pass between log lines which say that a driver still claims the job.
 SAY_AFTER_S = 5.0
 
 
 class AttemptFailed(Exception):
-    """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed.
+    """The attempt could not start.
 
-    `keep_files`: the files that its attempts left must stay, too.
+    `keep_state`: the job's stored state could not be used and must not be removed. `keep_files`: the files that the
+    job's attempts left must stay, too.
     """
 
     def __init__(self, info: ExceptionInfo, *, keep_state: bool = False, keep_files: bool = False) -> None:
@@ -72,7 +73,7 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True)
 class Restore:
-    """A verified snapshot. `from_savepoint_path`: it is the one that the job was submitted with."""
+    """A verified snapshot. `from_savepoint_path`: the job was submitted with this snapshot."""
 
     checkpoint: CompletedCheckpoint
     location: str
@@ -80,12 +81,13 @@ class Restore:
 
 
 class AttemptStarter:
-    """`on_bad_candidate` is told of each state that could not be used; none is skipped in silence.
+    """Starts the attempts of one job.
 
-    `recovered`: attempts that an earlier job manager recorded were this job's; else they are of another job that had
-    its id. `graph` may be replaced by one with another parallelism, for the next attempt. `first_checkpoint_id` is that
-    of the job's life: to be set before the first attempt, when it is known.
-    Attempts are recorded and launched in the term of `session_id` only: LeadershipLost afterwards.
+    `on_bad_candidate` receives each state that could not be used, so none is skipped silently. `recovered`: the
+    attempts that an earlier job manager recorded belong to this job; otherwise they belong to another job that had the
+    same ID. `graph` may be replaced by one with another parallelism for the next attempt. `first_checkpoint_id` is the
+    first checkpoint ID in the job's life; set it before the first attempt if it is known. Attempts are recorded and
+    launched only in the term of `session_id`; after that term, LeadershipLost is raised.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class AttemptStarter:
         *,
         recovered: bool = False,
     ) -> None:
-        """InvalidConfiguration."""
+        """Raise InvalidConfiguration if the graph's configuration is not valid."""
         self.graph = graph
         JobEnvironment.parse(graph.configuration)
         self._environment_source = EnvironmentSource.parse(graph.configuration)
@@ -121,7 +123,7 @@ class AttemptStarter:
         self._writing = asyncio.Lock()
 
     async def read_record(self) -> AttemptRecord | None:
-        """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
+        """Return the record that an earlier job manager wrote. Raise AttemptRecordUnreadable or OSError."""
         record = await self._io.run(self._read_record)
         self._last_number = record.attempt if record is not None else 0
         self._former = record if self._recovered else None
@@ -136,11 +138,11 @@ class AttemptStarter:
 
     @property
     def is_new_life(self) -> bool:
-        """After `read_record`: no attempt of this life of the job has ever begun, so nothing of it was ever written."""
+        """Return whether no attempt of this life of the job has begun. Call it after `read_record`."""
         return self._former is None
 
     async def former(self, record: AttemptRecord) -> Attempt | None:
-        """The attempt that an earlier job manager left, or None when its driver is known to be gone."""
+        """Return the attempt that an earlier job manager left, or None if its driver is known to be gone."""
         if record.ended:
             return None
         attempt = Attempt(record, None, self._services.clock, self._io)
@@ -170,10 +172,11 @@ class AttemptStarter:
             raise AttemptFailed(info, keep_state=not error.is_mistake) from error
 
     async def choose_restore(self) -> Restore | LocalRestore | None:
-        """What the attempt before left, else the best snapshot that verifies; None for a job without any state.
+        """Return what the next attempt restores, or None for a job without state.
 
-        To be called once that attempt is gone. AttemptFailed when there are snapshots and none is usable, and when one
-        that is better than all usable ones cannot be read now: the failure is recoverable then.
+        Local state of the previous attempt comes first, then the best snapshot that passes verification. Call this
+        method once the previous attempt is gone. Raise AttemptFailed if no snapshot is usable. Also raise it if a
+        better snapshot than all usable ones cannot be read now; that failure is recoverable.
         """
         return await self._choose_local() or await self._choose_snapshot()
 
@@ -197,7 +200,7 @@ class AttemptStarter:
             return None
 
     async def _until_gone(self, former: AttemptRecord) -> None:
-        """A JVM that was killed may take a moment to go. Bounded: who is still there then is found there."""
+        """Wait a few seconds until the processes of the former attempt are gone, because a killed JVM exits late."""
         if former.host != self._services.host_name:
             return
         deadline = self._services.clock.monotonic() + _GONE_WITHIN_S
@@ -207,7 +210,7 @@ class AttemptStarter:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def has_blamed_local_state(self, ended: AttemptRecord) -> bool:
-        """An attempt that ended without a batch had started from local state, and the next one will not."""
+        """Return whether the attempt continued local state without a batch, so that a snapshot replaces it next."""
         if not restore_candidates(self._store.checkpoints, self.graph):
             return False
         return await self._io.run(lambda: went_on_in_vain(ended))
@@ -223,7 +226,8 @@ class AttemptStarter:
                 refusal = f"{candidate.label} cannot be restored: {error}"
                 self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
             except OSError as error:
-                # No older state instead: the newest one may be whole, and is read again at the next restart.
+                # Do not fall back to an older snapshot: the newest one may be intact, and the next restart reads it
+                # again.
                 message = f"{candidate.label} cannot be read now: {error}"
                 raise AttemptFailed(self._info(type(error).__name__, message), keep_state=True) from error
             else:
@@ -238,7 +242,7 @@ class AttemptStarter:
         return None
 
     async def _check_empty_start(self) -> None:
-        """A job without a snapshot may start empty unless it may have written rows that sinks would get once more."""
+        """Raise AttemptFailed if rows of the job may have been written and sinks would write them a second time."""
         former = self._former
         if former is None or may_start_empty(self.graph):
             return
@@ -255,7 +259,7 @@ class AttemptStarter:
             raise AttemptFailed(info, keep_state=True, keep_files=True)
 
     async def note_sinks(self, attempt: Attempt) -> None:
-        """Record what the attempt's queries write to. AttemptFailed: the record has it, but it is not durable yet."""
+        """Record the sinks of the attempt's queries. On AttemptFailed only the record in memory has them."""
         sinks = tuple(vertex for vertex in attempt.vertices if vertex.kind is VertexKind.SINK)
         if attempt.record.ended or sinks == attempt.record.sinks:
             return
@@ -263,9 +267,9 @@ class AttemptStarter:
         await self._change(attempt, sinks=sinks)
 
     async def prepare(self, restore: Restore | LocalRestore | None, greatest_batch: int = -1) -> Attempt:
-        """Make the next attempt durable, before anything of it runs.
+        """Store the record of the next attempt durably, before any part of the attempt runs.
 
-        `greatest_batch` is the greatest batch number that the job's drivers reported here.
+        `greatest_batch` is the greatest batch number that this job manager heard from the job's drivers.
         """
         numbers = await self._reserve_numbers(restore, greatest_batch)
         number, secret = self._last_number + 1, secrets.token_urlsafe(32)
@@ -301,7 +305,7 @@ class AttemptStarter:
         return Attempt(record, None, self._services.clock, self._io, secret)
 
     async def _reserve_numbers(self, restore: Restore | LocalRestore | None, greatest_batch: int) -> BatchNumbers:
-        """Reserve the numbers of the attempt durably before it is recorded: none of them is ever given again."""
+        """Reserve the attempt's batch numbers durably before it is recorded. No number is ever reserved twice."""
         try:
             return await self._io.run(partial(self._numbers_for, restore, greatest_batch))
         except (BatchNumbersExhausted, BatchCounterUnreadable) as error:
@@ -328,7 +332,7 @@ class AttemptStarter:
     def _reserve(
         self, family: str, batches: Iterable[int], restored: CompletedCheckpoint | None = None
     ) -> BatchNumbers:
-        """Reserve a range behind everything that is known of the family; `batches` are numbers that were used."""
+        """Reserve a range behind all known numbers of the family. `batches` are numbers that were used."""
         former, kept = self._former, self._store.checkpoints
         snapshots = [*kept] if restored is None else [*kept, restored]
         ranges = [snapshot.batch_numbers for snapshot in snapshots]
@@ -341,9 +345,9 @@ class AttemptStarter:
         return self._services.batch_number_counters.reserve(family, end, max(used), self._confirm_term, back_to)
 
     async def extend_numbers(self, attempt: Attempt) -> int | None:
-        """Reserve more numbers for an attempt that runs, durably. Return the new end, None when they are not free.
+        """Reserve more numbers durably for a running attempt. Return the new end, or None if the numbers are not free.
 
-        BatchCounterUnreadable, AttemptFailed, OSError: the attempt keeps the numbers that it has.
+        On BatchCounterUnreadable, AttemptFailed or OSError the attempt keeps the numbers that it has.
         """
         counters = self._services.batch_number_counters
         longer = await self._io.run(partial(counters.extend, attempt.record.batch_numbers, self._confirm_term))
@@ -353,11 +357,11 @@ class AttemptStarter:
         return longer.end
 
     async def begin_final_savepoint(self, attempt: Attempt, directory: str) -> None:
-        """Record durably where the final savepoint will be, before it begins. AttemptFailed, HighAvailabilityError."""
+        """Store the directory of the final savepoint before it begins. Raise AttemptFailed or HighAvailabilityError."""
         await self._change(attempt, final_savepoint=directory)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
-        """Start the driver's process. AttemptFailed when that is impossible."""
+        """Start the driver's process. Raise AttemptFailed if it cannot start."""
         try:
             if isinstance(restore, Restore):
                 restore = await self._storage_io.run(partial(_within_reach, attempt.record, restore))
@@ -383,7 +387,7 @@ class AttemptStarter:
         return counters.restored_since(checkpoint.family, checkpoint.batch_numbers, checkpoint.batches)
 
     def _other_jobs(self, checkpoint: CompletedCheckpoint) -> tuple[str, ...]:
-        """Return the jobs that have not ended, if the snapshot is another job's."""
+        """Return the jobs that have not ended, if the snapshot belongs to another job."""
         if checkpoint.job_id == self.graph.job_id:
             return ()
         services = self._services.high_availability
@@ -395,15 +399,19 @@ class AttemptStarter:
         return self._services.launcher.launch(spec)
 
     async def adopt(self, attempt: Attempt, pid: int) -> None:
-        """A driver that nobody here started registered with `pid`: watch that process, if it is one of ours."""
+        """Watch the process `pid` if it is a driver of this job.
+
+        The driver registered, but an earlier job manager started it.
+        """
         process = await self._adopted(attempt.record, pid)
         if attempt.process is None:
             attempt.process = process
 
     async def end(self, attempt: Attempt, grace_s: float, *, ends_itself: bool = False) -> None:
-        """Make sure that the attempt's driver is gone: its process, and its claim on the job. Returns when it is.
+        """Make sure that the attempt's driver is gone: its process, and its claim on the job. Return when both are.
 
-        `ends_itself`: the driver said its last word; it gets `grace_s` to close its session before it is told to end.
+        `ends_itself`: the driver sent its last message. It gets `grace_s` to close its session before it gets the order
+        to end.
         """
         if attempt.process is not None:
             if ends_itself:
@@ -418,13 +426,16 @@ class AttemptStarter:
             async with self._writing:
                 await self._io.run(partial(self._write_where_the_job_is, attempt.record))
         except (OSError, HighAvailabilityError) as error:
-            # The next job manager would look for this driver once more, and find it gone.
+            # If this write fails, the next job manager looks for the driver again and finds that it is gone.
             logger.warning(
                 "job %s: the end of attempt %d was not recorded: %s", self.graph.job_id, attempt.number, error
             )
 
     async def _free(self, attempt: Attempt) -> None:
-        """Its claim would outlive a killed driver by its session's time-out, and the next attempt would wait for it."""
+        """Release the driver's claim.
+
+        The next attempt would otherwise wait until the killed driver's session times out.
+        """
         job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         try:
             await self._io.run(lambda: registry.free(job_id, attempt.number))
@@ -432,7 +443,7 @@ class AttemptStarter:
             logger.info("job %s: the claim of attempt %d ends with its session: %s", job_id, attempt.number, error)
 
     async def wait_until_free(self) -> None:
-        """Wait while a driver claims the job, or nobody can say: two attempts at a time would spoil its state."""
+        """Wait until no driver claims the job. Wait also if this is unknown: two attempts would corrupt the state."""
         job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         while True:
             try:
@@ -455,13 +466,13 @@ class AttemptStarter:
             await self._write_alone(record)
 
     async def _change(self, attempt: Attempt, **fields: Any) -> None:
-        """Change the record of an attempt that runs, durably. AttemptFailed."""
+        """Change the record of a running attempt durably. Raise AttemptFailed if it cannot be written."""
         async with self._writing:
             await self._write_alone(replace(attempt.record, **fields))
             self._remember(attempt, **fields)
 
     def _remember(self, attempt: Attempt, **fields: Any) -> None:
-        """Change what is kept in memory of an attempt. Other fields may change while a record is being written."""
+        """Change the attempt's record in memory. Other fields may change while a record is being written."""
         attempt.record = replace(attempt.record, **fields)
         if self._former is not None and self._former.attempt == attempt.number:
             self._former = replace(self._former, **fields)
@@ -474,7 +485,10 @@ class AttemptStarter:
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error
 
     def _write_where_the_job_is(self, record: AttemptRecord) -> None:
-        """Write into the directory that was made before the job was stored: a new one would not be on its storage."""
+        """Write the record only into the directory that was made before the job was stored.
+
+        If that directory is missing, its storage may not be mounted. A new directory would then be in the wrong place.
+        """
         self._require_directory()
         self.directory.write_record(record, self._confirm_term)
 
@@ -507,7 +521,10 @@ class AttemptStarter:
         )
 
     def _restore_spec(self, record: AttemptRecord, restore: Restore) -> RestoreSpec:
-        """A person's wish covers the restore until queries of the job have started; later ones are automatic."""
+        """Return the restore for the driver.
+
+        A person's consent counts until queries of the job start; then restores are automatic.
+        """
         is_asked = restore.from_savepoint_path and not self.graph.is_automatic_restore and not record.sinks
         return RestoreSpec(
             directory=restore.checkpoint.location,
@@ -537,7 +554,7 @@ class AttemptStarter:
 
 
 def _within_reach(record: AttemptRecord, restore: Restore) -> Restore:
-    """A driver cannot read this process's memory: what lies there is written out for it."""
+    """Copy a snapshot from this process's memory to files, because the driver cannot read that memory."""
     if scheme_of(restore.checkpoint.location) != JOB_MANAGER:
         return restore
     copy = local_copy(restore.checkpoint, Path(record.work_directory) / "restored")
@@ -545,7 +562,10 @@ def _within_reach(record: AttemptRecord, restore: Restore) -> Restore:
 
 
 def _first_failure(former: AttemptRecord | None, record: AttemptRecord) -> int | None:
-    """Return the attempt that failed first since the last completed checkpoint. One that was rescaled did not fail."""
+    """Return the attempt that failed first since the last completed checkpoint.
+
+    An attempt that was rescaled did not fail.
+    """
     if former is None:
         return None
     if former.first_failure is not None and former.newest_checkpoint_id == record.newest_checkpoint_id:
@@ -564,7 +584,7 @@ def _started_from(record: AttemptRecord, restore: Restore | LocalRestore | None)
                 restored_batches=dict(restore.checkpoint.batches),
             )
         case LocalRestore():
-            # The same timeline: what a sink has of the batch in flight is what that batch will write again.
+            # Keep the timeline: the batch in flight writes the same rows again, and the sinks recognise them.
             return replace(
                 record,
                 timeline=restore.timeline,
@@ -577,7 +597,7 @@ def _started_from(record: AttemptRecord, restore: Restore | LocalRestore | None)
 
 
 def _new_numbers(record: AttemptRecord, restore: Restore | LocalRestore | None) -> BatchNumbers | None:
-    """Return the range that the driver moves the restored batches to, None where they keep their numbers."""
+    """Return the range that the driver moves the restored batches to, or None if they keep their numbers."""
     if restore is None or (isinstance(restore, LocalRestore) and restore.keeps(record.batch_numbers)):
         return None
     return record.batch_numbers

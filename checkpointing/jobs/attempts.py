@@ -1,8 +1,8 @@
 """A job's directory under the state directory, and the record of its newest attempt.
 
-Attempt numbers ascend over the whole life of a job, across job managers: the number is made durable here before the
-driver of that attempt starts (intent before act). Job managers of one cluster therefore share the state directory, as
-Flink's share `high-availability.storageDir`. All methods block.
+Attempt numbers ascend over the whole life of a job, across job managers: a number is stored durably before the driver
+of its attempt starts (intent before act). Job managers of one cluster therefore share the state directory, as Flink's
+share `high-availability.storageDir`. All methods block.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ _ATTEMPT_DIRECTORY = re.compile(r"attempt-(\d+)")
 
 
 class AttemptRecordUnreadable(Exception):
-    """There is a record and it makes no sense: starting anyway might run two attempts at a time."""
+    """An attempt record exists but is not valid. A start could run two attempts at the same time."""
 
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """The newest attempt. `pid` on `host` is None until its process was started; `ended`: it is known to be gone.
+    """The newest attempt of a job.
 
-    `local_directory`: the work directory of the attempt that it goes on after, instead of a snapshot's location; its
-    `restored_checkpoint_id` is that attempt's.
-    `restored_batches` has, by query, the last batch of what it was started from. `parallelism` is what the job asked
-    for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
-    `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
-    was when this attempt began.
-    `pod`: the pod that its driver runs in, as namespace/name; None for a process of `host`.
-    `batch_numbers`: the range that its batches may use.
-    `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
+    `pid` on `host` is None until the process was started. `ended`: the attempt is known to be gone.
+    `local_directory`: the work directory of the attempt that this one continues, if it does not restore a snapshot.
+    `restored_checkpoint_id` is then the one of that attempt.
+    `restored_batches`: the last batch of each query in the restored state. `parallelism` is the requested one at the
+    start of this attempt, `parallelism_before` the requested one of the previous attempt. They differ if `is_rescaled`.
+    `newest_checkpoint_id`: the last completed checkpoint when this attempt began. `first_failure`: the attempt that
+    failed first since that checkpoint.
+    `pod`: the pod of the driver as namespace/name; None for a process of `host`.
+    `batch_numbers`: the range that the attempt's batches may use.
+    `final_savepoint`: the directory of the final savepoint that was begun last. If it has a `_metadata`, it is
     complete.
-    `python_environment` is the name of the cached environment that the driver runs in.
-    `sinks` are those of the queries that this attempt, or one that it continues after, was about to start; () before.
-    `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
+    `python_environment`: the name of the cached environment that the driver runs in.
+    `sinks`: the sinks of the queries that this attempt, or one that it continues, was about to start; () before that.
+    `secret_hash`: the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
     attempt: int
@@ -97,9 +98,9 @@ class JobDirectory:
         return self.path / f"attempt-{attempt}"
 
     def store_program(self, program: Path, name: str) -> None:
-        """Keep a copy under its own name, durably: the upload may be deleted while the job lives.
+        """Copy the program into the job's directory under its own name, durably, and remove an earlier program.
 
-        To be called before the job's graph is stored. The program of an earlier submission goes.
+        The upload may be deleted while the job lives. Call this method before the job's graph is stored.
         """
         directory = self.path / PROGRAM_DIRECTORY
         make_directory(directory)
@@ -112,7 +113,7 @@ class JobDirectory:
         sync(directory)
 
     def program(self) -> Path:
-        """FileNotFoundError when the job's program is gone."""
+        """Return the path of the job's program. Raise FileNotFoundError if it is missing."""
         directory = self.path / PROGRAM_DIRECTORY
         programs = _programs_in(directory) if directory.is_dir() else []
         if not programs:
@@ -120,7 +121,7 @@ class JobDirectory:
         return programs[0]
 
     def read_record(self) -> AttemptRecord | None:
-        """None when no attempt was ever started; AttemptRecordUnreadable, OSError when it cannot be read now."""
+        """Return the record, or None if no attempt was ever started. Raise AttemptRecordUnreadable or OSError."""
         path = self.path / RECORD_NAME
         try:
             fields: Any = json.loads(path.read_text())
@@ -131,7 +132,10 @@ class JobDirectory:
             raise AttemptRecordUnreadable(f"{path}: {error}") from error
 
     def write_record(self, record: AttemptRecord, confirm_term: Callable[[], None] = lambda: None) -> None:
-        """What `confirm_term` raises, called right before the record counts, leaves the old one."""
+        """Write the record durably.
+
+        If `confirm_term`, called right before the write counts, raises, the old record stays.
+        """
         write_durably(self.path / RECORD_NAME, json.dumps(to_plain(record)), confirm_term)
 
     def attempts(self) -> list[tuple[int, Path]]:

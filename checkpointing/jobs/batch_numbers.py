@@ -1,10 +1,10 @@
-"""Which batch numbers an attempt may use (decision 132), and the durable counter of each family of jobs.
+"""Which batch numbers an attempt may use (decision 132), and the durable counter of each job family.
 
 A *family* is a job and all jobs that were ever started from its snapshots. Ranges of one family do not overlap, and an
 attempt that restores a snapshot gets its range before it starts. So a sink never sees a number twice with other rows.
 
-A query with the option `waymark.batch-numbers: repeat` keeps its numbers instead. For it the counter also has the batch
-that each restore went back to.
+A query with the option `waymark.batch-numbers: repeat` keeps its numbers instead. For such queries the counter also
+stores the batch to which each restore returned.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.messages import MalformedMessage, from_plain, to_plain
 
 RANGE_SIZE = 10_000
-# Between numbers that are known and the first of a new range, where other attempts may have used more of them.
+# The gap between the known numbers and the first of a new range. Other attempts may have used numbers in it.
 GAP = 1_000_000
 # Spark reads some batch numbers as 32-bit integers.
 LIMIT = 2**31 - 1
 # A driver whose query has no more than this many numbers left ends.
 SPARE_NUMBERS = 100
-# The failure of such a driver. The restart strategy does not count it.
+# The name of the failure of such a driver. The restart strategy does not count it.
 NUMBERS_USED_UP = "BatchNumbersUsedUp"
 
-# Jobs of one family reserve in threads of their own.
+# Several jobs of one family may reserve numbers at the same time, each on another thread.
 _reserving = threading.Lock()
 
 
@@ -39,15 +39,15 @@ class BatchNumbersExhausted(Exception):
 
 
 class BatchCounterUnreadable(Exception):
-    """Nobody knows which ranges were reserved, because the counter's file is damaged or cannot exist."""
+    """The reserved ranges are unknown, because the counter's file is damaged or its name is not valid."""
 
 
 @dataclass(frozen=True)
 class KnownNumbers:
-    """What is known of the numbers that a family has used.
+    """What is known about the numbers that a family has used.
 
-    `counter` is the end of the newest range, None without a counter. `end` is the greatest end of a range that a
-    snapshot or an attempt's record names, `greatest` the greatest number of a batch.
+    `counter` is the end of the newest range, None without a counter. `end` is the greatest end of all ranges in
+    snapshots and in an attempt's record. `greatest` is the greatest number of a batch.
     """
 
     counter: int | None
@@ -73,7 +73,7 @@ def next_range(family: str, known: KnownNumbers) -> BatchNumbers:
 
 
 def extended(numbers: BatchNumbers, counter: int | None) -> BatchNumbers | None:
-    """Return the range with more numbers at its end, None when they are not free."""
+    """Return the range with more numbers at its end, or None if these are not free."""
     if counter != numbers.end or numbers.end + RANGE_SIZE > LIMIT:
         return None
     return replace(numbers, end=numbers.end + RANGE_SIZE)
@@ -85,7 +85,7 @@ def must_extend(numbers: BatchNumbers, greatest: int) -> bool:
 
 
 def is_used_up(end: int, greatest: int) -> bool:
-    """Return whether an attempt must end: `greatest` comes too near to the end of its range."""
+    """Return whether an attempt must end because `greatest` is too near to the end of its range."""
     return greatest >= end - SPARE_NUMBERS
 
 
@@ -100,19 +100,22 @@ class Restored:
         return self.batches.get(query, -1) < batch
 
     def covers(self, earlier: Restored) -> bool:
-        """Return whether this restore, which came later, went back as far as `earlier` for each query."""
+        """Return whether this later restore returned at least as far as `earlier` for each query."""
         return not any(earlier.is_before(batch, query) for query, batch in self.batches.items())
 
 
 @dataclass(frozen=True)
 class Counter:
-    """`end` is that of the newest range. `restored`, oldest first, lacks those that a later one covers."""
+    """The counter of a family. `end` is the end of the newest range.
+
+    `restored` holds the restores, oldest first, without those that a later one covers.
+    """
 
     end: int
     restored: tuple[Restored, ...] = ()
 
     def counting_to(self, numbers: BatchNumbers, batches: Mapping[str, int] | None) -> Counter:
-        """Return the counter once `numbers` are given to an attempt that restores `batches`; None: it restores none."""
+        """Return the counter after an attempt gets `numbers` and restores `batches` (None: it restores nothing)."""
         if batches is None:
             return replace(self, end=numbers.end)
         newest = Restored(numbers.first, dict(batches))
@@ -120,9 +123,9 @@ class Counter:
 
 
 class BatchNumberCounters:
-    """`<directory>/<family>.json`: a Counter as JSON, such as `{"end": 20000, "restored": […]}`. All methods block.
+    """The counters in `<directory>/<family>.json`: each a Counter as JSON, such as `{"end": 20000, "restored": […]}`.
 
-    What `confirm_term` raises, called right before a range counts, leaves the counter as it was.
+    All methods block. `confirm_term` is called right before a range counts. If it raises, the counter stays as it was.
 
     Raises:
         BatchCounterUnreadable, OSError.
@@ -148,7 +151,7 @@ class BatchNumberCounters:
         confirm_term: Callable[[], None],
         restored: Mapping[str, int] | None = None,
     ) -> BatchNumbers:
-        """Reserve a range for an attempt that is about to start; for `end` and `greatest` see KnownNumbers.
+        """Reserve a range for an attempt that is about to start; KnownNumbers explains `end` and `greatest`.
 
         `restored` is the last batch of each query in the snapshot that the attempt restores, if it restores one.
         """
@@ -159,7 +162,7 @@ class BatchNumberCounters:
         return numbers
 
     def extend(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> BatchNumbers | None:
-        """Reserve the numbers behind a range, too. Return None when another attempt has them."""
+        """Reserve the numbers behind a range, too. Return None if another attempt has them."""
         with _reserving:
             counter = self.read(numbers.family)
             longer = extended(numbers, None if counter is None else counter.end)
@@ -168,10 +171,11 @@ class BatchNumberCounters:
         return longer
 
     def restored_since(self, family: str, numbers: BatchNumbers | None, batches: Mapping[str, int]) -> dict[str, int]:
-        """Return how far back the family went after a snapshot was taken: the least restored batch of each query.
+        """Return the least restored batch of each query since a snapshot was taken.
 
-        -1 means that a query was started without state. Queries that never went back behind the snapshot are left out.
-        `batches` are the snapshot's, `numbers` its attempt's; None counts all restores that are known.
+        -1 means that a query was started without state. Queries that never returned to a batch before the snapshot are
+          left out. `batches` are those of the snapshot, `numbers` the range of its attempt. None counts all known
+          restores.
         """
         first = -1 if numbers is None else numbers.first
         counter = self.read(family) or Counter(0)
@@ -183,7 +187,7 @@ class BatchNumberCounters:
         }
 
     def read(self, family: str) -> Counter | None:
-        """Return None without a counter."""
+        """Return the family's counter, or None if there is none."""
         path = self._path(family)
         try:
             counter = from_plain(Counter, json.loads(path.read_text()))

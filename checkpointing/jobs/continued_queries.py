@@ -25,7 +25,7 @@ class AlreadyContinued(Refused):
 
 
 def check_not_continued(imports: Mapping[str, str], jobs: Iterable[tuple[JobGraph, JobStatus]]) -> None:
-    """Raise AlreadyContinued if one of `jobs` that has not ended continues one of `imports`, locations by query id."""
+    """Raise AlreadyContinued if a job that has not ended continues one of `imports` (locations by query ID)."""
     for graph, status in jobs:
         for query_id in graph.imported_queries:
             if query_id in imports and not status.globally_terminal:

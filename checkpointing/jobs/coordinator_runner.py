@@ -1,4 +1,4 @@
-"""Passes events to the checkpoint coordinator of a job and performs the effects that come out."""
+"""Passes events to the checkpoint coordinator of a job and performs the resulting effects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LeftBehind = Callable[[str, Exception], None]
 
 
 class CoordinatorSteps:
-    """Takes the coordinator's steps with the storage, the store and the id counter of one job. Blocks."""
+    """Performs the coordinator's steps with the storage, the store and the ID counter of one job. All methods block."""
 
     def __init__(
         self, storage: FileCheckpointStorage, store: HandleCompletedCheckpointStore, id_counter: CheckpointIDCounter
@@ -59,7 +59,7 @@ class CoordinatorSteps:
         self._id_counter = id_counter
 
     def take(self, step: Step) -> Any:
-        """Return the result that the class of `step` names."""
+        """Perform `step`. Return the result that the class of `step` documents."""
         match step:
             case AllocateId():
                 self._raise_ids_to(step.least_id)
@@ -70,7 +70,7 @@ class CoordinatorSteps:
                 self._store.recover()
                 return tuple(self._store.checkpoints)
             case AddClaimed():
-                # The ids first: once it is in the store, no checkpoint with a lower id may ever follow it there.
+                # Raise the counter first: no checkpoint with a lower ID may follow the claimed one in the store.
                 self._raise_ids_to(step.checkpoint.checkpoint_id + 1)
                 self._store.add_checkpoint(step.checkpoint)
                 return tuple(self._store.checkpoints)
@@ -107,7 +107,7 @@ class CoordinatorSteps:
             self._id_counter.set_count(least_id)
 
     def _add(self, step: AddCheckpoint) -> Added:
-        """First the new one: until then one that the store may have could be the newest there is."""
+        """Add the new checkpoint first: before that, an uncertain one may be the newest that is stored."""
         dropped = self._store.add_checkpoint(step.checkpoint)
         withdrawn = tuple(old for old in step.uncertain if self._store.withdraw(old))
         return Added(tuple(self._store.checkpoints), dropped, withdrawn)
@@ -116,7 +116,7 @@ class CoordinatorSteps:
 def _event(
     method: Callable[[CheckpointCoordinator], Callable[P, T]],
 ) -> Callable[Concatenate[CoordinatorRunner, P], T]:
-    """Return a method of the runner that passes on an event: a call of that `method` of its coordinator."""
+    """Return a runner method that calls `method` of the coordinator and performs the effects."""
 
     def pass_on(self: CoordinatorRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result = method(self._coordinator)(*args, **kwargs)
@@ -127,7 +127,7 @@ def _event(
 
 
 class CoordinatorRunner:
-    """Used on one thread, where it also completes the futures that the events return."""
+    """Runs a coordinator on one thread, where it also completes the futures that the events return."""
 
     def __init__(
         self,
@@ -140,13 +140,13 @@ class CoordinatorRunner:
         fail_job: FailTheJob,
         left_behind: LeftBehind,
     ) -> None:
-        """Connect `coordinator` with the outside.
+        """Connect `coordinator` with its surroundings.
 
         Args:
-            send: never blocks and never raises; the driver reports in another way that it was lost.
-            fail_job: gets a message and the exception when more checkpoints failed than the job tolerates. What it
-                raises comes out of the event; the effects that were left are performed with the next event.
-            left_behind: gets a description of what could not be removed, however often it was tried, and the error.
+            send: never blocks and never raises; the driver reports a lost message in another way.
+            fail_job: gets a message and the exception if more checkpoints failed than the job tolerates. The event
+                raises what it raises; the remaining effects are performed with the next event.
+            left_behind: gets the error and a description of files that could not be removed after all retries.
         """
         self._coordinator = coordinator
         self._steps = steps
@@ -207,7 +207,7 @@ class CoordinatorRunner:
     # --- effects ----------------------------------------------------------------------------------------------------
 
     def _perform_effects(self) -> None:
-        """Perform what follows from an event. If that is an event from within an effect, the outer call does it."""
+        """Perform the effects of an event. If an effect causes another event, the outer call performs its effects."""
         self._effects.extend(self._coordinator.take_effects())
         if not self._effects or self._is_performing:
             return

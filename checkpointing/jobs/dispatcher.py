@@ -1,7 +1,7 @@
-"""All jobs of this job manager: submitted, recovered when it becomes the leader, left when it no longer is.
+"""All jobs of this job manager: it accepts new ones, recovers them as the new leader, and leaves them with its term.
 
-Runs on the event loop. Methods that need the leader raise NotLeading while this job manager does not lead, or is still
-recovering what the last leader left.
+Everything runs on the event loop. Methods that need the leader raise NotLeading while this job manager does not lead,
+or while it still recovers the jobs of the last leader.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 
 class NotLeading(Exception):
-    """Another job manager leads, or none yet."""
+    """Another job manager leads, or none leads yet."""
 
 
 class NotRecovered(NotLeading):
-    """The job is stored and could not be recovered yet; it is tried again."""
+    """The job is stored, but could not be recovered yet. The job manager tries again."""
 
 
 class JobNotFound(LookupError):
@@ -61,7 +61,10 @@ class SubmissionFailed(Exception):
 
 
 class Dispatcher:
-    """`describe(job)`: what the REST API says of a job that has ended, by path below `/jobs/:jobid`."""
+    """The jobs of this job manager.
+
+    `describe(job)` returns the REST answers of an ended job, by path below `/jobs/:jobid`.
+    """
 
     def __init__(self, services: JobServices, describe: Callable[[JobMaster], Answers]) -> None:
         self.services = services
@@ -86,11 +89,14 @@ class Dispatcher:
     # --- leadership -------------------------------------------------------------------------------------------------
 
     async def take_leadership(self, session_id: str) -> None:
-        """Recover every stored job. One that cannot be recovered is retried while the term lasts; the others run.
+        """Recover every stored job.
 
-        Raises when the stored jobs cannot be listed: a leader without its jobs would deny those that run, so it does
-        not lead. Everything else is retried in the background and keeps nobody from leading (decision 123).
-        The election tells of a loss only afterwards: once it has come about, the next leader is left everything.
+        Retry a job that cannot be recovered while the term lasts; the others run meanwhile.
+
+        Raise if the stored jobs cannot be listed. A leader without its jobs would report running jobs as unknown, so
+        this job manager does not lead then. All other failures are retried in the background and do not delay leading
+        (decision 123). The election reports a lost term only afterwards, so each step checks the term and leaves the
+        rest to the next leader.
         """
         self.session_id = session_id
         self.services.launch_queue.hold()
@@ -118,7 +124,7 @@ class Dispatcher:
         return self.session_id == session_id and self.services.leads(session_id)
 
     async def give_up_leadership(self, *, end_drivers: bool = False) -> None:
-        """Suspend all jobs: nothing is removed from the stores, the next leader recovers them."""
+        """Suspend all jobs. The stores keep everything, and the next leader recovers the jobs."""
         self._ready = False
         self.session_id = None
         self.operations.cancel_all()
@@ -132,7 +138,10 @@ class Dispatcher:
             await self.services.io.look("the spare drivers", self.services.launcher.end_spares, silence_s=END_GRACE_S)
 
     async def _until_ended(self, *, end_drivers: bool) -> None:
-        """Bounded: the state directory may not answer. What is cut short is as if this job manager had died."""
+        """Wait a limited time until the jobs have ended, because the state directory may not answer.
+
+        A job that is cut short looks to the next leader as if this job manager had died.
+        """
         runs = list(self._runs.values())
         if not runs:
             return
@@ -147,7 +156,10 @@ class Dispatcher:
             await asyncio.wait(left, timeout=END_GRACE_S)
 
     async def _recovered(self, job_id: str, session_id: str) -> bool:
-        """Raises, or returns False, when it is to be retried. Storage is often away just when leadership moves."""
+        """Recover the job.
+
+        Raise or return False if the recovery must be retried: storage is often unavailable after a failover.
+        """
         if not self._is_term(session_id):
             return True
         try:
@@ -164,7 +176,7 @@ class Dispatcher:
         graph = await self.services.io.look(f"the graph of job {job_id}", lambda: ha.job_graphs.recover(job_id))
         if graph is None:
             return
-        # Again: only now, that the graph could be read, is it certain that the storage was there to show a result.
+        # Check again: only after the graph was read is it certain that the storage could show a result.
         if await self._has_ended(job_id):
             await self._release(job_id)
         elif self._is_term(session_id) and job_id not in self._jobs:
@@ -175,7 +187,7 @@ class Dispatcher:
                 await self._store_sealed(sealed)
 
     async def _store_sealed(self, graph: JobGraph) -> None:
-        """Secrets that were plain, or sealed by a former key, are not left as they were."""
+        """Store the graph again if its secrets were plain, or sealed with a former key."""
         try:
             store = self.services.high_availability.job_graphs.put
             await self.services.io.look(f"the graph of job {graph.job_id}", lambda: store(graph))
@@ -193,11 +205,11 @@ class Dispatcher:
 
     @property
     def jobs(self) -> tuple[JobMaster, ...]:
-        """Running ones and the last that ended."""
+        """Return the running jobs and the last ones that ended."""
         return (*self._jobs.values(), *reversed(self._ended.values()))
 
     def job(self, job_id: str) -> JobMaster:
-        """NotLeading, NotRecovered, JobNotFound."""
+        """Return the job. Raise NotLeading, NotRecovered or JobNotFound."""
         self.require_leading()
         self._require_recovered(job_id)
         job = self._jobs.get(job_id) or self._ended.get(job_id)
@@ -211,7 +223,7 @@ class Dispatcher:
 
     @property
     def archived_jobs(self) -> Sequence[ArchivedJob]:
-        """Those that ended under an earlier job manager, the newest first. NotLeading."""
+        """Return the jobs that ended under an earlier job manager, the newest first. Raise NotLeading."""
         self.require_leading()
         return self._older_jobs
 
@@ -220,36 +232,36 @@ class Dispatcher:
         return [job for job in self._archive.jobs if job.job_id not in self._jobs and job.job_id not in self._ended]
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        """NotLeading."""
+        """Return the archived job, or None if there is none. Raise NotLeading."""
         return next((job for job in self.archived_jobs if job.job_id == job_id), None)
 
     def require_leading(self) -> str:
-        """The session id of this leader; NotLeading when it is none."""
+        """Return the session ID of this leader. Raise NotLeading if this job manager does not lead."""
         if not self.leading or self.session_id is None:
             raise NotLeading
         return self.session_id
 
     def require_all_recovered(self) -> None:
-        """NotLeading, NotRecovered."""
+        """Raise NotLeading, or NotRecovered if a stored job is not recovered yet."""
         self.require_leading()
         for job_id in self._stored:
             self._require_recovered(job_id)
 
     def check_import(self, imports: Mapping[str, str]) -> None:
-        """Check that no job continues the queries `imports`, checkpoint locations by Spark's id of their query.
+        """Check that no job continues one of the queries in `imports` (checkpoint locations by Spark's query ID).
 
         Raises:
-            AlreadyContinued: a job does that has not ended.
-            NotLeading, NotRecovered: not every such job is known.
+            AlreadyContinued: a job that has not ended continues one.
+            NotLeading, NotRecovered: not every job is known yet.
         """
         self.require_all_recovered()
         jobs = [(job.graph, job.status) for job in self._jobs.values()]
         check_not_continued(imports, [*jobs, *((graph, JobStatus.INITIALIZING) for graph in self._submitting.values())])
 
     async def submit(self, graph: JobGraph, program: Program, imports: Mapping[str, str] | None = None) -> None:
-        """Store the job, then start it. For `imports`, those of its savepoint, see `check_import`.
+        """Store the job, then start it. `check_import` explains `imports`, which come from the job's savepoint.
 
-        NotLeading, JobExists, InvalidConfiguration, AlreadyContinued, SubmissionFailed.
+        Raise NotLeading, JobExists, InvalidConfiguration, AlreadyContinued or SubmissionFailed.
         """
         session_id = self.require_leading()
         self._require_recovered(graph.job_id)
@@ -304,13 +316,13 @@ class Dispatcher:
                 self._ended_jobs.clean_up_later(job_id)
         self._jobs.pop(job_id, None)
         self._runs.pop(job_id, None)
-        if status.globally_terminal:  # a suspended job is another job manager's now, with all that it has
+        if status.globally_terminal:  # another job manager has taken over a suspended job
             self._ended[job_id] = job
             await self._archive_of(job)
             await self._forget_oldest()
 
     async def _record_result(self, job: JobMaster) -> bool:
-        """The archive first: once the result is there, no job manager runs the job again to tell of it."""
+        """Archive the job, then store its result. With a result, no job manager runs the job again to describe it."""
         record = job.record
         await self._archive_of(job)
         return await self._ended_jobs.record(
@@ -334,13 +346,13 @@ class Dispatcher:
         try:
             answers = self._describe(job)
         except Exception:
-            # A mistake of ours in what is shown later must not keep the job from ending.
+            # A bug in the description must not keep the job from ending.
             logger.exception("job %s: it will not be shown after a restart of the job manager", job.graph.job_id)
         else:
             await self._archive.write(job.graph.job_id, answers)
 
     async def _release(self, job_id: str) -> None:
-        """The job is for the next leader, to run or to clean up."""
+        """Unlock the job's graph, so that the next leader can run the job or clean it up."""
         try:
             await self.services.io.run(lambda: self.services.high_availability.job_graphs.release(job_id))
         except STORE_ERRORS as error:
@@ -362,7 +374,10 @@ class Dispatcher:
         operation: str,
         begin: Callable[[JobMaster], Coroutine[Any, Any, dict[str, Any]]],
     ) -> None:
-        """Begin once per (job, trigger id). An unknown job shows in the operation's result, as in Flink."""
+        """Begin the operation once for each (job, trigger ID).
+
+        An unknown job shows in the operation's result, as in Flink.
+        """
         self.require_leading()
 
         async def run() -> dict[str, Any]:
@@ -371,16 +386,19 @@ class Dispatcher:
         self.operations.start((operation, job_id, trigger_id), run)
 
     def outcome(self, job_id: str, trigger_id: str, operation: str) -> Outcome:
-        """UnknownOperation, NotLeading."""
+        """Return the operation's outcome. Raise UnknownOperation or NotLeading."""
         self.require_leading()
         return self.operations.outcome((operation, job_id, trigger_id))
 
     # --- drivers ----------------------------------------------------------------------------------------------------
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
-        """A driver's message. NotLeading: it has to look for the leader. NotReady: it has to come again.
+        """Pass on a driver's message.
 
-        A job that is being suspended still hears its driver while its term lasts: it may be waiting for its last word.
+        NotLeading: the driver must look for the leader. NotReady: it must try again later.
+
+        A job that is being suspended still receives its driver's messages while its term lasts, because it may wait for
+        the last one.
         """
         job = self._jobs.get(message.job_id)
         if job is None or isinstance(message, Register):

@@ -1,4 +1,4 @@
-"""What the job's driver says, and what it is answered."""
+"""Handles the messages of a job's driver and answers them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotReady(Exception):
-    """The leader of `session_id` is still reading what earlier job managers left of the job."""
+    """The leader of `session_id` is still reading what earlier job managers stored about the job."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__("what is stored of the job is not read yet")
@@ -50,7 +50,7 @@ class NotReady(Exception):
 
 
 class DriverConversation:
-    """One per job; the driver at the other end changes with each attempt, its connection with each loss of it."""
+    """The conversation with one job's driver. Each attempt has a new driver, each reconnect a new connection."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class DriverConversation:
         self._noting: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> None:
-        """Answer the driver on `channel`. Raise NotReady while nobody knows yet whether it is wanted."""
+        """Answer the driver on `channel`. Raise NotReady while it is unknown whether this driver is the current one."""
         record, attempt = self._record, self._record.attempt
         if attempt is None and record.status is JobStatus.INITIALIZING:
             raise NotReady(self._session_id)
@@ -101,7 +101,7 @@ class DriverConversation:
         self._driver_is(attempt, message.state, message.vertices, None)
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
-        """A message of the driver. An old attempt is refused; a message of an old session dropped, its driver kept."""
+        """Handle a driver's message. Refuse a driver of an old attempt; drop a message of an old session."""
         attempt = self._record.attempt
         if isinstance(message, Register):
             self.register(channel, message)
@@ -137,14 +137,17 @@ class DriverConversation:
             self._checkpoints.batch_committed(attempt.number)
 
     def checkpoints_are_read(self) -> None:
-        """A driver that was adopted meanwhile runs: from now on the job does."""
+        """Treat an adopted driver, and so its job, as running now that the checkpoints are read."""
         attempt = self._record.attempt
         if attempt is not None and attempt.state in (DriverState.RUNNING, DriverState.ENDED):
             self._driver_runs(attempt)
             self._final_savepoint.begin_if_due()
 
     def disconnected(self, channel: DriverChannel) -> None:
-        """The driver may come back; the heartbeat time-out and its process decide."""
+        """Forget the connection.
+
+        The driver may reconnect; the heartbeat timeout and its process decide whether it is lost.
+        """
         if self._gateway.channel is channel:
             self._gateway.channel = None
 
@@ -159,7 +162,7 @@ class DriverConversation:
             self._extension = asyncio.ensure_future(self._extend_numbers(attempt))
 
     async def _extend_numbers(self, attempt: Attempt) -> None:
-        """The next heartbeat tries again after an error."""
+        """Reserve more batch numbers for the attempt. After an error the next heartbeat tries again."""
         job_id = self._record.graph.job_id
         try:
             end = await self._starter.extend_numbers(attempt)
@@ -175,14 +178,17 @@ class DriverConversation:
             self._extension = None
 
     async def _note_sinks(self, attempt: Attempt) -> None:
-        """Record the sinks. Where they cannot be written now, they are written with the next change of the record."""
+        """Record the sinks. If this fails now, the next change of the record stores them."""
         try:
             await self._starter.note_sinks(attempt)
         except (AttemptFailed, HighAvailabilityError, OSError) as error:
             logger.warning("job %s: its sinks cannot be recorded now: %s", self._record.graph.job_id, error)
 
     def _registered(self, attempt: Attempt) -> Registered:
-        """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""
+        """Return the answer to Register.
+
+        It names a complete final savepoint, too: the driver drops all other checkpoints.
+        """
         settings, final = self._services.settings, attempt.stopped_with
         return Registered(
             session_id=self._session_id,

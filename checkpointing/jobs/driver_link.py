@@ -9,7 +9,7 @@ from checkpointing.model.messages import JobManagerMessage
 
 
 class DriverChannel:
-    """Messages to one connected driver, in order. Sending never blocks, never raises; after `close` it does nothing."""
+    """Sends messages to one connected driver, in order, without blocking. After `close` it does nothing."""
 
     def __init__(self) -> None:
         self._outgoing: asyncio.Queue[JobManagerMessage | None] = asyncio.Queue()
@@ -21,27 +21,27 @@ class DriverChannel:
             self._outgoing.put_nowait(message)
 
     def close(self) -> None:
-        """Hang up once everything sent before has left."""
+        """Close the connection after all earlier messages are sent."""
         if not self._closing:
             self._closing = True
             self._outgoing.put_nowait(None)
 
     async def outgoing(self) -> AsyncIterator[JobManagerMessage]:
-        """For the connection's writer; ends when the channel was closed."""
+        """Yield the messages for the connection's writer until the channel is closed."""
         while (message := await self._outgoing.get()) is not None:
             yield message
 
     def mark_gone(self) -> None:
-        """The connection is down and everything that was received on it has been handled."""
+        """Mark the connection as down. Everything that was received on it has been handled."""
         self._closing = True
         if not self.gone.done():
             self.gone.set_result(None)
 
 
 class DriverGateway:
-    """The way to the driver that the job has now.
+    """The connection to the job's current driver.
 
-    Messages for a driver that is away are dropped, and so are all once this job manager no longer `leads`.
+    Messages are dropped while the driver is disconnected, and once this job manager no longer `leads`.
     """
 
     def __init__(self, session_id: str, leads: Callable[[], bool]) -> None:

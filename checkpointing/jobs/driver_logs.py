@@ -1,6 +1,6 @@
 """The drivers' logs of one job, by attempt: list, read and search them. All methods block.
 
-The log of attempt 3 is `driver-3.log`. `driver-3.log.1` holds the last megabyte of what was cut from it
+The log of attempt 3 is `driver-3.log`. `driver-3.log.1` holds the last megabyte that was cut from that log
 (launching/log_limit.py).
 """
 
@@ -32,7 +32,7 @@ _TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3})")
 
 
 class NoSuchLog(Exception):
-    """The job has no log of this name, or no longer."""
+    """The job has no log of this name, or the log was removed."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DriverLog:
 
 @dataclass(frozen=True)
 class Match:
-    """A line that contains what was searched for. `offset` is the position of its first byte."""
+    """A line that contains the search text. `offset` is the position of its first byte."""
 
     offset: int
     line: str
@@ -69,7 +69,7 @@ class DriverLogs:
         self._directory = JobDirectory(jobs_directory, job_id)
 
     def all(self) -> list[DriverLog]:
-        """Return the newest attempt first, and the log of an attempt before what was cut from it."""
+        """Return the logs, the newest attempt first. The log of an attempt precedes the part that was cut from it."""
         first_failure = self._first_failure()
         found: list[DriverLog] = []
         for attempt, directory in self._directory.attempts():
@@ -119,7 +119,7 @@ class DriverLogs:
         return found
 
     def position(self, name: str, time_ms: int) -> int:
-        """Return the position of the first line that was written at `time_ms` or later; the log's size without one."""
+        """Return the position of the first line written at `time_ms` or later, or the log's size if there is none."""
         end = 0
         for offset, line in self._lines(name):
             written_ms = _time_ms(line)
@@ -137,7 +137,7 @@ class DriverLogs:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[BinaryIO]:
-        """Open a log. A program may have put something else in its place, which is not followed."""
+        """Open a log as a regular file. Do not follow a link that a program may have put in its place."""
         match = _NAME.fullmatch(name)
         if match is None:
             raise NoSuchLog(name)

@@ -1,8 +1,8 @@
-"""What follows a job's end: its result made durable, then everything removed that no one needs any more.
+"""Clean-up after a job's end: its result is stored durably, then everything that is no longer needed is removed.
 
-Each step may be repeated. Until the last one the result is *dirty*; where a step failed this leader goes through all of
-them again while its term lasts, and the next leader does (Flink's CheckpointResourcesCleanupRunner): a job manager may
-die, and a step may fail, anywhere in between.
+A job manager may die, and a step may fail, between any two steps, so each step may be repeated. The result is *dirty*
+until the last step. If a step fails, this leader repeats all steps while its term lasts, and so does the next leader
+(Flink's CheckpointResourcesCleanupRunner).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from checkpointing.model.configuration import InvalidConfiguration
 logger = logging.getLogger(__name__)
 
 STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
-# Trying again changes nothing about these: what cannot be read stays where it lies, and the job is over all the same.
+# A retry cannot fix these errors. Unreadable data stays in its place, and the job is over nevertheless.
 _PERMANENT = (CheckpointsUnreadable, JobGraphUnreadable, InvalidConfiguration)
 
 
 class EndedJobs:
-    """No method but `finish_clean_up` raises for a store that fails: it logs, and returns False where that matters."""
+    """Cleans up ended jobs. If a store fails, only `finish_clean_up` raises; other methods log the error."""
 
     def __init__(self, services: JobServices, retries: Retries) -> None:
         self._services = services
@@ -36,9 +36,11 @@ class EndedJobs:
         self._ha = services.high_availability
 
     async def record(self, result: JobResult, session_id: str) -> bool:
-        """False: it is not durable, so nothing of the job may be removed; the next leader will recover the job.
+        """Store the job's result.
 
-        Only in the term of `session_id`: a result of one who no longer leads would end a job that another one runs.
+        Return False if that failed: then nothing may be removed, and the next leader runs the job.
+
+        Store it only in the term of `session_id`. A former leader's result would end a job that another leader runs.
         """
         confirm_term = partial(self._ha.leader_election.confirm_term, session_id)
 
@@ -51,15 +53,15 @@ class EndedJobs:
         return await self._tried(result.job_id, "its end could not be recorded", create)
 
     async def clean_up(self, job_id: str, *, keep_files: bool = False) -> None:
-        """The job's checkpoints are dealt with: handles, counter, graph and working files go, then it is clean.
+        """Remove the job's handles, counter, graph and working files, and mark its result as clean.
 
-        `keep_files`: see JobResult.
+        Call it once the job's checkpoints are cleaned up. `keep_files`: see JobResult.
         """
         if not await self._removed(job_id, keep_files=keep_files):
             self.clean_up_later(job_id)
 
     def clean_up_later(self, job_id: str) -> None:
-        """Something of it failed: all of it again, its checkpoints too. Nothing when the job's end is not recorded."""
+        """Repeat the whole clean-up of the job later, checkpoints included. Do nothing if no dirty result is stored."""
 
         async def again() -> bool:
             return all([await self._finished(result) for result in await self._dirty() if result.job_id == job_id])
@@ -78,7 +80,10 @@ class EndedJobs:
         return await self._tried(job_id, "its data could not all be cleaned up", remove)
 
     async def forget(self, job_id: str) -> None:
-        """It is no longer shown: its logs go. Of one whose end was not recorded everything stays: it will run again."""
+        """Remove the logs of a job that is no longer shown.
+
+        Keep everything of a job without a stored result: it runs again.
+        """
 
         def remove() -> None:
             if self._ha.job_results.has_result(job_id):
@@ -87,15 +92,15 @@ class EndedJobs:
         await self._tried(job_id, "its directory could not be removed", remove)
 
     async def finish_clean_up(self) -> bool:
-        """What earlier job managers did not get to. One job's trouble does not keep the others from it.
+        """Finish the clean-up that earlier job managers left. A problem of one job does not delay the others.
 
-        True; raises OSError when the results cannot be listed now.
+        Return True. Raise OSError if the results cannot be listed now.
         """
         attempts = (
             self._retries.now_or_later(_clean_up_of(result.job_id), partial(self._finished, result))
             for result in await self._dirty()
         )
-        await asyncio.gather(*attempts)  # one whose storage hangs is given up once, not one after another
+        await asyncio.gather(*attempts)  # jobs with hanging storage time out together, not one by one
         return True
 
     async def _dirty(self) -> Sequence[JobResult]:
@@ -106,7 +111,10 @@ class EndedJobs:
         return may_remove and await self._removed(result.job_id, keep_files=result.keep_files)
 
     async def _discard_checkpoints(self, result: JobResult) -> bool:
-        """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""
+        """Discard or retain each checkpoint as at the job's end.
+
+        Return False if this must be retried before anything is removed.
+        """
         try:
             io = self._services.io_of(result.job_id)
             graph = await io.look("its graph", lambda: self._ha.job_graphs.recover(result.job_id))
@@ -123,7 +131,11 @@ class EndedJobs:
             return False
 
     async def _first_checkpoint_id(self, job_id: str) -> int | None:
-        """Without it a complete checkpoint that never came to an empty store stays: it may be of an earlier life."""
+        """Return the first checkpoint ID of the job, or None if unknown.
+
+        Without this ID, a complete checkpoint that is missing in an empty store stays: it may belong to an earlier
+        life.
+        """
         directory = JobDirectory(self._services.jobs_directory, job_id)
         try:
             record = await self._services.io_of(job_id).look("its record", directory.read_record)

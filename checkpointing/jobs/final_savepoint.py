@@ -4,9 +4,9 @@
     2. the directory of a new savepoint is recorded, and the savepoint is taken; if it fails, both are tried again
     3. the job manager sends `Stop` to the driver, and the job is FINISHED
 
-A driver that dies before the savepoint is complete is replaced, and the next attempt comes to its own end. After a job
-manager that dies the next one reads the record. If the savepoint is complete, it continues with step 3, whether the
-driver lives or not. If not, the adopted driver reports ENDED again, and it continues with step 2.
+If the driver dies before the savepoint is complete, the next attempt runs to its own end. If the job manager dies, the
+next one reads the record. If the savepoint is complete, that job manager continues with step 3, whether the driver
+lives or not. If not, the adopted driver reports ENDED again, and the job manager continues with step 2.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from checkpointing.storage.verification import verify
 
 logger = logging.getLogger(__name__)
 
-# Between attempts to take the savepoint; later ones repeat the last pause.
+# Seconds between attempts to take the savepoint. The last pause is repeated.
 PAUSES_S = (0.5, 2.0, 10.0, 30.0)
-# After this many failures a checkpoint is enough. It may lie in another storage.
+# After this many failures a checkpoint is enough, because it may be on another storage.
 TRIES_BEFORE_CHECKPOINT = 3
-# A driver that waits to be adopted does not wait longer for the storage of an earlier savepoint.
+# An adopted driver does not wait longer than this for the storage of an earlier savepoint.
 _LOOK_SILENCE_S = 5.0
 
 
 class FinalSavepoint:
-    """Owned by the job master. `begin_if_due` may be called on every status report of the driver."""
+    """Takes the final savepoint and ends the job. `begin_if_due` may be called on every status report of the driver."""
 
     def __init__(
         self,
@@ -78,11 +78,13 @@ class FinalSavepoint:
         self._work = asyncio.create_task(self._finish(attempt), name=f"final savepoint {attempt.number}")
 
     async def taken_over(self, record: AttemptRecord, former: Attempt | None) -> Attempt | None:
-        """Return `former`, with the final savepoint that an earlier job manager completed, if it did.
+        """Return `former` with the final savepoint, if an earlier job manager completed one.
 
         Args:
-            record: of the job's last attempt.
-            former: that attempt, None if its driver is gone. With a complete savepoint it has then ended as FINISHED.
+            record: the record of the job's last attempt.
+            former: that attempt, or None if its driver is gone. If the savepoint is complete, such an attempt is
+                returned
+                as FINISHED.
         """
         savepoint = await self._completed_before(record)
         if savepoint is None:
@@ -108,7 +110,7 @@ class FinalSavepoint:
             return None
 
     def give_up(self) -> None:
-        """The attempt is over, or the job is left to the next job manager."""
+        """Stop the work: the attempt is over, or the next job manager takes over the job."""
         if self._work is not None:
             self._work.cancel()
 
@@ -129,7 +131,7 @@ class FinalSavepoint:
             self._actions.end()
 
     async def _save(self, attempt: Attempt) -> None:
-        """Return when the state is safe, or the attempt is over."""
+        """Return once the state is saved or the attempt is over."""
         if attempt is self._taken_over:
             return
         if self._is_unchanged(attempt):
@@ -170,9 +172,9 @@ class FinalSavepoint:
         return True
 
     async def _has_checkpoint(self) -> bool:
-        """Return whether a checkpoint could be taken instead: then it stays when the job is FINISHED."""
+        """Return whether a checkpoint could be taken instead. It stays when the job is FINISHED."""
         if self._record.config.storage is CheckpointStorageKind.JOBMANAGER:
-            return False  # it would be gone with this process
+            return False  # a checkpoint in memory would be lost with this process
         try:
             checkpoint = await asyncio.wrap_future(self._coordinator.trigger_checkpoint(full=True))
         except CheckpointException:
@@ -181,7 +183,7 @@ class FinalSavepoint:
         return True
 
     async def _let_go(self, attempt: Attempt) -> None:
-        """Nothing depends on the driver any more: one that does not end is ended when the job is FINISHED."""
+        """Send Stop to the driver. After the timeout the attempt counts as FINISHED, because its state is saved."""
         self._gateway.send(Stop(self._gateway.session_id, attempt.stop_cause))
         await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)
         attempt.end(AttemptEnd(DriverState.FINISHED, finish_cause=attempt.stop_cause))

@@ -1,4 +1,4 @@
-"""Waits that give way when somebody asks the job to end."""
+"""Waits that a request to end the job interrupts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Request(Enum):
 
 
 class Interrupted(Exception):
-    """A wait gave way to `request`."""
+    """A wait was interrupted by `request`."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.value)
@@ -27,10 +27,10 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """The requests made of one job. A suspension also interrupts a cancellation, never the other way round.
+    """The requests to end one job. A suspension also interrupts a cancellation, but not the reverse.
 
-    `leads`: whether the term in which the job runs here still lasts. When it does not, every wait gives way as to a
-    suspension, though nobody has asked yet: a process that was stopped for a while learns of its end too late.
+    `leads` returns whether the term in which the job runs here still lasts. After that term, every wait is interrupted
+    as by a suspension, even before anyone requests it. A process that was paused learns too late that its term is over.
     """
 
     def __init__(self, leads: Callable[[], bool]) -> None:
@@ -40,7 +40,7 @@ class Interrupts:
         self._suspend: asyncio.Future[Request] = loop.create_future()
 
     def ask(self, request: Request) -> None:
-        """The first request of its kind counts."""
+        """Record the request. Only the first request of each kind counts."""
         future = self._cancel if request is Request.CANCEL else self._suspend
         if not future.done():
             future.set_result(request)
@@ -50,9 +50,9 @@ class Interrupts:
         return self._cancel.done()
 
     async def wait_for(self, awaitable: Awaitable[T], *, cancelling: bool = False) -> T:
-        """The result of `awaitable`; Interrupted when a request comes first. `cancelling`: only a suspension counts.
+        """Return the result of `awaitable`. Raise Interrupted if a request comes first.
 
-        Nothing of `awaitable` runs once the term is over.
+        `cancelling`: only a suspension counts. Once the term is over, nothing of `awaitable` runs.
         """
         if not self._leads():
             if isinstance(awaitable, Coroutine):
@@ -76,7 +76,7 @@ class Interrupts:
 
 
 def _abandon(work: asyncio.Future[Any]) -> None:
-    # A plain future belongs to somebody else, who goes on using it.
+    # Other code still uses a plain future, so only tasks are cancelled.
     if isinstance(work, asyncio.Task):
         work.cancel()
     work.add_done_callback(lambda done: None if done.cancelled() else done.exception())

@@ -1,4 +1,4 @@
-"""One job's checkpoints: the coordinator with its stores, counters and statistics, for one term of one leader."""
+"""The checkpoints of one job during one leader's term: the coordinator with its stores, counters and statistics."""
 
 from __future__ import annotations
 
@@ -32,14 +32,19 @@ from checkpointing.storage.sweeping import Swept
 logger = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 1.0
-# How long a job that is left to the next job manager waits at most for storage that does not answer.
+# How long a suspended job waits for storage that does not answer.
 SUSPEND_SILENCE_S = 5.0
 
 RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
 
 
 class JobCheckpoints:
-    """`plan`, `fail_job` and `left_behind`: see CheckpointCoordinator and CoordinatorRunner. LeadershipLost."""
+    """The checkpoints of one job.
+
+    CheckpointCoordinator and CoordinatorRunner explain `plan`, `fail_job` and `left_behind`.
+
+    The constructor raises LeadershipLost.
+    """
 
     def __init__(
         self,
@@ -87,7 +92,10 @@ class JobCheckpoints:
 
     @classmethod
     def of_ended_job(cls, graph: JobGraph, services: JobServices) -> JobCheckpoints:
-        """For cleaning up what an ended job left: no driver, no trigger. InvalidConfiguration."""
+        """Return checkpoints for cleaning up after an ended job, without driver and trigger.
+
+        Raise InvalidConfiguration.
+        """
         no_tasks = CheckpointPlan((), ready=False, reason="The job has ended.")
         config = CheckpointConfiguration.parse(graph.configuration)
         no_driver = DriverGateway("", lambda: False)
@@ -103,17 +111,17 @@ class JobCheckpoints:
 
     @property
     def unreadable(self) -> Sequence[str]:
-        """What the recovery had to leave out, one sentence each."""
+        """Return one sentence for each checkpoint that the recovery left out."""
         return [
             f"The retained checkpoint {left_out.name} is not used: {left_out.reason}"
             for left_out in self._store.unreadable
         ]
 
     def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> None:
-        """State that came along is put into the storage first, where the last acknowledgement must find all of it.
+        """Store the state inside the acknowledgement, then pass it on, so that the last one finds all state stored.
 
-        Before `recover` it is dropped: it is of an earlier leader's checkpoint, and which of its files others need is
-        not known yet. A sweep removes what nothing needs.
+        Before `recover` the acknowledgement is dropped. It belongs to an earlier leader's checkpoint, and it is not yet
+        known which of its files others need. A sweep removes the unused ones.
         """
         if not self.is_recovered:
             logger.info("job %s: an acknowledgement of checkpoint %d is dropped", self._job_id, message.checkpoint_id)
@@ -121,9 +129,13 @@ class JobCheckpoints:
         self.coordinator.acknowledge(self._storage.keep_contents(message))
 
     async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
-        """Read what earlier job managers stored; one of RECOVERY_ERRORS. `first_id`: of this life of the job.
+        """Read what earlier job managers stored. Raise one of RECOVERY_ERRORS.
 
-        `is_new_life`: it has none yet, and no attempt of it ever ran; then `first_id` is what it may record.
+        Args:
+            first_id: the first checkpoint ID of this life of the job.
+            is_new_life: no attempt of this life ever ran, so it has no first ID yet. Afterwards `first_id` of this
+                object
+                is the one to record.
         """
         await asyncio.wrap_future(self.coordinator.recover())
         self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)
@@ -132,9 +144,9 @@ class JobCheckpoints:
         self.is_recovered = True
 
     def batch_committed(self, attempt: int) -> None:
-        """Trigger the job's first checkpoint at once: until then the files of its queries are the only state.
+        """Trigger the job's first checkpoint at once, because until then the files of its queries are the only state.
 
-        Does nothing for a job that has a snapshot to restore, or had it triggered in this attempt before.
+        Do nothing if the job has a snapshot to restore, or if this attempt has already triggered the checkpoint.
         """
         if self._hastened_in_attempt == attempt or restore_candidates(self._store.checkpoints, self._graph):
             return
@@ -142,7 +154,7 @@ class JobCheckpoints:
         self.coordinator.trigger_periodic_now()
 
     async def recover_unless_silent(self, first_id: int | None) -> None:
-        """As `recover`. StorageSilent when storage hangs: this object must not be used any more."""
+        """Recover as `recover` does. Raise StorageSilent if storage hangs; then do not use this object any more."""
         recovered = asyncio.ensure_future(self.recover(first_id))
         try:
             await self._io.while_working(recovered)
@@ -153,9 +165,9 @@ class JobCheckpoints:
             recovered.cancel()
 
     async def _find(self, *, is_new_life: bool) -> None:
-        """What lies in the job's directory though the store does not know it: nothing of it may get lost.
+        """Report the unknown checkpoints in the job's directory to the coordinator, so that none is lost.
 
-        OSError when it cannot be looked through now; a job that never ran starts all the same.
+        Raise OSError if the directory cannot be read now. A job that never ran starts nevertheless.
         """
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
@@ -172,9 +184,9 @@ class JobCheckpoints:
         self.coordinator.found(found, self.first_id)
 
     async def claim(self, checkpoint: CompletedCheckpoint) -> None:
-        """The snapshot that the job is restored from becomes its own; returns when the store has it.
+        """Make the restored snapshot the job's own. Return once the store has it.
 
-        SnapshotClaimed, another OSError when it cannot be taken over. A store that does not answer is waited for.
+        Raise SnapshotClaimed or another OSError if the job cannot own it. Retry while the store does not answer.
         """
         await self._claims.make()
         while all(retained.location != checkpoint.location for retained in self._store.checkpoints):
@@ -184,7 +196,7 @@ class JobCheckpoints:
                 logger.warning("job %s: %s could not be claimed yet: %s", self._job_id, checkpoint.location, error)
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 with contextlib.suppress(*RECOVERY_ERRORS):
-                    await self.recover(self.first_id)  # it may be in the store all the same
+                    await self.recover(self.first_id)  # the store may have it nevertheless
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         lies_elsewhere = await self._claims.lies_elsewhere()
@@ -195,12 +207,15 @@ class JobCheckpoints:
         return [int(left_out.name) for left_out in self._store.unreadable]
 
     def adopted(self, record: AttemptRecord) -> None:
-        """A driver that an earlier job manager started goes on: what that one knew of its start still holds."""
+        """Continue with a driver that an earlier job manager started, with the checkpoint that its attempt restored."""
         if record.restored_checkpoint_id is not None and self.coordinator.latest_completed is None:
             self.coordinator.continue_from_unclaimed(record.restored_checkpoint_id)
 
     async def sweep(self, session_id: str) -> None:
-        """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
+        """Remove files that crashes left.
+
+        Call it after `recover`, while no driver of the job lives. It never ends a job.
+        """
         leads = self._term(session_id)
         swept = await self._swept(leads, below=None)
         await self._sweep_savepoints(leads)
@@ -211,9 +226,9 @@ class JobCheckpoints:
             logger.warning("job %s: what is left of a claimed snapshot stays: %s", self._job_id, error)
 
     def sweep_once_completed(self, session_id: str) -> None:
-        """An attempt begins, or goes on here: what those before it left goes when its first checkpoint is complete.
+        """Remove what earlier attempts left once the first checkpoint of this attempt is complete.
 
-        Then its driver writes nothing of theirs any more, and it need not have waited for that.
+        From then on the driver writes nothing that belongs to them. The attempt need not wait for the removal.
         """
 
         def begin(below: Future[int]) -> None:
@@ -230,7 +245,7 @@ class JobCheckpoints:
             logger.error("job %s: the sweep of orphaned files failed", self._job_id, exc_info=error)
 
     async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
-        # The checkpoint that the sweep waited for has subsumed another: what is being removed is no orphan.
+        # The awaited checkpoint has subsumed another one, whose files are just being removed and are no orphans.
         await asyncio.wrap_future(self.coordinator.cleaned())
         swept = await self._swept(leads, below=below)
         if swept is not None and leads():
@@ -267,23 +282,23 @@ class JobCheckpoints:
         return partial(self._services.high_availability.leader_election.has_leadership, session_id)
 
     async def settled(self) -> None:
-        """After an abort: until no checkpoint is being added to the store any more."""
+        """Wait after an abort until no checkpoint is being added to the store."""
         await asyncio.wrap_future(self.coordinator.settled())
 
     async def savepoints_written(self) -> None:
-        """After the driver's end: until no savepoint that it handed in completely is still being written."""
+        """Wait after the driver's end until all savepoints that it acknowledged completely are written."""
         await asyncio.wrap_future(self.coordinator.savepoints_written())
 
     async def shutdown(self, status: JobStatus, *, is_saved: bool) -> Exception | None:
-        """Return what could not be closed, logged; everything else was.
+        """Close everything. Log and return the error of what could not be closed, or None.
 
-        StorageSilent is returned when storage hangs; then nothing was closed, and nothing of it is closed later. A
-        terminated job's clean-up is to be repeated; what another status leaves is the next job manager's anyway.
-        `is_saved`: see `CheckpointProperties.discard_on`.
+        If storage hangs, StorageSilent is returned; then nothing was closed, and nothing is closed later. The clean-up
+        of a terminated job must be repeated; with another status, the next job manager owns what is left. `is_saved`:
+        see `CheckpointProperties.discard_on`.
         """
         silence_s = self._io.silence_s if status.globally_terminal else min(SUSPEND_SILENCE_S, self._io.silence_s)
         try:
-            if self._sweep is not None:  # its own trouble is not that of the shutdown
+            if self._sweep is not None:  # an error of the sweep is not one of the shutdown
                 swept = asyncio.ensure_future(asyncio.wait({self._sweep}))
                 await self._io.while_working(swept, silence_s=silence_s)
             closed = asyncio.wrap_future(self.coordinator.shutdown(status, is_saved=is_saved))
@@ -308,5 +323,5 @@ class JobCheckpoints:
                 await io.look("the store", partial(self._store.shutdown, JobStatus.SUSPENDED))
 
     async def give_up_claim(self) -> None:
-        """The job is over: a snapshot that it claimed and did not remove is its owner's again."""
+        """Release the job's claim on a snapshot that it did not remove. The snapshot belongs to its owner again."""
         await self._claims.give_up()

@@ -1,7 +1,7 @@
-"""One job's life under this job manager, from its start to its terminal status.
+"""The life of one job under this job manager, from its start to its terminal status.
 
-All methods run on the job manager's main thread (the event loop). `run` is the whole life; the conversation with the
-driver reports to it, requests interrupt it.
+All methods run on the job manager's main thread (the event loop). `run` is the whole life. The conversation with the
+driver reports to it, and requests interrupt it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 
-# A driver that was told to end, or that says it failed, gets this long before it is killed.
+# How many seconds a driver gets after an order to end, or after it reported a failure, before it is killed.
 END_GRACE_S = 10.0
 
 
 class JobMaster:
-    """`record` is what is known of the job, `requests` what can be asked of it, `driver` hears its driver.
+    """Runs one job. `record` holds its data, `requests` accepts requests, and `driver` handles the driver's messages.
 
-    `left_nothing`: the job is over, durably, and its checkpoints are dealt with.
+    `left_nothing`: the job's end is stored durably, and its checkpoints are cleaned up.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class JobMaster:
         *,
         recovered: bool,
     ) -> None:
-        """InvalidConfiguration when the graph's settings are not allowed.
+        """Raise InvalidConfiguration if the graph's settings are not allowed.
 
-        `record_result` makes the job's end durable; called in the globally terminal status, before anything is removed.
-        False: it could not, and nothing may be removed.
+        `record_result` stores the job's end durably. It is called in the globally terminal status, before anything is
+        removed. If it returns False, nothing may be removed.
         """
         self.record = JobRecord(graph, services.clock, recovered=recovered)
         self.strategy = restart_strategy(graph.configuration, services.random)
@@ -122,12 +122,12 @@ class JobMaster:
 
     @property
     def session_id(self) -> str:
-        """Of the term in which the job runs here."""
+        """Return the session ID of the term in which the job runs here."""
         return self._gateway.session_id
 
     @property
     def keeps_state(self) -> bool:
-        """What the job has stored could not be used and must not be removed."""
+        """Return whether the job's stored state must stay, because it could not be used."""
         return self._keep_state
 
     @property
@@ -144,7 +144,7 @@ class JobMaster:
         return self.record.vertices
 
     async def run(self) -> JobStatus:
-        """The job from here to its terminal status, which is returned. Raises nothing but CancelledError."""
+        """Run the job to its terminal status and return that status. Raise nothing but CancelledError."""
         try:
             status, cause = await self._live()
         except Interrupted as interrupted:
@@ -152,7 +152,7 @@ class JobMaster:
         except (LeadershipLost, ConnectionUnavailable):
             status, cause = await self._wind_down(Request.SUSPEND)
         except Exception as error:
-            # A mistake of ours must not leave a job that nobody minds: it fails, and nothing of it is removed.
+            # A bug must not leave a job that nothing controls. The job fails, and nothing of it is removed.
             logger.exception("job %s: its master failed", self.graph.job_id)
             status, cause = await (self._broken(error) if self._leads() else self._wind_down(Request.SUSPEND))
         await self._conclude(status, cause)
@@ -168,7 +168,7 @@ class JobMaster:
             attempt = await self._recovery.run(END_GRACE_S)
         except AttemptFailed as failed:
             return self._failed_for_good(failed)
-        # What an adopted driver is just writing looks like an orphan, until its first checkpoint here is complete.
+        # Files that an adopted driver is just writing look like orphans until its first checkpoint here is complete.
         self._may_hold_orphans = attempt is None
         if attempt is not None:
             self.checkpoints.adopted(attempt.record)
@@ -190,7 +190,7 @@ class JobMaster:
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
                 await self._interrupts.wait_for(self.checkpoints.savepoints_written())
-                if self.status is not JobStatus.RUNNING:  # it ended before its job was seen to run
+                if self.status is not JobStatus.RUNNING:  # the driver ended before the job was RUNNING here
                     self.record.move(JobStatus.RUNNING, "the driver ran")
                 if attempt is None or not self.rescale.takes_over(attempt, end):
                     return self._finished()
@@ -205,7 +205,7 @@ class JobMaster:
             attempt = None
 
     def _could_not_start(self, error: OSError) -> AttemptFailed:
-        """The job's directory or another storage does not answer: a reason to try again, not to give the job up."""
+        """Return a failure that is retried: the job's directory or another storage does not answer."""
         message = f"The attempt could not be started: {error}"
         return AttemptFailed(self.record.info(type(error).__name__, message), keep_state=True)
 
@@ -221,7 +221,8 @@ class JobMaster:
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
         if isinstance(restore, Restore):
             await self._go_on_from(restore)
-        # From here to the process's start nothing interrupts: a driver that nobody knows of must not come about.
+        # Nothing may interrupt the following steps up to the process's start: no driver may start unknown to the job
+        # manager.
         attempt = await self._starter.prepare(restore, self.record.greatest_batch)
         self._gateway.channel = None
         self.record.enter_attempt(attempt)
@@ -232,7 +233,7 @@ class JobMaster:
         return attempt
 
     async def _turn(self) -> None:
-        """Wait until the driver may start. That is no time in which the job could have run, or failed."""
+        """Wait until the driver may start. The restart strategy does not count the waiting time."""
         since_s = self._services.clock.monotonic()
         await self._interrupts.wait_for(self._services.launch_queue.turn_of(self._starter.graph))
         self._queued_s += self._services.clock.monotonic() - since_s
@@ -256,7 +257,7 @@ class JobMaster:
             watch.cancel()
 
     async def _fail(self, info: ExceptionInfo) -> str | None:
-        """From FAILING to RESTARTING, its delay over; or why there is no restart."""
+        """Move from FAILING to RESTARTING and wait for the delay. Return why there is no restart, or None."""
         self.record.record_exception(info)
         self.record.move(JobStatus.FAILING, info.message)
         self._halt_checkpoints(CheckpointFailureReason.TASK_FAILURE)
@@ -282,7 +283,7 @@ class JobMaster:
         return None
 
     async def _excuse(self, info: ExceptionInfo) -> str | None:
-        """Why this failure is none of the job's own, so that the restart strategy does not count it."""
+        """Return why the restart strategy must not count this failure, or None if it must."""
         attempt = self.record.attempt
         if attempt is None or attempt.number <= self._last_excused:
             return None
@@ -325,7 +326,10 @@ class JobMaster:
         return JobStatus.FAILED, message
 
     def _move_to_failing(self, cause: str) -> None:
-        """The table leads to FAILED from FAILING; a job that has not started, or waits, may go there at once."""
+        """Move to FAILING where the status table requires that before FAILED.
+
+        Other statuses may change to FAILED at once.
+        """
         if self.status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RECONCILING):
             self.record.move(JobStatus.FAILING, cause)
 
@@ -338,7 +342,8 @@ class JobMaster:
             request = interrupted.request
         self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
         if request is Request.SHUTDOWN and self._leads():
-            # Bounded: whether the driver gave up its claim cannot always be asked while everything shuts down.
+            # Limit the wait: during a shutdown it is not always possible to find out whether the driver released its
+            # claim.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._end_driver(), self._services.settings.cancel_timeout_s + 3 * END_GRACE_S)
             return JobStatus.SUSPENDED, "the job manager shuts down; the driver was ended"
@@ -350,9 +355,10 @@ class JobMaster:
         await self._interrupts.wait_for(self._end_driver(), cancelling=True)
 
     async def _end_driver(self) -> None:
-        """Ask the driver to end its queries. End its process after the time-out.
+        """Ask the driver to end its queries. End its process after the timeout.
 
-        One that runs none yet is ended at once: while it starts Spark it hears nothing, and it has nothing to lose.
+        A driver without a running query is ended at once: while it starts Spark it handles no messages, and it has no
+        progress to lose.
         """
         attempt = self.record.attempt
         if attempt is None or attempt.record.ended:
@@ -382,7 +388,7 @@ class JobMaster:
                 )
         self._services.launch_queue.left(self.graph.job_id)
         if not self._keep_state:
-            # Checkpoints that were not read yet stay until the clean-up, which is retried, can read them.
+            # Checkpoints that were not read yet stay until the retried clean-up can read them.
             is_over = is_over and self.checkpoints.is_recovered
             end = status if is_over else JobStatus.SUSPENDED
             error = await self.checkpoints.shutdown(end, is_saved=self.record.is_saved)
@@ -406,7 +412,7 @@ class JobMaster:
     def _checkpoints_failed(self, message: str, error: CheckpointException) -> None:
         attempt = self.record.attempt
         if attempt is not None and attempt.ended_by_itself:
-            return  # a restart would not save what this attempt has done
+            return  # a restart would not save the work of this attempt
         self.record.note_end(AttemptEnd(DriverState.FAILED, self.record.info(type(error).__name__, message)))
 
     def _left_behind(self, what: str, error: Exception) -> None:

@@ -1,6 +1,6 @@
-"""What is known of one job: its settings, its status with every move, its attempts, its exceptions.
+"""The data of one job: its settings, its status with every move, its attempts and its exceptions.
 
-Written by the job's life, its requests and the conversation with its driver; read by everybody.
+The job master, the job's requests and the conversation with its driver write it. All others only read it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 ATTEMPTS_SHOWN = 20
 MAX_EXCEPTIONS = 16
 _LONGEST_SENTENCE = 500
-# A job that restarts for months must not grow its record without bound; the newest moves are the ones asked for.
+# Limit the stored moves, so that the record of a job that restarts for months does not grow without bound.
 MOVES_KEPT = 200
 
 
 def sentence(message: str) -> str:
-    """The first line of a failure's message: a program's may hold whole stack traces, which its entry keeps."""
+    """Return the first line of a failure's message. The exception entry keeps the rest, such as whole stack traces."""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     return first if len(first) <= _LONGEST_SENTENCE else f"{first[: _LONGEST_SENTENCE - 1]}…"
 
 
 @dataclass(frozen=True)
 class ExceptionEntry:
-    """`attempt` is the driver's attempt that failed, None when no driver ran."""
+    """An exception with its attempt. `attempt` is the number of the failed attempt, None if no driver ran."""
 
     info: ExceptionInfo
     attempt: int | None
@@ -54,7 +54,7 @@ class ExceptionHistory:
 
     @property
     def entries(self) -> tuple[ExceptionEntry, ...]:
-        """Newest first."""
+        """Return the exceptions, newest first."""
         return tuple(self._entries)
 
     @property
@@ -64,7 +64,7 @@ class ExceptionHistory:
 
 @dataclass(frozen=True)
 class Move:
-    """`cause` is one line."""
+    """One change of the status. `cause` is one line."""
 
     source: JobStatus | None
     target: JobStatus
@@ -73,9 +73,11 @@ class Move:
 
 
 class JobState:
-    """Moves only along the table in `model.status`, and records each move with its time and cause.
+    """The status of a job.
 
-    `timestamps` is Flink's: when each status was entered last, 0 when never.
+    It moves only along the table in `model.status`, and each move is recorded with time and cause.
+
+    `timestamps` are Flink's: when each status was entered last, 0 for never.
     """
 
     def __init__(self, clock: Clock, cause: str, on_move: Callable[[Move], None] = lambda move: None) -> None:
@@ -103,11 +105,11 @@ class JobState:
 
     @property
     def ended_ms(self) -> int | None:
-        """When the job ended everywhere; None while it may go on."""
+        """Return when the job reached a globally terminal status, or None if it has not."""
         return self._moves[-1].at_ms if self.status.globally_terminal else None
 
     def move(self, target: JobStatus, cause: str) -> None:
-        """IllegalTransition when the table has no such edge."""
+        """Change the status. Raise IllegalTransition if the table does not allow it."""
         if target not in TRANSITIONS[self.status]:
             raise IllegalTransition(self.status, target)
         self._record(self.status, target, cause)
@@ -120,13 +122,14 @@ class JobState:
 
 
 class JobRecord:
-    """`attempt` is the newest, `failure` what ended a FAILED job. `python`: the environment that is made for the job.
+    """The data of one job. `attempt` is the newest one, `failure` the cause of FAILED.
 
-    `has_earlier_attempts`: the job had an attempt under an earlier job manager.
+    `python` is the preparation of the job's Python environment. `has_earlier_attempts`: the job had an attempt under an
+    earlier job manager.
     """
 
     def __init__(self, graph: JobGraph, clock: Clock, *, recovered: bool) -> None:
-        """InvalidConfiguration when the graph's settings are not allowed."""
+        """Raise InvalidConfiguration if the graph's settings are not allowed."""
         self.graph = graph
         self.config = CheckpointConfiguration.parse(graph.configuration)
         self.exceptions = ExceptionHistory()
@@ -146,7 +149,10 @@ class JobRecord:
 
     @property
     def has_run(self) -> bool:
-        """Return whether the job was RUNNING once. Nothing durable denies it for attempts of an earlier job manager."""
+        """Return whether the job was RUNNING once.
+
+        For attempts under an earlier job manager this is unknown and assumed.
+        """
         return self.has_earlier_attempts or self.state.timestamps[JobStatus.RUNNING] > 0
 
     @property
@@ -160,13 +166,16 @@ class JobRecord:
 
     @property
     def is_saved(self) -> bool:
-        """Return whether a savepoint holds all that the job did: that of a stop, the final one of a job that ended by
-        itself, or the one that it was started from."""
+        """Return whether a savepoint holds everything that the job did.
+
+        This is the savepoint of a stop, the final savepoint of a job that ended by itself, or the one that it started
+        from.
+        """
         attempt = self.attempt
         return attempt is not None and (attempt.stopped_with is not None or attempt.has_nothing_to_save)
 
     def move(self, target: JobStatus, cause: str) -> None:
-        """IllegalTransition when the table has no such edge."""
+        """Change the status. Raise IllegalTransition if the table does not allow it."""
         self.state.move(target, cause)
 
     def prepare_python(self, preparation: Preparation) -> None:
@@ -187,7 +196,7 @@ class JobRecord:
         return names
 
     def note_end(self, end: AttemptEnd) -> None:
-        """The current attempt ended so; the first end counts."""
+        """End the current attempt. Only its first end counts."""
         if self.attempt is not None:
             self.attempt.end(end)
 
@@ -195,7 +204,7 @@ class JobRecord:
         self.exceptions.record(info, self.attempt.number if self.attempt is not None else None)
 
     def info(self, name: str, message: str, *, recoverable: bool = True) -> ExceptionInfo:
-        """A failure that the job manager itself found, now."""
+        """Return a failure that the job manager itself detected now."""
         return ExceptionInfo(
             name=name,
             message=message,

@@ -1,4 +1,4 @@
-"""The start of a job under this job manager: what earlier ones left of it, its driver included."""
+"""The start of a job under this job manager: it recovers what earlier job managers left, including a running driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAMAGED = (CheckpointsUnreadable, AttemptRecordUnreadable, ValueError)
 
 
 class JobRecovery:
-    """Run once, before the job's first attempt here."""
+    """The recovery of one job. `run` is called once, before the job's first attempt under this job manager."""
 
     def __init__(
         self,
@@ -53,10 +53,9 @@ class JobRecovery:
     async def run(self, end_grace_s: float) -> Attempt | None:
         """Return the last attempt, if its driver registered again or its final savepoint is complete.
 
-        None: a new one may start. Interrupted, AttemptFailed.
-
-        The driver is adopted before the checkpoints are read: its lease does not wait for a storage that is away. The
-        job runs, and takes checkpoints, once they are read.
+        Return None if a new attempt may start. Raise Interrupted or AttemptFailed. The driver is adopted before the
+        checkpoints are read, because its lease would expire while an unavailable storage is retried. The job is
+        RUNNING, and takes checkpoints, once they are read.
         """
         former = await self._read("The record of its attempts", self._last_attempt)
         if former is None:
@@ -102,9 +101,9 @@ class JobRecovery:
         starter.first_checkpoint_id = checkpoints.first_id
 
     async def _read(self, what: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Retry for as long as it takes: storage is often away just when leadership moves.
+        """Read with unlimited retries, because storage is often unavailable after a failover.
 
-        Raises AttemptFailed when what is stored is damaged, Interrupted when the job is to end.
+        Raise AttemptFailed if the stored data is damaged, and Interrupted if the job must end.
         """
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -125,7 +124,7 @@ class JobRecovery:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _say(self, what: str, error: Exception) -> None:
-        """Once for each kind of error in a row."""
+        """Log the failure. Record it as an exception only once for each kind of error in a row."""
         kind = type(error).__name__
         about = (what, kind)
         message = f"{what} cannot be read now, and the job manager retries: {error}"

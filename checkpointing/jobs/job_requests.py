@@ -1,4 +1,4 @@
-"""What people and the dispatcher ask of a job: cancel, suspend, checkpoints, savepoints, stop."""
+"""The requests of people and of the dispatcher to a job: cancel, suspend, checkpoint, savepoint, stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class StopWithSavepointStopping(Exception):
 
 
 class JobRequests:
-    """`wait_ended` returns once the job has ended; `stop_timeout_s` is how long a driver may take to finish."""
+    """Performs requests to one job. `wait_ended` returns once the job has ended.
+
+    `stop_timeout_s` limits how long a driver may take to finish.
+    """
 
     def __init__(
         self,
@@ -50,18 +53,18 @@ class JobRequests:
         self._stop_timeout_s = stop_timeout_s
 
     def cancel(self) -> None:
-        """Asked again, or of a canceled job, it changes nothing; OperationRefused when the job ended in another way."""
+        """Cancel the job; a second request changes nothing. Raise OperationRefused if the job ended in another way."""
         status = self._record.status
         if status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.SUSPENDED):
             raise OperationRefused(already_ended(status))
         self._interrupts.ask(Request.CANCEL)
 
     def suspend(self, *, end_driver: bool) -> None:
-        """This job manager leads no longer, or shuts down."""
+        """Leave the job, because this job manager leads no longer or shuts down."""
         self._interrupts.ask(Request.SHUTDOWN if end_driver else Request.SUSPEND)
 
     async def trigger_checkpoint(self, *, full: bool) -> int:
-        """The completed checkpoint's id; CheckpointException, OperationRefused."""
+        """Take a checkpoint and return its ID. Raise CheckpointException or OperationRefused."""
         self._require_running()
         return (await _result(self._coordinator.trigger_checkpoint(full))).checkpoint_id
 
@@ -105,7 +108,7 @@ class JobRequests:
         return location
 
     async def _finish_after(self, attempt: Attempt, location: str) -> None:
-        """Tell the driver to end. The conversation repeats it to a driver that was not connected at this moment."""
+        """Order the driver to end. The conversation repeats the order to a driver that is not connected now."""
         self._gateway.send(Stop(self._gateway.session_id, FinishCause.AFTER_SAVEPOINT))
         await asyncio.wait({attempt.ended}, timeout=self._stop_timeout_s)
         if not attempt.ended.done():

@@ -1,7 +1,7 @@
-"""The keys that a PySpark job's configuration may have where all of them are known: Flink's, and Waymark's own.
+"""The known keys of a PySpark job's configuration, in families whose keys are all known: Flink's and Waymark's own.
 
-A misspelt key is a default that nobody asked for. What people enter is checked; a job manager takes any key, as Flink
-does, so that a job whose record has an old mistake in it can still be brought back.
+A misspelt key would silently select a default, so the keys that people enter are checked. A job manager accepts any
+key, as Flink does, so that a job with an old mistake in its record can still be restarted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_FAMILY = {
     ),
     "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local", "from-shared"),
     "execution.sinks.": ("after-restore",),
-    # Their names before Flink 2.
+    # Flink's names for these keys before Flink 2.
     "execution.savepoint": (".path", ".ignore-unclaimed-state", "-restore-mode"),
     "restart-strategy": (
         *("", ".type", ".fixed-delay.attempts", ".fixed-delay.delay"),
@@ -49,14 +49,15 @@ class UnknownKey(InvalidConfiguration, Refused):
 
 
 def is_checked(key: str) -> bool:
-    """Whether all keys that begin like it are known; of others (`spark.*`, `pipeline.*`) anything may be meant."""
+    """Return whether all keys with this key's prefix are known. Other keys, such as `spark.*`, are not checked."""
     return key.startswith(tuple(_BY_FAMILY))
 
 
 def check_keys(configuration: Mapping[str, str]) -> None:
-    """Raise UnknownKey for the first one that nobody reads, with the nearest that somebody does.
+    """Raise UnknownKey for the first key that no code reads, with the nearest known key.
 
-    InvalidConfiguration: a variable of the job's environment cannot have that name, or its Python cannot be made so.
+    Raise InvalidConfiguration if a variable of the job's environment cannot have its name, or if the settings of its
+    Python environment are not valid.
     """
     JobEnvironment.parse(configuration)
     EnvironmentSource.parse(configuration)

@@ -1,9 +1,9 @@
-"""The drivers of this machine: whose turn it is to start, and what runs. On the event loop.
+"""The queue for drivers on this machine: which one may start next, and which ones run. Used on the event loop.
 
 A job has a place (its memory, and one driver) from its first start to its end here, over all restarts. A start lasts
-until the driver's queries run, the attempt has ended, or `start_limit_s` is over, so that a program which waits for
-something holds up no other job. A driver that the last leader started has a place at once, beyond the limits perhaps.
-Jobs whose drivers run elsewhere never wait.
+until the driver's queries run, the attempt has ended, or `start_limit_s` is over. So a program that waits for something
+delays no other job. A driver that the last leader started gets a place at once, even beyond the limits. Jobs whose
+drivers run elsewhere never wait.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 PRIORITY = "waymark.priority"
 _MOST = 1000
-# How soon it shows that a start took too long, or that spare drivers have made room.
+# Seconds until the queue notices that a start took too long or that spare drivers have ended.
 _LOOK_S = 1.0
 
 
 def priority_of(configuration: Mapping[str, str]) -> int:
-    """InvalidConfiguration."""
+    """Return the job's priority. Raise InvalidConfiguration if it is not a whole number within the limits."""
     text = configuration.get(PRIORITY, "0")
     priority = whole_number(PRIORITY, text, least=-_MOST)
     if priority > _MOST:
@@ -49,7 +49,10 @@ def priority_of(configuration: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True)
 class _Place:
-    """`starts_until`: the driver counts as starting until then; None: it runs, or waits for its next attempt."""
+    """A job's place on this machine.
+
+    `starts_until`: the driver counts as starting until then. None: it runs, or waits for its next attempt.
+    """
 
     demand: Demand
     starts_until: float | None = None
@@ -73,8 +76,9 @@ class _Expected:
 
 
 class LaunchQueue:
-    """`start_limit_s`: so long a driver counts as starting at most. `recovery_limit_s`: so long jobs wait at most for
-    the recovery of jobs with a higher priority.
+    """Decides which drivers start. `start_limit_s`: the longest time that a driver counts as starting.
+
+    `recovery_limit_s`: the longest time that jobs wait for the recovery of jobs with a higher priority.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class LaunchQueue:
         self._next_look: Cancellable | None = None
 
     def check(self, graph: JobGraph) -> None:
-        """InvalidConfiguration: its settings are wrong, or it could never start here."""
+        """Raise InvalidConfiguration if the job's settings are wrong, or if its driver could never start here."""
         priority_of(graph.configuration)
         demand, most = self._launcher.demand_of(graph), self.limits.memory
         if demand is not None and most is not None and demand.memory > most:
@@ -115,7 +119,7 @@ class LaunchQueue:
     # --- a new leader -------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Start nothing until `release`: the jobs of the last leader are not known yet."""
+        """Start no driver until `release`, because the jobs of the last leader are not known yet."""
         self._is_held = True
 
     def release(self) -> None:
@@ -123,20 +127,20 @@ class LaunchQueue:
         self._look()
 
     def expect(self, graph: JobGraph) -> None:
-        """A job of the last leader is being recovered: jobs of lower priority wait until that is known to be done.
+        """Make jobs of lower priority wait until this job of the last leader is recovered, or a time limit is over.
 
-        Unless its driver runs elsewhere: it may wait there for long, and takes nothing here.
+        Ignore a job whose driver runs elsewhere: it may wait there for long, and it uses nothing on this machine.
         """
         if self._demand(graph) is not None:
             self._expected[graph.job_id] = _Expected(_priority(graph), self._clock.monotonic() + self._recovery_limit_s)
 
     def adopted(self, graph: JobGraph) -> None:
-        """The job's driver lives on this machine, as far as is known; `started` says that its queries run."""
+        """Reserve the job's place: its driver probably lives on this machine. `started` says that its queries run."""
         if (demand := self._demand(graph)) is not None:
             self._places[graph.job_id] = self._starting(demand)
 
     def clear(self) -> None:
-        """The term is over."""
+        """Forget all jobs, because the leader's term is over."""
         self._places.clear()
         self._entries.clear()
         self._expected.clear()
@@ -148,7 +152,7 @@ class LaunchQueue:
     # --- a job's life -------------------------------------------------------------------------------------------
 
     async def turn_of(self, graph: JobGraph) -> None:
-        """Return when the job's driver may start. A job that is cancelled meanwhile leaves the queue."""
+        """Wait until the job's driver may start. A job that is canceled meanwhile leaves the queue."""
         job_id, demand = graph.job_id, self._demand(graph)
         self._forget_start(job_id)
         if demand is None:
@@ -165,23 +169,26 @@ class LaunchQueue:
                 self._look()
 
     def registered(self, job_id: str) -> None:
-        """Its driver is there, though it does not run yet: no other job waits for the recovery of this one."""
+        """Note that the job's driver registered, though it does not run yet.
+
+        Other jobs no longer wait for this recovery.
+        """
         if self._expected.pop(job_id, None) is not None:
             self._look()
 
     def started(self, job_id: str) -> None:
-        """Its start is over: the driver runs, or the attempt has ended."""
+        """Note that the start is over: the driver runs, or the attempt has ended."""
         if self._forget_start(job_id):
             self._look()
 
     def left(self, job_id: str) -> None:
-        """The job has ended here, and its driver is gone."""
+        """Give up the job's place: the job has ended here, and its driver is gone."""
         self._expected.pop(job_id, None)
         self._places.pop(job_id, None)
         self._look()
 
     def _forget_start(self, job_id: str) -> bool:
-        """Return whether others may have waited for it."""
+        """Return whether other jobs may have waited for this start."""
         was_expected = self._expected.pop(job_id, None) is not None
         place = self._places.get(job_id)
         if place is None or place.starts_until is None:
@@ -201,7 +208,7 @@ class LaunchQueue:
         return _Entry(waiting, self._clock.now_ms(), asyncio.get_running_loop().create_future())
 
     def _look(self) -> None:
-        """Admit all that may start now. Look again soon while others wait: some of what they wait for sets no event."""
+        """Admit all jobs that may start now. Check again soon if others wait, as some changes trigger no event."""
         now = self._clock.monotonic()
         load = sum((place.load(now) for place in self._places.values()), Load())
         waiting = [entry.waiting for entry in self._entries.values()]
@@ -234,7 +241,10 @@ class LaunchQueue:
         return max((each.priority for each in self._expected.values()), default=float("-inf"))
 
     def _demand(self, graph: JobGraph) -> Demand | None:
-        """None, too, for a job of an earlier version whose settings do not say: its launch says what is wrong."""
+        """Return what the driver needs, or None if it runs elsewhere or the settings of an old job do not say.
+
+        The launch then reports what is wrong with those settings.
+        """
         try:
             return self._launcher.demand_of(graph)
         except InvalidConfiguration as error:
@@ -253,7 +263,7 @@ def _asks_too_much(graph: JobGraph, demand: Demand, most: int) -> InvalidConfigu
 
 
 def _priority(graph: JobGraph) -> int:
-    """Lenient: the job may be of an earlier version."""
+    """Return the priority. Accept an invalid value as 0, because the job may come from an earlier version."""
     try:
         return priority_of(graph.configuration)
     except InvalidConfiguration:

@@ -1,6 +1,6 @@
-"""What a job asks of whatever starts its drivers.
+"""The interface of launchers, which start the drivers of jobs.
 
-A driver outlives its job manager: it runs in a session of its own, and the next job manager adopts it.
+A driver outlives its job manager: it runs in a separate session, and the next job manager adopts it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from checkpointing.model.job_graph import JobGraph
 
 
 class LaunchFailed(Exception):
-    """The driver's process could not be started at all; the text says why."""
+    """The driver's process could not be started. The text says why."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Why a driver was lost, as what runs it says: the name and the message of the attempt's exception."""
+    """Why a driver was lost, as reported by the system that runs it. Name and message of the attempt's exception."""
 
     name: str
     message: str
@@ -30,30 +30,30 @@ class Loss:
 class DriverProcess(Protocol):
     @property
     def pid(self) -> int | None:
-        """None for a driver that is no process of this machine."""
+        """Return the process ID, or None for a driver that is not a process of this machine."""
         ...
 
     @property
     def has_started(self) -> bool:
-        """False while the driver waits for something else than itself, and while nobody can say whether it does."""
+        """Return False while the driver waits for something outside itself, or while that is unknown."""
         ...
 
     @property
     def loss(self) -> Loss | None:
-        """After `wait`: why the driver ended, where more than its exit code is known."""
+        """Return why the driver ended, if more than its exit code is known. Call it after `wait`."""
         ...
 
     async def wait(self) -> int | None:
-        """Return when the process has ended: its exit code, negative for a signal, None when it is not known."""
+        """Wait until the process has ended. Return its exit code: negative for a signal, None if unknown."""
         ...
 
     async def end(self, grace_s: float) -> None:
-        """Ask it to end, kill it after `grace_s`, return when it is gone. A process that is gone already is fine."""
+        """Ask the process to end, kill it after `grace_s`, and return when it is gone. It may already be gone."""
         ...
 
     @property
     def left_nothing(self) -> bool:
-        """True once it is certain that nothing of the driver runs or writes any more: this job manager saw it end."""
+        """Return True if nothing of the driver can still run or write, because this job manager saw it end."""
         ...
 
     def last_log_lines(self) -> str: ...
@@ -61,59 +61,62 @@ class DriverProcess(Protocol):
 
 @runtime_checkable
 class MemoryLimited(Protocol):
-    """A driver's process, or what stands for it, that somebody else may end because of the memory that it takes."""
+    """A driver's process, or its substitute, that the kernel or a cluster may end because of its memory use."""
 
     def exceeded_memory_limit(self) -> int | None:
-        """Return its limit in bytes if it was ended because of it. Blocking, short; asked once it has ended."""
+        """Return the memory limit in bytes if the process was ended because of it.
+
+        Call it after the end. Blocks briefly.
+        """
         ...
 
 
 class DriverLauncher(Protocol):
     def check(self, graph: JobGraph) -> None:
-        """InvalidConfiguration when no driver of this job could ever start. Pure: nothing is asked of any server."""
+        """Raise InvalidConfiguration if no driver of this job could ever start. Pure: no server is asked."""
         ...
 
     def check_files(self, graph: JobGraph) -> None:
-        """InvalidConfiguration when a file that the job names is missing where its driver gets it. Blocking."""
+        """Raise InvalidConfiguration if a file that the job names is missing where its driver reads it. Blocks."""
         ...
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
-        """Return what the job's driver takes of this machine; None: it runs elsewhere, and is not limited here.
+        """Return what the job's driver uses on this machine, or None if it runs elsewhere and is not limited here.
 
-        InvalidConfiguration when its settings do not say. Pure.
+        Raise InvalidConfiguration if its settings do not say. Pure.
         """
         ...
 
     @property
     def spare_load(self) -> Load:
-        """Return what spare drivers take of this machine now. Cheap."""
+        """Return what spare drivers use on this machine now. Fast."""
         ...
 
     def leave_to_spares(self, room: Load) -> None:
-        """Let spare drivers take no more than `room`: those beyond it end soon. Cheap."""
+        """Limit spare drivers to `room`. Those beyond it end soon. Fast."""
         ...
 
     def launch(self, spec: DriverSpec) -> DriverProcess:
-        """Start the driver of `spec`. Blocking, short; LaunchFailed when that is impossible."""
+        """Start the driver of `spec`. Raise LaunchFailed if that is impossible. Blocks briefly."""
         ...
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
-        """Return the pod that the attempt's driver will run in, as namespace/name; None for a process. Pure."""
+        """Return the pod in which the attempt's driver will run, as namespace/name, or None for a process. Pure."""
         ...
 
     def adopt(
         self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
     ) -> DriverProcess | None:
-        """Return the driver that a job manager started for this attempt, None when it is gone or another one's.
+        """Return the driver that a job manager started for this attempt, or None if it is gone or of another job.
 
-        `pid` is a process of this machine, `pod` what `pod_of` said. Blocking, short. A pod that cannot be looked up
+        `pid` is a process of this machine, `pod` a result of `pod_of`. Blocks briefly. A pod that cannot be looked up
         now is adopted, because its driver may live.
         """
         ...
 
     def end_spares(self) -> None:
-        """Let nothing wait for work, and follow no driver: the term is over, until the next `launch` or `adopt`.
+        """End all spare drivers and stop following drivers until the next `launch` or `adopt`: the term is over.
 
-        Drivers go on. Blocking, short.
+        Drivers of jobs continue. Blocks briefly.
         """
         ...

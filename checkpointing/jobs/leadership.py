@@ -1,4 +1,4 @@
-"""Between the election, which calls from threads of its own, and the dispatcher, which lives on the event loop."""
+"""Connects the leader election, which calls from its own threads, with the dispatcher on the event loop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherContender:
-    """A leader's address is published only once its dispatcher has recovered the jobs.
+    """Reacts to the election. A leader's address is published only after its dispatcher has recovered the jobs.
 
-    `end_process` is called when this job manager can neither lead nor give up leading in order.
+    `end_process` is called if this job manager can neither lead nor give up leadership in order.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DispatcherContender:
         self._end_process(error)
 
     def _on_loop(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the loop and wait for it; nothing when the loop is closed already."""
+        """Run `work` on the loop and wait for it. Do nothing if the loop is already closed."""
         if self._loop.is_closed():
             work.close()
             return

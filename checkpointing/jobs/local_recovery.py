@@ -1,10 +1,13 @@
-"""May the next attempt go on in what the one before left? See checkpoint_location/local_recovery.py for how.
+"""Decides whether the next attempt may continue in the local files of the previous attempt.
 
-Only when that attempt is surely gone and got further than what it was started from, and when what it left is whole: it
-ran on this machine under this boot, or it wrote to shared storage and all machines' drivers can be asked for, with
-ZooKeeper; then it may have run anywhere. An attempt that went on
-in local state and failed before each of its queries had committed a batch may have failed because of that state: then
-the newest completed checkpoint is next. A job that has no checkpoint at all has nothing better and tries again.
+checkpoint_location/local_recovery.py explains how an attempt does this. It may continue only if the previous attempt is
+certainly gone, got further than its starting point, and left intact files. The previous attempt must have run on this
+machine since its last boot. On any other machine, it must have written to shared storage, and ZooKeeper must know the
+drivers of all machines.
+
+An attempt that continued in local state may fail before each of its queries has committed a batch. The reason may be
+that state, so the next attempt restores the newest completed checkpoint. A job without any checkpoint has nothing
+better and tries the local state again.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from checkpointing.model.configuration import InvalidConfiguration
 FROM_LOCAL = "execution.state-recovery.from-local"
 FROM_SHARED = "execution.state-recovery.from-shared"
 _OLD_NAME = "state.backend.local-recovery"
-# NFS sends a file to its server when it is closed, and Spark renames a file only once it is closed. So the loss of the
-# machine that wrote it takes nothing away.
+# NFS sends a file to its server when the file is closed, and Spark renames a file only after closing it. So the loss of
+# the machine that wrote the file loses no data.
 _WRITE_ON_CLOSE = ("nfs", "nfs4")
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """On unless switched off (Flink's default is off: its local state is a second copy, ours costs nothing)."""
+    """Return whether local recovery is on. Default: on (off in Flink, where local state costs a second copy)."""
     key = FROM_LOCAL if FROM_LOCAL in configuration else _OLD_NAME
     value = configuration.get(key, "true").strip()
     if value.lower() not in ("true", "false"):
@@ -38,9 +41,9 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 
 
 def declared_shared(configuration: Mapping[str, str]) -> bool | None:
-    """Return whether the configuration says that all machines see what a driver leaves; None where it is silent.
+    """Return whether the configuration says that all machines see a driver's files, or None if it does not say.
 
-    InvalidConfiguration.
+    Raise InvalidConfiguration for other values.
     """
     value = configuration.get(FROM_SHARED, "").strip()
     if value.lower() not in ("true", "false", ""):
@@ -51,18 +54,20 @@ def declared_shared(configuration: Mapping[str, str]) -> bool | None:
 def is_shared(declared: bool | None, directory: Path) -> bool:
     """Return whether other machines see the directory as the driver does.
 
-    Blocking: where nothing is declared, the kind of file system decides.
+    If nothing is declared, the type of the file system decides. Blocks.
     """
     return filesystem_of(directory) in _WRITE_ON_CLOSE if declared is None else declared
 
 
 @dataclass(frozen=True)
 class LocalRestore:
-    """What `attempt` left in `work_directory`, checked. `batches`: the last commit by query.
+    """The checked local state that `attempt` left in `work_directory`.
+
+    `batches`: the last committed batch of each query.
 
     `in_flight`: a query has begun a batch after its last commit, and will run it again with the same number.
-    `checkpoint_id`: the snapshot that its first attempt in a row of such was restored from, if it was.
-    `of_any_boot`: it lies on shared storage, so that it may be of another machine, or of another boot of this one.
+    `checkpoint_id`: the snapshot that the first attempt in this chain of local recoveries restored, if it did.
+    `of_any_boot`: the files are on shared storage, so another machine or another boot may have written them.
     """
 
     attempt: int
@@ -74,7 +79,7 @@ class LocalRestore:
     of_any_boot: bool = False
 
     def keeps(self, numbers: BatchNumbers) -> bool:
-        """Return whether the batches go on with their numbers, in the range `numbers`; else they need another range."""
+        """Return whether the batches keep their numbers, in the range `numbers`. Otherwise they need another range."""
         greatest = max(self.batches.values(), default=-1)
         if greatest < 0 or self.in_flight:
             return True
@@ -83,9 +88,11 @@ class LocalRestore:
 
 @dataclass(frozen=True)
 class LocalRecoveryFacts:
-    """`has_snapshot`: there is a checkpoint or savepoint to restore instead. `rescales`: the next attempt asks for
-    another number of state partitions, which Spark gives to committed batches only. `claims_are_known`: no driver of
-    the job lives, on any machine. `from_shared`: what the job says of its storage, None when it says nothing.
+    """Facts for the decision. `has_snapshot`: a checkpoint or savepoint could be restored instead.
+
+    `rescales`: the next attempt needs another number of state partitions; Spark repartitions only committed batches.
+    `claims_are_known`: no driver of the job lives on any machine. `from_shared`: the job's setting for its storage,
+    None if it is not set.
     """
 
     host: str
@@ -96,7 +103,7 @@ class LocalRecoveryFacts:
 
 
 def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRestore | None:
-    """None when there is nothing to gain; LocalStateUnusable says why what is there cannot be used. Blocking."""
+    """Return the local state to continue, or None if that brings nothing. Blocks. Raise LocalStateUnusable."""
     work = _left_in(former)
     if work is None:
         return None
@@ -138,7 +145,7 @@ def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_ar
 
 
 def _left_in(former: AttemptRecord) -> Path | None:
-    """Its own work directory, or, when it ended before it had taken over, the one that it was to go on in."""
+    """Return the attempt's work directory. If it ended before taking over an earlier one, return that one."""
     for directory in (former.work_directory, former.local_directory):
         if directory is not None and (Path(directory) / RECORD_NAME).exists():
             return Path(directory)
@@ -152,7 +159,7 @@ def _got_further(former: AttemptRecord, work: Path, state: LocalState) -> bool:
 
 
 def went_on_in_vain(ended: AttemptRecord) -> bool:
-    """Whether an attempt that was restored from local state ended before any of its queries committed a batch."""
+    """Return whether an attempt restored from local state ended before any of its queries committed a batch."""
     if ended.local_directory is None:
         return False
     try:
@@ -162,13 +169,13 @@ def went_on_in_vain(ended: AttemptRecord) -> bool:
 
 
 def is_group_alive(group: int) -> bool:
-    """Whether a process of the session that a driver leads still runs; one that only waits to be reaped does not."""
+    """Return whether a process of the session that a driver leads still runs. A zombie does not count."""
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
             try:
                 state, _, pgrp = (directory / "stat").read_text().rpartition(")")[2].split()[:3]
             except OSError:
-                continue  # it ended meanwhile
+                continue  # the process ended meanwhile
             if int(pgrp) == group and state not in ("Z", "X"):
                 return True
     return False

@@ -1,4 +1,4 @@
-"""What takes a while and must not overlap: one action at a time for each job."""
+"""Long actions of a job, such as a stop with savepoint. Only one may run at a time for each job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 
 
 class OperationRefused(Exception):
-    """The job cannot do this now, or cannot do it at all; the text says why."""
+    """The job cannot do this now, or not at all. The text says why."""
 
 
 class LongAction(Enum):
-    """The value begins the sentence that a refused caller reads."""
+    """A kind of long action. The value begins the sentence that a refused caller reads."""
 
     STOP = "A stop-with-savepoint"
     CANCEL = "A cancel-with-savepoint"

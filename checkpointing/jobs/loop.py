@@ -1,4 +1,4 @@
-"""The job manager's event loop, and the threads for what blocks.
+"""The job manager's event loop, and the threads for blocking work.
 
 The loop's thread is the job manager's main thread. It makes no file system call: storage that does not answer would
 stop every heartbeat, and all drivers would end.
@@ -45,7 +45,7 @@ class LoopTimer:
 
 
 class _Call(Generic[T]):
-    """One piece of work. `last_sign_s` is when it was queued, started, or last reported progress."""
+    """One call. `last_sign_s` is when the work was queued, started, or last reported progress."""
 
     def __init__(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, *, may_be_refused: bool) -> None:
         self.work = work
@@ -57,11 +57,11 @@ class _Call(Generic[T]):
         self.give_sign()
 
     def give_sign(self) -> None:
-        """Thread-safe."""
+        """Note progress. Thread-safe."""
         self.last_sign_s = self._now()
 
     def settle(self, done: Future[T]) -> None:
-        if self.result.done():  # nobody waits any more
+        if self.result.done():  # no caller waits any more
             return
         error = done.exception()
         if error is None:
@@ -71,7 +71,7 @@ class _Call(Generic[T]):
 
 
 class LoopIoExecutor:
-    """Run the blocking work of one `owner`, each piece in a thread, at most `threads` at a time. Use it on the loop.
+    """Run the blocking work of one `owner`, each piece in a thread, at most `threads` at a time. Used on the loop.
 
     A call is *silent* when it has reported no progress (see `daemon_threads.progressed`) for `silence_s`. A silent call
     cannot be ended and keeps its thread. While all threads are silent, `submit` and `look` fail with StorageSilent
@@ -97,13 +97,13 @@ class LoopIoExecutor:
 
     @property
     def num_running(self) -> int:
-        """Threads in use, silent ones included."""
+        """Return the number of threads in use, silent ones included."""
         return len(self._running)
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T], None], on_error: Callable[[Exception], None]
     ) -> None:
-        """Call one of the two on the loop when `work` has ended, however long that takes, or was refused."""
+        """Call one of the two on the loop when `work` has ended, however long that takes, or when it was refused."""
 
         def finished(future: asyncio.Future[T]) -> None:
             error = future.exception()
@@ -117,13 +117,13 @@ class LoopIoExecutor:
         self._call(work, may_be_refused=True).result.add_done_callback(finished)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Wait for `work`, which changes something, however long it takes."""
+        """Wait for `work`, which changes data, however long it takes."""
         return await self._call(work, may_be_refused=False).result
 
     async def look(self, at: str, read: Callable[[], T], *, silence_s: float | None = None) -> T:
-        """Wait for `read` as long as it makes progress; StorageSilent names `at`.
+        """Wait for `read` while it makes progress. Raise StorageSilent, naming `at`, if it makes none.
 
-        For work that does no harm when it goes on after nobody waits for it: reads above all.
+        Use it only for work that may safely continue after the caller has given up, such as reads.
         """
         limit_s = self.silence_s if silence_s is None else silence_s
         call = self._call(read, may_be_refused=True)
@@ -138,7 +138,7 @@ class LoopIoExecutor:
         return call.result.result()
 
     async def while_working(self, future: asyncio.Future[T], *, silence_s: float | None = None) -> T:
-        """Wait for `future`, which depends on this owner's calls; StorageSilent when all of them are silent."""
+        """Wait for `future`, which depends on this owner's calls. Raise StorageSilent if all of them are silent."""
         limit_s = self.silence_s if silence_s is None else silence_s
         began_s = self._loop.time()
         while not future.done():
@@ -172,7 +172,7 @@ class LoopIoExecutor:
         )
 
     def _on_loop(self, callback: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the job manager has ended
+        with contextlib.suppress(RuntimeError):  # the loop is closed because the job manager has ended
             self._loop.call_soon_threadsafe(callback)
 
     def _ended(self, call: _Call[Any], done: Future[Any]) -> None:
@@ -193,11 +193,14 @@ class LoopIoExecutor:
             logger.warning(text, self._owner, self.silence_s, silent, self._threads)
 
     def _left_s(self, calls: Iterable[_Call[Any]]) -> float:
-        """Until the last of them has become silent."""
+        """Return the seconds until the last of the calls becomes silent."""
         return max(call.last_sign_s for call in calls) + self.silence_s - self._loop.time()
 
     def _refuse_when_silent(self) -> None:
-        """Check again when the last thread would become silent."""
+        """Refuse waiting calls if all threads are silent.
+
+        Otherwise check again when the last thread would become silent.
+        """
         if self._next_check is not None:
             self._next_check.cancel()
             self._next_check = None
@@ -213,7 +216,7 @@ class LoopIoExecutor:
 
 
 class IoThreads:
-    """The executors of all owners: storage that hangs for one of them takes no thread of another."""
+    """The executors of all owners. Storage that hangs for one owner blocks no thread of another."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, silence_s: float = DEFAULT_SILENCE_S) -> None:
         self._loop = loop
@@ -221,7 +224,7 @@ class IoThreads:
         self._executors: WeakValueDictionary[str, LoopIoExecutor] = WeakValueDictionary()
 
     def of(self, owner: str, threads: int = THREADS_OF_A_JOB) -> LoopIoExecutor:
-        """The one executor of `owner`, as long as somebody holds it or a call of it runs."""
+        """Return the executor of `owner`. It exists as long as someone holds it or one of its calls runs."""
         executor = self._executors.get(owner)
         if executor is None:
             executor = LoopIoExecutor(self._loop, owner, silence_s=self._silence_s, threads=threads)
@@ -230,6 +233,6 @@ class IoThreads:
 
 
 def _retrieve_error(result: asyncio.Future[Any]) -> None:
-    """A caller that gave up does not ask for it."""
+    """Read the result's error, so that asyncio does not warn when the caller has given up."""
     if not result.cancelled():
         result.exception()

@@ -1,4 +1,4 @@
-"""Asynchronous operations behind `triggerId`: started once per id, their results kept for a while (Flink's PT5M)."""
+"""Asynchronous operations with a `triggerId`: each starts once, and its result is kept for a while (Flink's PT5M)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT_S = 300.0
 
 
 class UnknownOperation(LookupError):
-    """Never triggered here, or so long ago that its result is forgotten."""
+    """The operation was never triggered here, or its result has expired."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class InProgress:
 
 @dataclass(frozen=True)
 class Succeeded:
-    """`result` is the operation's, as Flink's JSON has it."""
+    """The operation succeeded. `result` has the form of Flink's JSON."""
 
     result: dict[str, Any]
 
@@ -49,7 +49,7 @@ class Operations:
         self._operations: dict[Key, _Operation] = {}
 
     def start(self, key: Key, begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> None:
-        """Begin the operation unless one with this key is known: a repeated trigger changes nothing."""
+        """Begin the operation unless one with this key is known. A repeated trigger changes nothing."""
         self._forget_old()
         if key in self._operations:
             return
@@ -58,7 +58,7 @@ class Operations:
         operation.task.add_done_callback(lambda task: self._completed(operation, task))
 
     def outcome(self, key: Key) -> Outcome:
-        """UnknownOperation when there is none."""
+        """Return the outcome of the operation. Raise UnknownOperation if there is none."""
         self._forget_old()
         if key not in self._operations:
             raise UnknownOperation(" ".join(key))
@@ -77,7 +77,7 @@ class Operations:
     def _completed(self, operation: _Operation, task: asyncio.Task[dict[str, Any]]) -> None:
         operation.completed_s = self._clock.monotonic()
         if not task.cancelled():
-            task.exception()  # asked for by `outcome`, perhaps never
+            task.exception()  # marks the error as retrieved; `outcome` may never be called
 
     def _forget_old(self) -> None:
         limit = self._clock.monotonic() - KEPT_S

@@ -1,7 +1,7 @@
-"""How many state partitions a job asks for, and changing that (Flink's job resource requirements). Pure.
+"""The number of state partitions that a job requests, and its changes (Flink's job resource requirements). Pure.
 
-All keyed state of a job lies on `spark.sql.shuffle.partitions` partitions, a setting of the whole session: so its
-stateful vertices have one parallelism together. A source and a sink have one subtask each.
+All keyed state of a job is in `spark.sql.shuffle.partitions` partitions. Spark has one such setting per session, so all
+stateful vertices have the same parallelism. A source and a sink have one subtask each.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from checkpointing.model.job_graph import JobGraph
 from checkpointing.model.messages import Vertex, VertexKind
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-# Flink's, too.
+# Flink's limit, too.
 MAX_PARALLELISM = 1 << 15
 
 
 class InvalidRequirements(ValueError):
-    """`problems`: one sentence for each."""
+    """The requirements are not valid. `problems` has one sentence for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -35,20 +35,20 @@ Requirements = Mapping[str, ParallelismBounds]
 
 
 def asked_parallelism(graph: JobGraph) -> int | None:
-    """None: the job leaves it to its state, or to the default."""
+    """Return the parallelism that the job requests, or None if its state or the default decides."""
     text = graph.configuration.get(SHUFFLE_PARTITIONS, "").strip()
     return int(text) if text.isdigit() else graph.parallelism
 
 
 def with_parallelism(graph: JobGraph, parallelism: int | None) -> JobGraph:
-    """`graph` as if it had been submitted so: the setting that says it now says the new number."""
+    """Return `graph` as if it had been submitted with `parallelism`, in the same setting that holds it now."""
     if SHUFFLE_PARTITIONS in graph.configuration and parallelism is not None:
         return replace(graph, configuration={**graph.configuration, SHUFFLE_PARTITIONS: str(parallelism)})
     return replace(graph, parallelism=parallelism)
 
 
 def requirements_of(graph: JobGraph, vertices: Sequence[Vertex]) -> dict[str, ParallelismBounds]:
-    """What the job asks for now. Whatever it asks for it gets, so the lower bounds are only what was last put."""
+    """Return what the job requests now. A request is always fulfilled, so lower bounds only repeat the last request."""
     asked = asked_parallelism(graph)
     found = {}
     for vertex in vertices:
@@ -59,7 +59,7 @@ def requirements_of(graph: JobGraph, vertices: Sequence[Vertex]) -> dict[str, Pa
 
 
 def required_parallelism(requirements: Requirements, vertices: Sequence[Vertex]) -> int:
-    """The one parallelism of the stateful vertices that `requirements` ask for; InvalidRequirements."""
+    """Return the one parallelism that `requirements` request for the stateful vertices. Raise InvalidRequirements."""
     problems = [*_unknown_or_missing(requirements, vertices)]
     problems += [problem for vertex in vertices if vertex.id in requirements
                  for problem in _problems_of(vertex, requirements[vertex.id])]  # fmt: skip
@@ -95,7 +95,10 @@ def _problems_of(vertex: Vertex, bounds: ParallelismBounds) -> list[str]:
 
 
 def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) -> int:
-    """Vertices whose state cannot be spread stay at 1; a query that has one of them beside others cannot be changed."""
+    """Return the parallelism of all vertices that can be rescaled. Raise InvalidRequirements.
+
+    A vertex without keys stays at 1. A query that has such a vertex and others cannot be rescaled.
+    """
     moving = [vertex for vertex in stateful if not (_is_alone(vertex, stateful) and requirements[vertex.id].upper == 1)]
     asked = {vertex.id: requirements[vertex.id].upper for vertex in moving}
     if len(set(asked.values())) > 1:
@@ -113,6 +116,6 @@ def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) 
 
 
 def _is_alone(vertex: Vertex, vertices: Sequence[Vertex]) -> bool:
-    """Its state lies in one partition though others' is spread: it has no keys."""
+    """Return whether the vertex has no keys: its state is in one partition, while other vertices have several."""
     most = max(other.parallelism for other in vertices)
     return vertex.kind is VertexKind.STATEFUL and vertex.parallelism == 1 and most > 1

@@ -1,11 +1,11 @@
-"""What is left of jobs that no longer run here, whose job manager died: half a checkpoint, half a savepoint.
+"""Cleans up incomplete checkpoints and savepoints of jobs that no longer run here and whose job manager died.
 
-A job that is stored is recovered, and then looks after its own. Without high availability none is: a job's driver
-outlives its job manager by its lease at most, and only once it is gone nobody writes to its snapshots. Complete ones
-stay, whatever the job's retention says: somebody may want to start from them.
+A stored job is recovered and then cleans up its own files. Without high availability no job is stored. Its driver
+outlives the job manager by its lease at most, and only after that nothing writes to the job's snapshots. Complete
+snapshots stay, independent of the job's retention: someone may want to start from them.
 
-Job managers without high availability each have a state directory of their own. Should two share one by mistake, only
-the first touches checkpoints of jobs that it does not know; intents of savepoints have locks of their own.
+Each job manager without high availability has a separate state directory. If two share one by mistake, only the first
+cleans up checkpoints of jobs that it does not know; intents of savepoints have separate locks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class PastJobs:
-    """`runs_here(job id)`: the job does so, perhaps again, and looks after its own."""
+    """Cleans up past jobs. `runs_here(job_id)`: the job runs here, perhaps again, and cleans up its own files."""
 
     def __init__(self, services: JobServices, retries: Retries, runs_here: Callable[[str], bool]) -> None:
         self._services = services
@@ -39,15 +39,15 @@ class PastJobs:
         self._lock: TextIO | None = None
 
     def close(self) -> None:
-        """The term is over."""
+        """Release the lock, because the leader's term is over."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     async def sweep(self, session_id: str, recovered: Collection[str]) -> bool:
-        """Begin to, for jobs other than the `recovered`: each as soon as its driver is certainly gone.
+        """Begin the clean-up of all jobs except the `recovered` ones, each once its driver is certainly gone.
 
-        True; raises OSError when what earlier job managers left cannot be listed now.
+        Return True. Raise OSError if the files of earlier job managers cannot be listed now.
         """
         jobs = await self._services.io.look("the past jobs", self._unfinished)
         began_s = self._services.clock.monotonic()
@@ -56,8 +56,8 @@ class PastJobs:
         return True
 
     def _unfinished(self) -> set[str]:
-        """With a savepoint that was begun, or an attempt whose end nobody saw."""
-        self._services.temporaries.look_after()  # those of imports that were cut off
+        """Return the jobs with a savepoint that was begun, or with an attempt whose end was not recorded."""
+        self._services.temporaries.look_after()  # removes files of interrupted imports
         found = jobs_with_intents(self._services.intents_directory)
         if not self._knows_all_jobs():
             return found
@@ -68,7 +68,7 @@ class PastJobs:
         return found
 
     def _knows_all_jobs(self) -> bool:
-        """Of those whose records lie here: any other is a past one."""
+        """Return whether every job with a record here that does not run is a past one. Take the lock for that."""
         if self._services.settings.high_availability is not HighAvailabilityMode.NONE:
             return False
         if self._lock is None:
@@ -125,7 +125,10 @@ class PastJobs:
             return None
 
     def _is_driver_gone(self, record: AttemptRecord | None, began_s: float) -> bool:
-        """One that nobody here can see has ended itself when its lease is over, counted from this leader's start."""
+        """Return whether the driver is gone.
+
+        An unreachable driver ends when its lease, counted from this leader's start, is over.
+        """
         if record is not None and record.ended:
             return True
         if record is not None and record.pid is not None and record.host == self._services.host_name:

@@ -1,8 +1,8 @@
-"""Uploaded programs: where they lie, and whether a program could start at all (checked without running it).
+"""Uploaded programs: their storage, and a check whether a program can start, without running it.
 
-A program is a `.py` file or a `.zip` of them; a pure Python wheel is stored as the `.zip` that it is. `entry_class`
-names its function: `module:function` (`wordcount:main`, `jobs.wordcount:main`) or `file.py:function`; or a whole
-script: `file.py`, or in a `.zip` its module.
+A program is a `.py` file or a `.zip` of such files. A pure Python wheel is a zip file and is stored as `.zip`.
+`entry_class` names the function to run: `module:function` (`wordcount:main`, `jobs.wordcount:main`) or
+`file.py:function`. For a whole script it is `file.py`, or the module's name in a `.zip`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from checkpointing.durable_files import write_bytes_durably
 from checkpointing.jobs.wheels import NotPure, check_pure, is_wheel, zip_name
 
 SUFFIXES = (".py", ".zip")
-# A file system allows a name 255 bytes, and the id takes 37 of them.
+# A file system allows 255 bytes for a name, and the ID takes 37 of them.
 MAX_NAME_BYTES = 200
 _NAME = r"[^/\\\x00-\x1f\x7f]+\.(py|zip)"
 _JAR_ID = re.compile(rf"[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}_{_NAME}")
@@ -30,16 +30,16 @@ _MAX_MODULE_BYTES = 16 * 1024 * 1024
 
 
 class ProgramNotFound(LookupError):
-    """No program of this id was uploaded."""
+    """No program with this ID was uploaded."""
 
 
 class InvalidProgram(ValueError):
-    """The program cannot start; the text says what is wrong and what would be right."""
+    """The program cannot start. The text says what is wrong and what would be right."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """`used_ms`: when a job was last started from it, or when it was uploaded."""
+    """An uploaded program. `used_ms`: when a job was last started from it, or when it was uploaded."""
 
     jar_id: str
     name: str
@@ -49,7 +49,7 @@ class Program:
 
 
 class ProgramStorage:
-    """The uploads directory. Blocking.
+    """The uploads directory. All methods block.
 
     A program's id is made of its content and its name: a second upload of the same file returns the same program. A
     file's access time says when it was last used; only this class sets it.
@@ -59,7 +59,7 @@ class ProgramStorage:
         self._directory = directory
 
     def store(self, file_name: str, content: bytes) -> Program:
-        """InvalidProgram when the name is no program's name."""
+        """Store an uploaded program. Raise InvalidProgram if a program cannot have this name."""
         if is_wheel(file_name):
             file_name = _zip_of(file_name, content)
         name = _checked_name(file_name)
@@ -71,7 +71,7 @@ class ProgramStorage:
         return self.get(path.name)
 
     def get(self, jar_id: str) -> Program:
-        """ProgramNotFound when there is none; an id never reaches outside the directory."""
+        """Return the program. Raise ProgramNotFound if there is none. An ID cannot point outside the directory."""
         path = self._directory / jar_id
         if not _JAR_ID.fullmatch(jar_id) or len(jar_id.encode(errors="replace")) > 255 or not path.is_file():
             raise ProgramNotFound(f"Jar file {jar_id} does not exist")
@@ -80,7 +80,7 @@ class ProgramStorage:
         return Program(jar_id, jar_id.partition("_")[2], path, uploaded_ms, max(uploaded_ms, used_ms))
 
     def use(self, jar_id: str, now_ms: int) -> Program:
-        """Return the program, and note that a job is started from it now. ProgramNotFound when there is none."""
+        """Return the program and record its use by a job now. Raise ProgramNotFound if there is none."""
         program = self.get(jar_id)
         with contextlib.suppress(FileNotFoundError):
             os.utime(program.path, ns=(now_ms * 1_000_000, program.path.stat().st_mtime_ns))
@@ -95,7 +95,7 @@ class ProgramStorage:
         return unused
 
     def list(self) -> tuple[Program, ...]:
-        """Newest first."""
+        """Return the programs, newest first."""
         if not self._directory.is_dir():
             return ()
         found: list[Program] = []
@@ -117,7 +117,7 @@ def _zip_of(wheel: str, content: bytes) -> str:
 
 
 def _checked_name(file_name: str) -> str:
-    """Return the name without its directories; InvalidProgram when no program may be called so."""
+    """Return the name without its directories. Raise InvalidProgram if a program cannot have this name."""
     name = Path(file_name.replace("\\", "/")).name
     if not name.endswith(SUFFIXES) or name in SUFFIXES:
         raise InvalidProgram(
@@ -135,7 +135,7 @@ def _checked_name(file_name: str) -> str:
 
 
 def check_program(program: Program, entry_class: str) -> None:
-    """InvalidProgram unless the file parses and has the function, if one is named, at its top level."""
+    """Raise InvalidProgram if the file does not parse, or lacks the named function at its top level."""
     module, function = split_entry_class(entry_class)
     is_single = program.path.suffix == ".py"
     if function is None and is_single and not entry_class.endswith(".py"):
@@ -157,7 +157,7 @@ def check_program(program: Program, entry_class: str) -> None:
 
 
 def entry_functions(program: Program) -> tuple[str, ...]:
-    """What a `.py` program offers as `entry_class`: its public top-level functions that take two arguments.
+    """Return the values of `entry_class` that a `.py` program offers: public top-level functions with two arguments.
 
     A file without such a function, or with code for `__main__`, is also offered as a script.
     """
@@ -179,12 +179,12 @@ def entry_functions(program: Program) -> tuple[str, ...]:
 
 
 def split_entry_class(entry_class: str) -> tuple[str, str | None]:
-    """(dotted module, function) of `module:function` or `file.py:function`; None for the function of a script."""
+    """Return (dotted module, function) of `module:function` or `file.py:function`. A script has None as function."""
     module, colon, function = entry_class.partition(":")
     is_file = module.endswith(".py")
     module = module.removesuffix(".py")
     if not colon and is_file and module:
-        return module, None  # any file name will do: it is not imported
+        return module, None  # a script is not imported, so any file name is allowed
     names = [*module.split("."), function] if colon else module.split(".")
     if not all(part.isidentifier() for part in names):
         raise _not_an_entry(entry_class)
@@ -228,7 +228,7 @@ def _parsed(source: bytes, file_name: str) -> ast.Module:
 
 
 def _bound_names(tree: ast.Module) -> set[str]:
-    """Names bound at the top level in other ways than `def`: assignments and imports may be functions, too."""
+    """Return names bound at the top level by assignments and imports, because these may be functions, too."""
     bound: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -1,13 +1,13 @@
-"""Changing the parallelism of a running job (Flink's `PUT /jobs/:id/resource-requirements`, its adaptive scheduler).
+"""Changes the parallelism of a running job (Flink's `PUT /jobs/:id/resource-requirements`, its adaptive scheduler).
 
-    1. the job's graph is stored with the new parallelism: from here on every restart makes the change
-    2. a checkpoint is completed, which proves that there is a state to go on from, and of which kind
-    3. the driver is told to stop: its queries end after their batch, none with a batch half done
-    4. the next attempt goes on in the state that was left, or else in the checkpoint, and rescales it
+1. the job's graph is stored with the new parallelism: from now on every restart makes the change
+  2. a checkpoint is completed, which proves that there is a state to continue from, and shows its kind
+  3. the driver gets the order to stop: each query finishes its current batch and ends
+  4. the next attempt continues in the local state, or else in the checkpoint, and rescales it
 
-Step 1 is the intent: a job manager that finds an attempt with another parallelism than the graph's goes on with 2. When
-no checkpoint can be completed, the change waits for the next one that is. A change that Spark refuses is undone, and
-the job goes on as it was.
+Step 1 is the intent. A job manager that finds an attempt whose parallelism differs from the graph's continues with step
+2. If no checkpoint can be completed, the change waits for the next completed one. A change that Spark refuses is
+undone, and the job continues as before.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from checkpointing.model.status import JobStatus
 
 logger = logging.getLogger(__name__)
 
-# What the driver reports when Spark cannot do it (spark/rescale.py).
+# The name of the failure that the driver reports if Spark cannot rescale (spark/rescale.py).
 REFUSED = "RescaleRefused"
 
 
 class RequirementsNotStored(Exception):
-    """The job graph store did not take the new requirements; nothing was changed."""
+    """The job graph store did not accept the new requirements. Nothing was changed."""
 
 
 class JobRescale:
@@ -71,9 +71,9 @@ class JobRescale:
         return requirements_of(self._record.graph, self._record.vertices)
 
     async def require(self, requirements: Requirements) -> None:
-        """Returns once the requirements are stored; the restart, if they need one, follows.
+        """Return once the requirements are stored. A restart follows if they need one.
 
-        InvalidRequirements, OperationRefused, RequirementsNotStored: nothing was changed.
+        After InvalidRequirements, OperationRefused or RequirementsNotStored nothing was changed.
         """
         attempt = self._running_attempt()
         graph, vertices = self._record.graph, self._record.vertices
@@ -81,14 +81,14 @@ class JobRescale:
         if parallelism != max(vertex.parallelism for vertex in vertices if vertex.kind is VertexKind.STATEFUL):
             self._check_provider(parallelism)
             graph = with_parallelism(graph, parallelism)
-        elif self._is_due(attempt):  # a change that waits is withdrawn
+        elif self._is_due(attempt):  # the request withdraws a change that is still waiting
             graph = with_parallelism(graph, attempt.record.parallelism)
         lower = {vertex_id: bounds.lower for vertex_id, bounds in requirements.items()}
         await self._store(replace(graph, lower_bounds=lower))
         self.begin_if_due()
 
     def begin_if_due(self) -> None:
-        """Restart the job if its attempt was started with another parallelism than the job asks for now.
+        """Restart the job if its attempt was started with another parallelism than the job requests now.
 
         While another long action is in progress, wait for the next completed checkpoint.
         """
@@ -105,15 +105,15 @@ class JobRescale:
     def takes_over(self, attempt: Attempt, end: AttemptEnd) -> bool:
         """Return whether the attempt finished only so that the next one starts with another parallelism.
 
-        The driver repeats why it was told to stop, since that may have been an earlier leader. A driver that finished
-        by itself, or after the savepoint of a stop, ends the job.
+        The driver repeats the reason of its order to stop, because an earlier leader may have sent that order. A driver
+        that finished by itself, or after the savepoint of a stop, ends the job.
         """
         if attempt.stopped_with is not None or self._record.status is not JobStatus.RUNNING:
             return False
         return end.finish_cause is FinishCause.FOR_RESCALE
 
     async def undo(self, attempt: Attempt, info: ExceptionInfo) -> bool:
-        """After a failure: Spark refused what the job asks for, and it asks for what it had before again."""
+        """Return to the previous parallelism if the failure says that Spark refused the new one."""
         if info.name != REFUSED or not attempt.record.is_rescaled:
             return False
         return await self._put_back(attempt.record.parallelism_before)
@@ -180,7 +180,7 @@ class JobRescale:
 
 
 def unsupported(checkpoint: CompletedCheckpoint) -> str | None:
-    """Why the state in `checkpoint` cannot be rescaled, by the names of its files."""
+    """Return why the state in `checkpoint` cannot be rescaled, based on its file names, or None."""
     names = (file.path for file in checkpoint.files if file.path.startswith("state/"))
     if any(name.endswith((".delta", ".snapshot")) for name in names):
         only = "Spark repartitions the state of RocksDBStateStoreProvider only"

@@ -1,4 +1,4 @@
-"""Restart strategies: may a failed job start again, and after which delay? (Flink's `restart-strategy.*`.)
+"""Restart strategies: whether a failed job may start again, and after which delay (Flink's `restart-strategy.*`).
 
 Pure: time is passed in as seconds of a monotonic clock, randomness as a function. Call `notify_failure` once per
 failure, then `can_restart` and `backoff_s`, which change nothing.
@@ -15,7 +15,7 @@ from checkpointing.model.configuration import CheckpointConfiguration, InvalidCo
 
 PREFIX = "restart-strategy."
 UNLIMITED_ATTEMPTS = 2**31 - 1
-# The jitter is applied before the limit (as in Flink); growing on beyond this would only overflow.
+# The jitter is applied before the limit, as in Flink. Beyond this factor, more growth could only overflow.
 _FAR_PAST_THE_LIMIT = 1e6
 _NAMES = {
     "none": "none", "off": "none", "disable": "none",
@@ -27,13 +27,16 @@ _NAMES = {
 
 class RestartStrategy(Protocol):
     def notify_failure(self, now_s: float) -> bool:
-        """A failure happened. True: a new attempt's worth; False: it belongs to the restart that is already due."""
+        """Record a failure.
+
+        Return True for a new attempt, False if the failure belongs to a restart that is already due.
+        """
         ...
 
     def can_restart(self, now_s: float) -> bool: ...
 
     def backoff_s(self) -> float:
-        """The delay of the restart that the last failure asked for."""
+        """Return the delay of the restart after the last failure."""
         ...
 
     def describe(self) -> str: ...
@@ -74,7 +77,7 @@ class FixedDelay:
 
 
 class FailureRate:
-    """Restarts while no more than `max_failures` fall into one interval."""
+    """Restarts while at most `max_failures` failures are in one interval."""
 
     def __init__(self, max_failures: int, interval_s: float, delay_s: float) -> None:
         self._max_failures = max_failures
@@ -107,7 +110,7 @@ class ExponentialDelaySettings:
 
 
 class ExponentialDelay:
-    """The delay grows per attempt up to a limit, and starts afresh after a quiet time. `random` is in [-1, 1]."""
+    """The delay grows with each attempt up to a limit, and is reset after a quiet time. `random` returns -1 to 1."""
 
     def __init__(self, settings: ExponentialDelaySettings, random: Callable[[], float]) -> None:
         self._settings = settings
@@ -152,9 +155,9 @@ class ExponentialDelay:
 
 
 def restart_strategy(settings: Mapping[str, str], random: Callable[[], float]) -> RestartStrategy:
-    """The strategy that `settings` ask for; without one, exponential-delay when checkpoints are on, else none.
+    """Return the strategy in `settings`. The default is exponential-delay with periodic checkpoints, else none.
 
-    InvalidConfiguration names the key that is wrong.
+    Raise InvalidConfiguration, which names the wrong key.
     """
     key = PREFIX + "type" if PREFIX + "type" in settings else "restart-strategy"
     text = settings.get(key)

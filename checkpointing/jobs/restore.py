@@ -1,6 +1,6 @@
-"""What a job and its attempts start from, and the settings that say so.
+"""What a job and its attempts restore, and the settings for it.
 
-A new attempt starts from the newest retained checkpoint, else an older one, else the savepoint the job came from.
+A new attempt restores the newest retained checkpoint, else an older one, else the savepoint of the job's submission.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALLOW_EMPTY_START = "waymark.allow-empty-start"
 AFTER_RESTORE = "execution.sinks.after-restore"
 BATCH_NUMBERS = "waymark.batch-numbers"
 _CHOICES = ("write-again", "refuse")
-# Flink's keys for what a job starts from, and the names they had before Flink 2.
+# Flink's keys for the snapshot that a job starts from, and their names before Flink 2.
 CLAIM_MODES = ("NO_CLAIM", "LEGACY", "CLAIM")
 _PATH = ("execution.state-recovery.path", "execution.savepoint.path")
 _IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoint.ignore-unclaimed-state")
@@ -25,21 +25,21 @@ _CLAIM_MODE = ("execution.state-recovery.claim-mode", "execution.savepoint-resto
 
 @dataclass(frozen=True)
 class RestoreCandidate:
-    """`location` as the user or the store wrote it; `label` names it for people."""
+    """A snapshot to try. `location` is spelled as the user or the store wrote it; `label` names it for people."""
 
     location: str
     label: str
 
 
 def claims_savepoint(graph: JobGraph) -> bool:
-    """The snapshot that the job was submitted with becomes its own (`claimMode` CLAIM)."""
+    """Return whether the job takes over the snapshot that it was submitted with (`claimMode` CLAIM)."""
     return graph.savepoint_path is not None and graph.claim_mode == "CLAIM"
 
 
 def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph) -> tuple[RestoreCandidate, ...]:
-    """Best first. `retained` comes from the store, oldest first.
+    """Return the candidates, best first. `retained` comes from the store, oldest first.
 
-    A claimed savepoint is in the store from the first attempt on, until a newer checkpoint has taken its place.
+    A claimed savepoint is in the store from the first attempt until newer checkpoints have replaced it.
     """
     candidates = [
         RestoreCandidate(checkpoint.location, f"checkpoint {checkpoint.checkpoint_id}")
@@ -51,7 +51,7 @@ def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph)
 
 
 def replaced_batches(checkpoint: CompletedCheckpoint, query: str, restored: int) -> str:
-    """Say why a query that keeps its batch numbers cannot be restored: it went back to batch `restored` since."""
+    """Return why a query that keeps its batch numbers cannot be restored: it has since returned to batch `restored`."""
     kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
     since = f"was restored to batch {restored}" if restored >= 0 else "started without state"
     earlier = f", or one that ends with batch {restored} or before" if restored >= 0 else ""
@@ -64,7 +64,7 @@ def replaced_batches(checkpoint: CompletedCheckpoint, query: str, restored: int)
 
 
 def may_start_empty(graph: JobGraph) -> bool:
-    """A job that had state and lost all of it starts without only when it was told so."""
+    """Return whether a job that had state and lost all of it may start without state. Off by default."""
     return graph.configuration.get(ALLOW_EMPTY_START, "false").lower() == "true"
 
 
@@ -78,7 +78,7 @@ def refuses_to_write_again(configuration: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class StateRecovery:
-    """What the configuration (`execution.state-recovery.*`) says; a request's own fields come before it."""
+    """The restore settings in the configuration (`execution.state-recovery.*`). Fields of a request override them."""
 
     path: str | None = None
     ignore_unclaimed_state: bool = False
@@ -86,7 +86,7 @@ class StateRecovery:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> StateRecovery:
-        """InvalidConfiguration names the first key that is wrong."""
+        """Parse the settings. Raise InvalidConfiguration, which names the first wrong key."""
         ignore_key, ignore = _first(settings, _IGNORE, "false")
         if ignore.lower() not in ("true", "false"):
             raise InvalidConfiguration(ignore_key, ignore, "true or false")
@@ -97,6 +97,6 @@ class StateRecovery:
 
 
 def _first(settings: Mapping[str, str], keys: tuple[str, ...], default: str) -> tuple[str, str]:
-    """The newest key that is set, and its value."""
+    """Return the newest key that is set, and its value."""
     key = next((key for key in keys if key in settings), keys[0])
     return key, settings.get(key, default).strip()

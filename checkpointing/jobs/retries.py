@@ -1,4 +1,4 @@
-"""Work that failed and is retried, each piece of work by itself, with growing pauses."""
+"""Retries failed pieces of work independently, with growing pauses."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 300.0
 
 Work = Callable[[], Awaitable[bool]]
-"""Returns True when nothing is left to do. An exception is logged, and counts as False."""
+"""A piece of work. It returns True when nothing is left to do. An exception is logged and counts as False."""
 
 logger = logging.getLogger(__name__)
 
 
 class Retries:
-    """On the event loop, for one leader's terms."""
+    """The retries during one leader's terms, on the event loop."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def now_or_later(self, name: str, work: Work) -> None:
-        """Call `work` once and wait for it; when it fails, retry it in the background. Raises nothing."""
+        """Call `work` once and wait for it. If it fails, retry it in the background. Raise nothing."""
         if not await _is_done(name, work):
             self.again(name, work)
 
     def again(self, name: str, work: Work) -> None:
-        """Call `work` after a pause, until it returns True; nothing when work of that name waits already."""
+        """Call `work` after a pause until it returns True. Do nothing if work with this name is already waiting."""
         if name in self._tasks:
             return
         task = asyncio.create_task(_until_done(name, work), name=name)
@@ -38,7 +38,7 @@ class Retries:
         return name in self._tasks
 
     async def cancel_all(self) -> None:
-        """The term is over: returns when nothing of it runs any more."""
+        """Cancel all retries at the end of a term. Return when none of them runs any more."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -58,6 +58,6 @@ async def _is_done(name: str, work: Work) -> bool:
     try:
         return await work()
     except Exception:
-        # One piece of work that fails, for any reason, must neither stop the others nor be forgotten.
+        # A failed piece of work must neither stop the others nor be forgotten.
         logger.exception("%s failed and is retried", name)
         return False

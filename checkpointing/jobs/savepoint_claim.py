@@ -1,4 +1,4 @@
-"""The claim of one job on the snapshot that it was submitted with, if it was submitted to take it over."""
+"""The job's claim on the snapshot that it was submitted with, in mode CLAIM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class SavepointClaim:
-    """Does nothing for a job without a savepoint, or in mode NO_CLAIM."""
+    """A claim of one job. Does nothing for a job without a savepoint, or in mode NO_CLAIM."""
 
     def __init__(self, graph: JobGraph, claims: JobClaims, io: LoopIoExecutor) -> None:
         self._job_id = graph.job_id
@@ -27,14 +27,15 @@ class SavepointClaim:
         self._io = io
 
     async def lies_elsewhere(self) -> bool:
-        """Not in the job's own directory, where everything is the job's without a claim. OSError."""
+        """Return whether the snapshot is outside the job's own directory, where a claim is needed. Raise OSError."""
         path = self._path
         return path is not None and await self._io.look(path, lambda: self._claims.lies_elsewhere(path))
 
     async def ids_here(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of a checkpoint in the job's own directory: (unclaimed, claimed). OSError.
+        """Return the ID of a snapshot in the job's own directory, as (unclaimed, claimed). Raise OSError.
 
-        An unclaimed one is not the job's to remove; a claimed one is of an earlier life of the job, and its own again.
+        The job must not remove an unclaimed one. A claimed one comes from an earlier life of the job and belongs to it
+        again.
         """
         if self._path is None or await self.lies_elsewhere():
             return (), ()
@@ -43,13 +44,13 @@ class SavepointClaim:
         return ((), ids) if self._is_made else (ids, ())
 
     async def make(self) -> None:
-        """SnapshotClaimed, or another OSError."""
+        """Claim the snapshot if it is outside the job's directory. Raise SnapshotClaimed or another OSError."""
         path = self._path
         if path is not None and self._is_made and await self.lies_elsewhere():
             await self._io.run(lambda: self._claims.claim(path))
 
     async def give_up(self) -> None:
-        """A claim that stays keeps others from the snapshot; that is said, and changes nothing for this job."""
+        """Release the claim. If that fails, log it: the claim then keeps other jobs from the snapshot."""
         path = self._path
         if path is None or not self._is_made:
             return
@@ -59,7 +60,7 @@ class SavepointClaim:
             logger.error("job %s: its claim on %s could not be given up: %s", self._job_id, path, error)
 
     async def finish_discarding(self, retained: Sequence[CompletedCheckpoint]) -> None:
-        """End the removal of a claimed snapshot whose place a newer one of `retained` has taken. OSError."""
+        """Finish the removal of a claimed snapshot that a newer checkpoint of `retained` replaced. Raise OSError."""
         path = self._path
         is_dropped = bool(retained) and all(checkpoint.location != path for checkpoint in retained)
         if path is not None and self._is_made and is_dropped and await self.lies_elsewhere():

@@ -1,7 +1,7 @@
-"""The keys that seal the secrets of jobs wherever the job manager stores them (Fernet: AES-128-CBC with an HMAC).
+"""The keys that encrypt the secrets of jobs wherever the job manager stores them (Fernet: AES-128-CBC with an HMAC).
 
-A job's graph holds `waymark.secret.*` and `waymark.secret-file.*` sealed, in memory and in every store. They are opened
-for a driver that is started, and for `/jobs/:id/launch`. Drivers do not import this module.
+A job's graph holds `waymark.secret.*` and `waymark.secret-file.*` encrypted (sealed), in memory and in every store.
+They are decrypted for a driver that starts, and for `/jobs/:id/launch`. Drivers do not import this module.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ FILE_NAME = "secret-key"
 
 
 class SecretUnreadable(Exception):
-    """No key opens a stored secret; the text names it and says what to do."""
+    """No key decrypts a stored secret. The text names the secret and says what to do."""
 
 
 class SecretKeys:
-    """The first key seals, all of them open. Any thread."""
+    """The keys. The first one encrypts, and all of them decrypt. Usable on any thread."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        """Raise ValueError for a text that is no key."""
+        """Raise ValueError for a text that is not a key."""
         self._keys = [Fernet(key) for key in keys]
         self._all = MultiFernet(self._keys)
 
     @classmethod
     def read(cls, configured: Iterable[str], state_directory: Path) -> SecretKeys:
-        """Use the keys that are configured, then the one in the state directory, which is made if there is no other.
+        """Return the configured keys and the one in the state directory. Create the latter if no key is configured.
 
-        Raises OSError, and ValueError if the file in the state directory holds no key.
+        Raise OSError, or ValueError if the file in the state directory does not contain a key.
         """
         keys, file = list(configured), state_directory / FILE_NAME
         if not keys:
@@ -50,11 +50,11 @@ class SecretKeys:
         return cls(keys)
 
     def seal(self, graph: JobGraph) -> JobGraph:
-        """Return the graph with its secrets sealed by the first key. What no key opens stays as it is."""
+        """Return the graph with its secrets encrypted by the first key. One that no key decrypts stays unchanged."""
         return replace(graph, configuration={key: self._sealed(key, text) for key, text in graph.configuration.items()})
 
     def seal_new(self, graph: JobGraph) -> JobGraph:
-        """Return a graph that was just submitted with its secrets, which are plain, sealed."""
+        """Return the graph of a new job with its plain secrets encrypted."""
         configuration = {
             key: self._seal(text) if is_declared_secret(key) else text for key, text in graph.configuration.items()
         }
@@ -65,7 +65,7 @@ class SecretKeys:
         return {key: self._open(key, text) if is_declared_secret(key) else text for key, text in configuration.items()}
 
     def opened_or_hidden(self, configuration: Mapping[str, str]) -> dict[str, str]:
-        """Return the configuration with HIDDEN for each secret that no key opens: nobody takes that for the secret."""
+        """Return the configuration with plain secrets. A secret that no key decrypts becomes HIDDEN."""
         opened: dict[str, str] = {}
         for key, text in configuration.items():
             try:
@@ -95,7 +95,7 @@ class SecretKeys:
         return SEALED + self._all.encrypt(plain.encode()).decode()
 
     def _open(self, key: str, text: str) -> str:
-        """Return a text that is not sealed as it is."""
+        """Return the decrypted text, or a plain text unchanged."""
         if not text.startswith(SEALED):
             return text
         try:
@@ -108,12 +108,12 @@ class SecretKeys:
 
 
 def check_key(text: str) -> None:
-    """Raise ValueError for a text that is no key."""
+    """Raise ValueError for a text that is not a key."""
     Fernet(text)
 
 
 def _make(file: Path) -> None:
-    """Make a key for this account alone, unless there is one: job managers that start at the same time get the same."""
+    """Create a key file for this account only, unless one exists. Job managers that start together use one file."""
     if file.exists():
         return
     make_directory(file.parent)

@@ -1,4 +1,4 @@
-"""What a job needs from outside, gathered once by the process that runs the job manager."""
+"""The services that a job uses, assembled once by the process that runs the job manager."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from checkpointing.storage.savepoint_intents import SavepointIntents
 
 @dataclass(frozen=True)
 class JobServices:
-    """`random` gives a number in [-1, 1]. `address` is where drivers and people reach this job manager.
+    """The services of all jobs. `random` returns a number in [-1, 1].
 
-    `io` is for what no single job stands for. A job has two executors of its own, one for its storage: when that hangs,
-    the job's driver can still be ended.
+    `address` is where drivers and people reach this job manager. `io` is for work that belongs to no single job. A job
+    has two separate executors, one of them for its storage: if that hangs, the driver can still be ended.
     """
 
     settings: JobManagerSettings
@@ -52,19 +52,19 @@ class JobServices:
     host_name: str
 
     def leads(self, session_id: str) -> bool:
-        """Whether the term of `session_id` lasts: nobody else can lead now. Cheap, for any thread."""
+        """Return whether the term of `session_id` lasts, so that no one else can lead now. Fast, for any thread."""
         return self.high_availability.leader_election.has_leadership(session_id)
 
     def io_of(self, job_id: str) -> LoopIoExecutor:
-        """For a job's directory, its driver and its nodes in ZooKeeper."""
+        """Return the executor for a job's directory, its driver and its nodes in ZooKeeper."""
         return self.io_threads.of(f"job {job_id}")
 
     def storage_io_of(self, job_id: str) -> LoopIoExecutor:
-        """For a job's checkpoints and savepoints."""
+        """Return the executor for a job's checkpoints and savepoints."""
         return self.io_threads.of(f"the storage of job {job_id}")
 
     def storage_io_at(self, location: str) -> LoopIoExecutor:
-        """For a location that somebody sent: the configured roots do not wait for each other."""
+        """Return the executor for a location from a request. Each configured root has a separate executor."""
         return self.io_threads.of(self.settings.restore_roots.root_of(location) or "storage outside the roots")
 
     def storage(
@@ -74,7 +74,7 @@ class JobServices:
         owns_pool: Callable[[], bool] = lambda: False,
         retained: Callable[[], Sequence[CompletedCheckpoint]] = tuple,
     ) -> FileCheckpointStorage:
-        """Where the job's checkpoints and savepoints go; its shared files may go while `owns_pool`."""
+        """Return the storage of the job's checkpoints and savepoints. Shared files may be removed while `owns_pool`."""
         in_memory = config.storage is CheckpointStorageKind.JOBMANAGER
         return FileCheckpointStorage(
             JOB_MANAGER_MEMORY if in_memory else config.checkpoint_directory or self.settings.checkpoint_directory,
@@ -96,12 +96,12 @@ class JobServices:
         )
 
     def claims(self, graph: JobGraph, config: CheckpointConfiguration) -> JobClaims:
-        """The snapshots that the job takes over."""
+        """Return the claims on snapshots that the job takes over."""
         return JobClaims(graph.job_id, self.storage(graph, config).job_directory)
 
     @property
     def intents_directory(self) -> Path:
-        """Of the savepoints that were begun and have not ended."""
+        """Return the directory with the intents of unfinished savepoints."""
         return self.settings.state_directory / "savepoint-intents"
 
     @property

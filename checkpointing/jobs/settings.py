@@ -1,4 +1,4 @@
-"""The job manager's settings: from the environment, typed, checked all at once.
+"""The job manager's settings: read from the environment, typed, and checked together.
 
 Any variable may come from a file instead: `NAME_FILE` holds the path (for secrets).
 """
@@ -33,14 +33,14 @@ E = TypeVar("E", bound=Enum)
 
 
 class DriversOnShutdown(Enum):
-    """What a graceful end of the job manager means for the drivers: ended, or left for the next one to adopt."""
+    """Whether a graceful end of the job manager ends its drivers, or leaves them to the next job manager."""
 
     STOP = "stop"
     LEAVE = "leave"
 
 
 class InvalidSettings(ValueError):
-    """Some variables are not allowed; `problems` names each one's variable, value and what is allowed."""
+    """Some variables have values that are not allowed. `problems` names variable, value and what is allowed."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -49,10 +49,12 @@ class InvalidSettings(ValueError):
 
 @dataclass(frozen=True)
 class JobManagerSettings:
-    """`state_directory` holds programs and the jobs' work directories; job managers of one cluster share it.
+    """The settings.
 
-    What drivers may take of this machine: `driver_memory` in bytes, `driver_limit` (their number; 0: no limit) and
-    `driver_starts`. None: `launching/machine.py` derives it.
+    `state_directory` holds programs and the jobs' work directories; job managers of one cluster share it.
+
+    `driver_memory` (bytes), `driver_limit` (their number; 0: no limit) and `driver_starts` limit what drivers use on
+    this machine. If one is None, `launching/machine.py` derives it.
     """
 
     host: str
@@ -102,17 +104,17 @@ class JobManagerSettings:
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
-        """Where savepoints may be written to and disposed of. A running job's checkpoints are not there."""
+        """Return the roots where savepoints may be written and disposed of. Running jobs' checkpoints are elsewhere."""
         return SavepointRoots(list(dict.fromkeys((self.savepoint_directory, *self.more_savepoint_roots))))
 
     @property
     def restore_roots(self) -> SavepointRoots:
-        """Where a job may be restored from: savepoints, and retained checkpoints, too."""
+        """Return the roots from which a job may be restored: those of savepoints, and that of retained checkpoints."""
         return SavepointRoots([*self.savepoint_roots.roots, self.checkpoint_directory])
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> JobManagerSettings:
-        """The settings in `environ`; InvalidSettings with every problem when there is one."""
+        """Return the settings in `environ`. Raise InvalidSettings with all problems if there are any."""
         read = _Reader(environ)
         state = read.directory("WAYMARK_JOBMANAGER_STATE", Path(environ.get("WAYMARK_VAR", "var")) / "jobmanager")
         host = read.text("WAYMARK_JOBMANAGER_HOST", "127.0.0.1")
@@ -203,7 +205,7 @@ class JobManagerSettings:
 
 
 class _Reader:
-    """Reads variables, collects problems instead of stopping at the first."""
+    """Reads variables and collects all problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -226,11 +228,11 @@ class _Reader:
         return Path(self.text(name, "") or default).absolute()
 
     def location(self, name: str, default: Path) -> str:
-        """A path, or an address of any storage that can be opened here."""
+        """Return a path, or an address of a storage that this process can open."""
         return self._location(name, self.text(name, "") or str(default))
 
     def locations(self, name: str) -> tuple[str, ...]:
-        """A list separated by commas."""
+        """Return locations from a list that is separated by commas."""
         return tuple(self._location(name, part.strip()) for part in self.text(name, "").split(",") if part.strip())
 
     def _location(self, name: str, text: str) -> str:
@@ -243,7 +245,7 @@ class _Reader:
             return text
 
     def hosts(self, name: str) -> tuple[str, ...]:
-        """Return a list of names, separated by commas, each perhaps with a port."""
+        """Return host names from a list that is separated by commas. Each may have a port."""
         found = [part.strip().lower() for part in self.text(name, "").split(",") if part.strip()]
         wrong = [part for part in found if not _HOST.fullmatch(part)]
         if wrong:
@@ -262,7 +264,7 @@ class _Reader:
         return found
 
     def keys(self, name: str) -> tuple[str, ...]:
-        """Return keys that encrypt, separated by commas. No message shows one."""
+        """Return encryption keys from a list that is separated by commas. No message shows a key."""
         found = tuple(part.strip() for part in self.text(name, "").split(",") if part.strip())
         for number, key in enumerate(found, 1):
             try:
@@ -279,11 +281,11 @@ class _Reader:
         return value
 
     def optional_whole(self, name: str, *, least: int) -> int | None:
-        """None when it is not set."""
+        """Return the number, or None if the variable is not set."""
         return self.whole(name, least, least=least) if self.text(name, "") else None
 
     def size(self, name: str) -> int | None:
-        """Return bytes, None when it is not set. 0 is allowed."""
+        """Return bytes, or None if the variable is not set. 0 is allowed."""
         text = self.text(name, "")
         try:
             return memory_bytes(name, text) if text else None
@@ -305,7 +307,7 @@ class _Reader:
         return self._parsed(name, default, _boolean, "true or false")
 
     def spark_master(self, name: str) -> str:
-        """ "" when it is not set."""
+        """Return the Spark master, or "" if the variable is not set."""
         master = self.text(name, "")
         try:
             return deployment_of({MASTER: master}).master if master else ""
@@ -314,7 +316,7 @@ class _Reader:
             return ""
 
     def kubernetes(self) -> ApiAccess | None:
-        """The API that is named, else that of the cluster that this process is a pod of; None without either."""
+        """Return the configured API, or that of the cluster in which this process is a pod, or None."""
         name, address = "WAYMARK_KUBERNETES_API", self.text("WAYMARK_KUBERNETES_API", "").rstrip("/")
         namespace = self.text("WAYMARK_KUBERNETES_NAMESPACE", "")
         try:
@@ -337,7 +339,7 @@ class _Reader:
         )
 
     def zookeeper_access(self, prefix: str) -> ZooKeeperAccessFiles | None:
-        """None: as anybody, in plain text."""
+        """Return the access to ZooKeeper, or None for anonymous access in plain text."""
         scheme = self.choice(f"{prefix}_AUTHENTICATION", ZooKeeperScheme, ZooKeeperScheme.NONE)
         uses_tls = self.boolean(f"{prefix}_TLS")
         username = self.text(f"{prefix}_USERNAME", "")

@@ -1,7 +1,7 @@
-"""Remove uploaded programs, and Python environments that were made, which no job needs.
+"""Removes uploaded programs and cached Python environments that no job needs.
 
 A job has a copy of its program and runs without the upload. The upload is needed to start the job again under another
-id: of each job that runs here or is shown as ended it stays. An environment is made again when it is missing.
+ID, so it stays for each job that runs here or is shown as ended. A missing environment is made again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_OFTEN_S, _LEAST_OFTEN_S = 0.1, 600.0
 
 @contextlib.asynccontextmanager
 async def unused_programs_removed(dispatcher: Dispatcher) -> AsyncIterator[None]:
-    """Look for them from time to time, while this job manager leads and the block runs."""
+    """Remove unused programs from time to time, while this job manager leads and the block runs."""
     task = asyncio.create_task(_look_again_and_again(dispatcher), name="unused programs")
     try:
         yield
@@ -43,7 +43,7 @@ async def _look_again_and_again(dispatcher: Dispatcher) -> None:
 
 
 async def remove_unused_programs(dispatcher: Dispatcher) -> None:
-    """Do nothing while a stored job is not recovered: which program that needs is not known yet."""
+    """Remove them now. Do nothing while a stored job is not recovered, because its program is not known yet."""
     services = dispatcher.services
     if not dispatcher.leading:
         return

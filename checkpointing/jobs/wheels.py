@@ -1,6 +1,6 @@
-"""Wheels as programs and as `spark.submit.pyFiles`: Spark imports from .zip files, which wheels are by another name.
+"""Wheels as programs and as `spark.submit.pyFiles`. A wheel is a zip file, and Spark imports Python files from .zip.
 
-Only pure Python wheels can be imported so. Others belong into an environment of the job's own (`waymark.python`).
+This works only for pure Python wheels. Other wheels must be in an environment of the job (`waymark.python`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_METADATA_BYTES = 1 << 20
 
 
 class NotPure(ValueError):
-    """The file is no wheel, or one that cannot be imported from a zip file; the text says which."""
+    """The file is not a wheel, or it cannot be imported from a zip file. The text says which."""
 
 
 def is_wheel(name: str) -> bool:
@@ -35,7 +35,7 @@ def zip_name(name: str) -> str:
 
 
 def check_pure(wheel: bytes | Path) -> None:
-    """Raise NotPure; OSError when the file cannot be read."""
+    """Raise NotPure if the wheel is not pure Python, OSError if the file cannot be read."""
     source: IO[bytes] | Path = io.BytesIO(wheel) if isinstance(wheel, bytes) else wheel
     try:
         with zipfile.ZipFile(source) as archive:
@@ -49,7 +49,7 @@ def check_pure(wheel: bytes | Path) -> None:
 
 
 def check_py_files(configuration: Mapping[str, str]) -> None:
-    """Raise InvalidConfiguration for a wheel among them that cannot be used. Blocking."""
+    """Raise InvalidConfiguration for a wheel in `spark.submit.pyFiles` that cannot be used. Blocks."""
     for file in filter(is_wheel, py_files(configuration)):
         try:
             if not is_local(file):
@@ -61,7 +61,7 @@ def check_py_files(configuration: Mapping[str, str]) -> None:
 
 
 def wheels_as_zips(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """Return the settings with a .zip copy below `directory` for each wheel. InvalidConfiguration, OSError."""
+    """Return the settings with a .zip copy below `directory` for each wheel. Raise InvalidConfiguration or OSError."""
     files = py_files(settings)
     if not any(map(is_wheel, files)):
         return dict(settings)
@@ -71,9 +71,10 @@ def wheels_as_zips(settings: Mapping[str, str], directory: Path) -> dict[str, st
 
 
 def let_import(settings: Mapping[str, str], directory: Path) -> None:
-    """Let this process import the Python files that are on this machine, before Spark starts.
+    """Make the Python files that are on this machine importable for this process, before Spark starts.
 
-    Single modules are copied into `directory`. Files of other places Spark fetches when the session starts. OSError.
+    Single modules are copied into `directory`. Spark fetches files from other places when the session starts. Raise
+    OSError.
     """
     for file in filter(is_local, reversed(py_files(settings))):
         path = Path(local_path(file))

@@ -1,1 +1,1 @@
-"""How drivers come about: as processes of this machine, out of a pool of warm ones, or through spark-submit."""
+"""Launchers of drivers: as processes of this machine, from a pool of spare drivers, or through spark-submit."""

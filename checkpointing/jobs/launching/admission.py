@@ -1,8 +1,8 @@
-"""Decide which drivers may start on a machine now, in what order, and why the others wait. Pure.
+"""Decides which drivers may start on a machine now, in what order, and why the others wait. Pure.
 
-- The order is by priority, then by the time of submission. So that nobody starves, each unit of priority is worth
-  PRIORITY_IS_WORTH_S of waiting: a job is overtaken only by jobs that began to wait within that time after it.
-- No job starts before an earlier one that waits for memory or for a place: a large job would never start otherwise.
+- Jobs are ordered by priority, then by the time of submission. Each unit of priority is worth PRIORITY_IS_WORTH_S of
+  waiting, so that every job starts eventually: only jobs that began to wait within that time after it can overtake it.
+- No job starts before an earlier one that waits for memory or for a place. Otherwise a large job would never start.
 - A job that restarts has kept its memory and its place. It waits only for its turn to start.
 
 Decision 136 has the reasons.
@@ -21,14 +21,14 @@ _SAME_TIME_S = 60
 
 @dataclass(frozen=True)
 class Demand:
-    """The memory that one driver takes of its machine, in bytes."""
+    """The memory that one driver uses on its machine, in bytes."""
 
     memory: int
 
 
 @dataclass(frozen=True)
 class Load:
-    """The memory that drivers take together, in bytes, their number, and how many of them are starting."""
+    """The total memory of drivers in bytes, their number, and how many of them are starting."""
 
     memory: int = 0
     drivers: int = 0
@@ -40,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that the drivers of one machine may take together. None: without limit."""
+    """The limits for all drivers of one machine together. None means no limit."""
 
     memory: int | None
     drivers: int | None
@@ -50,8 +50,9 @@ class Limits:
 class Lacking(Enum):
     """The reason why a job waits.
 
-    MACHINE: it asks for more memory than drivers may take here at all. TURN: another job waits before it for memory or
-    for a place. RECOVERY: jobs of the last leader are still being recovered, and one of them has a higher priority.
+    MACHINE: the job needs more memory than all drivers together may use here. TURN: another job waits before it for
+    memory or for a place. RECOVERY: jobs of the last leader are still being recovered, and one of them has a higher
+    priority.
     ENVIRONMENT: its Python environment is being prepared; it enters the queue afterwards.
     """
 
@@ -66,7 +67,7 @@ class Lacking(Enum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """One job that wants to start its driver. `since_s` is monotonic; `has_place`: its memory is already counted."""
+    """A job that wants to start its driver. `since_s` is monotonic; `has_place`: its memory is already counted."""
 
     job_id: str
     demand: Demand
@@ -77,21 +78,21 @@ class Waiting:
 
     @property
     def rank(self) -> tuple[float, int, str]:
-        """The least is the first."""
+        """Return the sort key. The least is the first."""
         waits_from = self.since_s // _SAME_TIME_S * _SAME_TIME_S - self.priority * PRIORITY_IS_WORTH_S
         return waits_from, self.submitted_ms, self.job_id
 
     @property
     def load(self) -> Load:
-        """Return what its start adds."""
+        """Return the load that the start adds."""
         return Load(starting=1) if self.has_place else Load(self.demand.memory, 1, 1)
 
 
 @dataclass(frozen=True)
 class LaunchWait:
-    """Why a job waits. `asked` in bytes; `limit` and `free` in bytes for MEMORY and MACHINE, else drivers or starts.
+    """Why a job waits. `asked` is in bytes. `limit` and `free` are in bytes for MEMORY and MACHINE, else numbers.
 
-    `position` of `length` jobs that wait, from 1.
+    `position` counts from 1 among `length` waiting jobs.
     """
 
     lacking: Lacking
@@ -104,16 +105,16 @@ class LaunchWait:
 
 @dataclass(frozen=True)
 class Decision:
-    """`admitted`: job ids, in the order of their starts. `waits` has all others."""
+    """Which jobs start. `admitted` has job IDs in the order of their starts, `waits` all other jobs."""
 
     admitted: tuple[str, ...]
     waits: Mapping[str, LaunchWait]
 
 
 def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below: float = float("-inf")) -> Decision:
-    """Return which jobs start now. `load` is the load of all drivers that run or start; it may be above the limits.
+    """Return which jobs start now. `load` is the load of all drivers that run or start; it may exceed the limits.
 
-    `held_below`: a job of a lower priority waits for the recovery of others.
+    `held_below`: a job with a lower priority waits for the recovery of other jobs.
     """
     admitted, kept, queue_is_blocked = [], [], False
     for each in sorted(waiting, key=lambda one: one.rank):
@@ -123,7 +124,7 @@ def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below
             load += each.load
         else:
             kept.append((each, lacking))
-            # A job that can never start here blocks no other job, nor does one whose turn has not come.
+            # A job that can never start here, or whose turn has not come, blocks no other job.
             queue_is_blocked |= lacking in (Lacking.MEMORY, Lacking.DRIVERS)
     waits = {
         each.job_id: _wait(each, lacking, position, len(kept), load, limits)
@@ -162,7 +163,10 @@ def _left(limit: int | None, taken: int) -> int | None:
 
 
 def room_for_spares(waiting: Iterable[Waiting], load: Load, limits: Limits) -> Load:
-    """Return the load that is left for spare drivers when all waiting jobs have started. `load` is without spares."""
+    """Return the load that is left for spare drivers after all waiting jobs have started.
+
+    `load` excludes spare drivers.
+    """
     can_start = (each for each in waiting if limits.memory is None or each.demand.memory <= limits.memory)
     wanted = sum((each.load for each in can_start), load)
     return Load(

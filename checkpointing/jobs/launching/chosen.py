@@ -1,4 +1,4 @@
-"""The launcher that a job's configuration chooses: drivers as processes of this machine, or as pods."""
+"""Selects the launcher that a job's configuration names: processes of this machine, or pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class ChosenLauncher:
-    """`pods` is None where no Kubernetes API is known. `default` is for jobs that choose none."""
+    """A launcher that passes each job to the configured one.
+
+    `pods` is None if no Kubernetes API is known. `default` is for jobs that name no launcher.
+    """
 
     def __init__(self, processes: DriverLauncher, pods: DriverLauncher | None, default: LauncherKind) -> None:
         self._processes = processes
@@ -49,7 +52,7 @@ class ChosenLauncher:
         return launcher.launch(spec)
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
-        """`launch` refuses the configuration that cannot be followed."""
+        """Return the attempt's pod, or None. An invalid configuration has none, because `launch` refuses it."""
         try:
             return self._of(configuration).pod_of(configuration, job_id, attempt)
         except InvalidConfiguration:
@@ -81,7 +84,7 @@ class ChosenLauncher:
 
 
 class PodOutOfReach:
-    """A driver that nobody here can look at: its registration, its lease and its claim say whether it lives."""
+    """A pod that this job manager cannot reach. The driver's registration, lease and claim show whether it lives."""
 
     pid = None
     has_started = True
@@ -93,7 +96,7 @@ class PodOutOfReach:
         return None
 
     async def end(self, grace_s: float) -> None:
-        """It ends by its lease."""
+        """Do nothing: the driver ends when its lease is over."""
 
     def last_log_lines(self) -> str:
         return ""

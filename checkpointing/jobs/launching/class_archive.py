@@ -1,9 +1,9 @@
-"""Spark's classes, loaded and verified once for all drivers of this machine: Java's class data sharing.
+"""Archives of Spark's loaded and verified classes for all drivers of this machine: Java's class data sharing.
 
-A third of the processor time of a driver's start is for loading classes. The first start has them written into an
-archive, by a process of its own that steps back behind everything else (`checkpointing.spark.class_archive`); the JVMs
-that start once it is there map it, and share its memory. One that does not fit (another class path, other options of a
-job's own) Java passes over; a damaged one would end it, so only what was checked is handed out.
+Loading classes takes a third of the processor time of a driver's start. The first start begins a separate process with
+low priority that writes the classes into an archive (`checkpointing.spark.class_archive`). JVMs that start later map
+the archive and share its memory. Java ignores an archive that does not fit, because of another class path or other
+options of a job. A damaged archive would end the JVM, so only checked ones are used.
 """
 
 from __future__ import annotations
@@ -31,37 +31,40 @@ from checkpointing.storage.checksums import sha256_of
 logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = "classes"
-# Where a driver's process finds the path of the archive that its JVM is to use.
+# The environment variable in which a driver's process finds the path of its JVM's archive.
 VARIABLE = "WAYMARK_CLASS_ARCHIVE"
-# A maker's exit code where another job manager's is at it already.
+# The exit code of a process that found another job manager making the archive.
 BEING_MADE = 3
 _SUFFIX, _TOLD, _USED = ".jsa", ".sha256", ".used"
 _KEPT_UNUSED_S = 7 * 86_400
-# What does not fit is no fault: without these Java says so at each start.
+# An archive that does not fit is no problem. Without these options Java reports it at each start.
 _QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
 
 
 def options(archive: str) -> str:
-    """For a JVM's command line; "" without one."""
+    """Return the options for a JVM's command line, or "" without an archive."""
     return f'"-XX:SharedArchiveFile={archive}" {_QUIET}' if archive else ""
 
 
 def making_options(archive: Path) -> str:
-    """For a JVM that writes what it has loaded when it ends."""
+    """Return the options for a JVM that writes its loaded classes into an archive when it ends."""
     return f'"-XX:ArchiveClassesAtExit={archive}" {_QUIET}'
 
 
 def keep(written: Path, archive: Path) -> None:
-    """`written`, which is complete, becomes `archive`; what it must be is noted first. OSError."""
+    """Rename the complete file `written` to `archive`. Write its checksum first. Raise OSError."""
     sync(written)
     archive.with_suffix(_TOLD).write_text(sha256_of(written))
     written.rename(archive)
 
 
 class ClassArchives:
-    """One for each Java and each set of Spark's jars, in `directory`, which job managers may share.
+    """The archives in `directory`: one for each Java and each set of Spark's jars.
 
-    `command` makes one, with its path as last argument; its standard input ends when the job manager does. Any thread.
+    Job managers may share the directory.
+
+    `command` makes an archive; its last argument is the path. Its standard input is closed when the job manager ends.
+    Usable on any thread.
     """
 
     def __init__(
@@ -81,7 +84,10 @@ class ClassArchives:
         self._makers: list[subprocess.Popen[bytes]] = []
 
     def of(self, java_home: Path) -> Path | None:
-        """The archive for JVMs of `java_home`; None: there is none now. The first who asks in vain has it made."""
+        """Return the archive for JVMs of `java_home`, or None if there is none now.
+
+        The first such call begins to make it.
+        """
         if not _can_share(java_home):
             return None
         archive = self._directory / f"{_fingerprint(java_home)}{_SUFFIX}"
@@ -96,7 +102,7 @@ class ClassArchives:
         return None
 
     def close(self) -> None:
-        """End what is being made; the next job manager begins anew."""
+        """End the processes that make archives. The next job manager starts them again."""
         with self._lock:
             for maker in self._makers:
                 os.killpg(maker.pid, signal.SIGKILL)
@@ -105,7 +111,7 @@ class ClassArchives:
             self._tried.clear()
 
     def _is_whole(self, archive: Path) -> bool:
-        """Read once, and again when it is another file."""
+        """Return whether the archive matches its checksum. Read the file once, and again if it has changed."""
         try:
             if self._checksums.of(archive) != archive.with_suffix(_TOLD).read_text():
                 raise ValueError("it is not what was written")
@@ -140,7 +146,7 @@ class ClassArchives:
 
     def _wait(self, maker: subprocess.Popen[bytes], archive: Path) -> None:
         with suppress(ChildProcessError):
-            os.waitid(os.P_PID, maker.pid, os.WEXITED | os.WNOWAIT)  # not reaped: its id is still its own
+            os.waitid(os.P_PID, maker.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet, so the ID is not reused
         with self._lock:
             if maker not in self._makers:
                 return  # ended by `close`
@@ -153,7 +159,7 @@ class ClassArchives:
             logger.warning("no class archive was made (%d), drivers start without; see %s", code, log)
 
     def _forget_unused(self) -> None:
-        """Of a Java or a Spark that is no more. JVMs that have one mapped keep it."""
+        """Remove archives of a Java or Spark that is no longer used. JVMs that have mapped one keep it."""
         before = time.time() - _KEPT_UNUSED_S
         for archive in self._directory.glob(f"*{_SUFFIX}"):
             with suppress(OSError):
@@ -163,7 +169,7 @@ class ClassArchives:
 
 
 def _reap(maker: subprocess.Popen[bytes]) -> int:
-    with maker:  # closes its input
+    with maker:  # leaving this block closes the input
         return maker.wait()
 
 
@@ -172,12 +178,12 @@ def _modified(paths: Iterable[Path]) -> list[float]:
 
 
 def _can_share(java_home: Path) -> bool:
-    """What is archived comes on top of Java's own archive, which not every Java has."""
+    """Return whether this Java has an archive of its own classes, which not every Java has. Ours builds on it."""
     return any((real_home(java_home) / "lib" / "server").glob("classes*.jsa"))
 
 
 def _fingerprint(java_home: Path) -> str:
-    """Of all that an archive depends on, and of this machine: job managers of several may share the directory."""
+    """Return a hash of everything that an archive depends on, and of this machine: several may share the directory."""
     real = real_home(java_home)
     release = real / "release"
     told = [platform.node(), str(real), release.read_text() if release.exists() else "", version("pyspark")]

@@ -1,7 +1,7 @@
-"""A driver inside a cluster: started, followed and ended through its client, spark-submit.
+"""Starts, follows and ends a driver inside a cluster through its client, spark-submit.
 
-The client stays until the application has ended, so that its process stands for the driver's: its exit code is the
-application's. A driver in the cluster that lost its job manager ends by its own lease and claim, as any other does.
+The client runs until the application has ended, so its process represents the driver's, and its exit code is the
+application's. A driver in the cluster that lost its job manager ends by its lease and claim, as any other does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _KILL_S = 30.0
 
 
 class ClusterSubmission:
-    """`environment` is the client's; `package_root` holds the package that the driver is made of."""
+    """Starts drivers through spark-submit. `environment` is that of the client.
+
+    `package_root` holds the Python package that the driver runs.
+    """
 
     def __init__(self, environment: Mapping[str, str], package_root: Path) -> None:
         self._environment = environment
@@ -74,12 +77,12 @@ class ClusterSubmission:
         return SubmittedApplication(StartedProcess(popen, work), spec, deployment, spark_submit, self._environment)
 
     def _main_script(self, work: Path) -> Path:
-        """Where a driver in the cluster may read it: this installation is on no storage that machines share."""
+        """Copy the main script into the work directory, as the cluster may not be able to read this installation."""
         source = self._package_root / "checkpointing" / "spark" / "submitted.py"
         return Path(shutil.copyfile(source, work / source.name))
 
     def _spark_submit(self) -> Path:
-        """Of the Spark that SPARK_HOME names, else of the installed PySpark."""
+        """Return the spark-submit of SPARK_HOME, or of the installed PySpark."""
         home = self._environment.get("SPARK_HOME")
         found = find_spec("pyspark")
         places = (
@@ -103,7 +106,7 @@ def _with_zips(settings: Mapping[str, str], work: Path) -> dict[str, str]:
 
 
 class SubmittedApplication:
-    """Ending the client does not end the application: that is asked of the cluster."""
+    """A driver in a cluster. Ending the client does not end the application, so the cluster is asked to end it."""
 
     left_nothing = False
     has_started = True
@@ -132,7 +135,7 @@ class SubmittedApplication:
 
     async def end(self, grace_s: float) -> None:
         if not self._client.has_ended():
-            # Not on a thread of asyncio's own: a call that hangs there keeps the process from ending.
+            # Do not use a thread of asyncio: a call that hangs there would keep this process from ending.
             await asyncio.wrap_future(in_daemon_thread(self._kill_application, "kill-application"))
         await self._client.end(grace_s)
 

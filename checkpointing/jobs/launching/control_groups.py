@@ -1,7 +1,8 @@
 """A control group for each driver, with a memory limit that the kernel enforces. Version 2 only.
 
-systemd delegates the group of a service (`Delegate=yes`, an account that is not root): we may divide it then. A group
-that has limited groups below it may hold no process itself, so all processes of the service move to one group first:
+systemd delegates the group of a service with `Delegate=yes` and an account that is not root. Then Waymark may divide
+it. A group with limited groups below it may hold no process itself. So all processes of the service move to one group
+first:
 
     waymark.service/waymark            the job manager, and what else runs in the service
     waymark.service/driver-<pid>       a driver, its JVM and its Python workers: memory.max, memory.oom.group
@@ -28,10 +29,10 @@ from checkpointing.model.configuration import InvalidConfiguration, memory_bytes
 logger = logging.getLogger(__name__)
 
 LIMIT = "waymark.driver.memory-limit"
-# What a driver may take beyond what it asks for: page cache, RocksDB's memory, a large pandas frame.
+# The default limit is this multiple of the demand. It leaves room for page cache, RocksDB and large pandas frames.
 _DEFAULT_SHARE = 2
 _OWN, _DRIVER = "waymark", "driver-"
-# New processes may start in the group while the others leave it.
+# How often the group is emptied, because new processes may start in it while the others leave.
 _ROUNDS = 50
 
 
@@ -46,7 +47,7 @@ class NoGroups(Enum):
 
 
 def limit_of(configuration: Mapping[str, str], demand: Demand) -> int:
-    """Return the driver's memory limit in bytes. InvalidConfiguration."""
+    """Return the driver's memory limit in bytes. Raise InvalidConfiguration."""
     if LIMIT not in configuration:
         return _DEFAULT_SHARE * demand.memory
     limit = memory_bytes(LIMIT, configuration[LIMIT])
@@ -65,7 +66,7 @@ def delegated_group(
     if unified is None or path is None:
         return NoGroups.NO_VERSION_2
     group = unified / path
-    group = group if group.suffix == ".service" else group.parent  # of our own, or of DelegateSubgroup=
+    group = group if group.suffix == ".service" else group.parent  # the own group, or one of DelegateSubgroup=
     if group.suffix != ".service":
         return NoGroups.NO_SERVICE
     if (os.geteuid() if uid is None else uid) == 0:
@@ -78,7 +79,7 @@ def delegated_group(
 
 
 class DriverGroups:
-    """The drivers' groups below `root`, which `prepare` has to divide first."""
+    """The drivers' groups below `root`. Call `prepare` first, which divides `root`."""
 
     def __init__(self, root: Path, proc: Path = Path("/proc")) -> None:
         self._root = root
@@ -86,7 +87,7 @@ class DriverGroups:
         self._held: set[Path] = set()
 
     def prepare(self) -> None:
-        """Raises OSError: nothing can be limited then, and nothing is."""
+        """Divide `root`. Raise OSError if that fails; then no driver can be limited."""
         own = self._root / _OWN
         own.mkdir(exist_ok=True)
         for _ in range(_ROUNDS):
@@ -98,16 +99,16 @@ class DriverGroups:
         (self._root / "cgroup.subtree_control").write_text("+memory")
 
     def place(self, pid: int, limit: int) -> DriverGroup:
-        """Limit a driver that was just started, and what it has started already. Raises OSError.
+        """Limit a driver that was just started, together with the processes that it has already started. Raise OSError.
 
-        Its group stays until `release`, so that it can be asked why the driver has ended.
+        The group stays until `release`, so that it can tell later why the driver has ended.
         """
         self._remove_empty()
         path = self._root / f"{_DRIVER}{pid}"
         path.mkdir(exist_ok=True)
         self._held.add(path)
         (path / "memory.max").write_text(str(limit))
-        (path / "memory.oom.group").write_text("1")  # half a driver would limp on
+        (path / "memory.oom.group").write_text("1")  # the kernel ends the whole group, not half of a driver
         group = DriverGroup(path, _kills(path))
         _move(str(pid), path)
         for member in self._session_of(pid):
@@ -123,15 +124,15 @@ class DriverGroups:
         return DriverGroup(path)
 
     def release(self, group: DriverGroup) -> None:
-        """Let the group go once it is empty. No I/O."""
+        """Allow the removal of the group once it is empty. No I/O."""
         self._held.discard(group.path)
 
     def _session_of(self, leader: int) -> list[str]:
-        """Return what a driver has started before it was in its group: a loaded machine may take its time."""
+        """Return the processes that a driver has started before it was in its group."""
         found = []
         for entry in self._proc.iterdir():
             with contextlib.suppress(OSError, IndexError, ValueError):
-                # "pid (name) state parent group session …": the name may hold anything.
+                # The file has "pid (name) state parent group session …", and the name may contain any characters.
                 if entry.name.isdigit() and int(_stat(entry)[3]) == leader and int(entry.name) != leader:
                     found.append(entry.name)
         return found
@@ -140,13 +141,13 @@ class DriverGroups:
         for path in self._root.glob(f"{_DRIVER}*"):
             pid = path.name.removeprefix(_DRIVER)
             if path not in self._held and not (self._proc / pid).exists():
-                with contextlib.suppress(OSError):  # processes of it still live
+                with contextlib.suppress(OSError):  # some of its processes still live
                     path.rmdir()
 
 
 @dataclass(frozen=True)
 class DriverGroup:
-    """`kills_before`: how often the kernel had ended an earlier process that had the same pid."""
+    """The control group of a driver. `kills_before`: earlier kills by the kernel in a reused group of this name."""
 
     path: Path
     kills_before: int = 0
@@ -220,6 +221,6 @@ def _read(path: Path) -> str:
 
 
 def _move(pid: str, group: Path) -> None:
-    """Move a process; nothing when it has ended."""
+    """Move a process. Do nothing if it has ended."""
     with contextlib.suppress(ProcessLookupError):
         (group / "cgroup.procs").write_text(pid)

@@ -1,4 +1,4 @@
-"""Compute how much memory of this machine a driver takes.
+"""Computes how much memory of this machine a driver needs.
 
     heap       spark.driver.memory (768m unless set)
     overhead   spark.driver.memoryOverhead, else spark.driver.memoryOverheadFactor (0.1) of the heap, at least
@@ -28,7 +28,7 @@ _SPARK_UNITS = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**
 
 
 def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Demand | None:
-    """Return None for a driver that runs elsewhere. InvalidConfiguration names the key that is wrong."""
+    """Return the demand, or None for a driver elsewhere. Raise InvalidConfiguration, which names the wrong key."""
     if deployment.driver_is_in_the_cluster:
         return None
     asked = asked_memory(configuration)
@@ -36,7 +36,7 @@ def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Deman
 
 
 def asked_memory(configuration: Mapping[str, str]) -> int | None:
-    """Return what `waymark.driver.memory` says, in bytes, None where it is not set. InvalidConfiguration."""
+    """Return the value of `waymark.driver.memory` in bytes, or None if it is not set. Raise InvalidConfiguration."""
     if MEMORY not in configuration:
         return None
     asked = memory_bytes(MEMORY, configuration[MEMORY])
@@ -46,7 +46,7 @@ def asked_memory(configuration: Mapping[str, str]) -> int | None:
 
 
 def heap_and_overhead(configuration: Mapping[str, str], factor_key: str = FACTOR, default_factor: str = "0.1") -> int:
-    """Return what Spark counts for a driver, in bytes. InvalidConfiguration."""
+    """Return the memory that Spark counts for a driver, in bytes. Raise InvalidConfiguration."""
     heap = _size(configuration, HEAP, DRIVER_MEMORY, least=1)
     return heap + _overhead(configuration, heap, factor_key, default_factor)
 
@@ -66,7 +66,7 @@ def _overhead(configuration: Mapping[str, str], heap: int, factor_key: str, defa
 
 
 def _size(configuration: Mapping[str, str], key: str, default: str, *, least: int = 0) -> int:
-    """Read a size as Spark does for these keys: a whole number, of MiB where it has no unit."""
+    """Read a size as Spark does for these keys: a whole number, in MiB if it has no unit."""
     text = configuration.get(key, default).strip()
     match = re.fullmatch(r"(\d+)(?:(b)|([kmgtp])b?)?", text.lower())
     if match is None or int(match[1]) < least:

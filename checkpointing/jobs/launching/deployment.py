@@ -1,4 +1,4 @@
-"""Where a job runs: its launcher, its Spark master and deploy mode, and what that place must be able to reach.
+"""Where a job runs: its launcher, its Spark master and deploy mode, and what other machines must be able to reach.
 
     spark.master              the driver runs …                    the tasks run …
     local, local[n]           as a process of this machine         in the driver
@@ -8,8 +8,8 @@
 
 With the launcher `kubernetes` the driver is a pod instead of a process of this machine (kubernetes/launcher.py).
 
-Executors write state files straight into the query's checkpointLocation, and the driver links them from there: with
-executors on other machines the job manager's state directory must lie on storage that all of them see under one path.
+Executors write state files directly into the query's checkpointLocation, and the driver links them there. So with
+executors on other machines, the job manager's state directory must be on storage that all of them see under one path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LauncherKind(Enum):
 
 
 class ClusterManager(Enum):
-    """`value` matches the masters that are this one's."""
+    """The cluster manager of a Spark master. `value` is a pattern for its masters."""
 
     LOCAL = r"local(\[(\d+|\*)(, *\d+)?\])?"
     STANDALONE = rf"spark://{_HOST_AND_PORT}(,{_HOST_AND_PORT})*"
@@ -58,7 +58,7 @@ class Deployment:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Driver and executors; a standalone master on loopback has none of its workers elsewhere."""
+        """Return whether driver and executors run here. A standalone master on loopback has all its workers here."""
         if self.manager is ClusterManager.LOCAL:
             return True
         hosts = self.master.removeprefix("spark://").split(",")
@@ -66,7 +66,7 @@ class Deployment:
 
     @property
     def has_executors(self) -> bool:
-        """Processes of their own that run the tasks, here or elsewhere."""
+        """Return whether separate processes run the tasks, here or elsewhere."""
         return self.manager is not ClusterManager.LOCAL
 
     @property
@@ -84,7 +84,7 @@ class Site:
 
 
 def launcher_of(configuration: Mapping[str, str], default: LauncherKind) -> LauncherKind:
-    """Return what starts the job's driver. Raises InvalidConfiguration."""
+    """Return the launcher of the job's driver. Raise InvalidConfiguration."""
     value = configuration.get(LAUNCHER, "").strip().lower() or default.value
     if value not in {each.value for each in LauncherKind}:
         raise InvalidConfiguration(LAUNCHER, value, "process or kubernetes")
@@ -94,7 +94,7 @@ def launcher_of(configuration: Mapping[str, str], default: LauncherKind) -> Laun
 def deployment_of(
     configuration: Mapping[str, str], *, default_master: str = "", parallelism: int | None = None
 ) -> Deployment:
-    """What the job's settings ask for; InvalidConfiguration when there is no such place for a Python driver."""
+    """Return where the job runs. Raise InvalidConfiguration if a Python driver cannot run there."""
     master = configuration.get(MASTER, "").strip() or default_master or f"local[{parallelism or DEFAULT_PARALLELISM}]"
     manager = next((each for each in ClusterManager if re.fullmatch(each.value, master)), None)
     if manager is None:
@@ -111,7 +111,7 @@ def deployment_of(
 
 
 def check_reachable(deployment: Deployment, site: Site) -> None:
-    """InvalidConfiguration when a machine of the deployment could not reach what it needs of this one."""
+    """Raise InvalidConfiguration if another machine of the deployment cannot reach what it needs of this one."""
     if not deployment.is_on_this_machine and not site.storage_is_shared:
         raise InvalidConfiguration(
             MASTER,
@@ -137,7 +137,7 @@ def loopback_servers(site: Site) -> list[tuple[str, str]]:
 
 
 def is_loopback(address: str) -> bool:
-    """Of a URL, or of `//host:port`."""
+    """Return whether a URL, or `//host:port`, is on this machine."""
     host = urlsplit(address).hostname or ""
     if host == "localhost":
         return True

@@ -1,4 +1,4 @@
-"""The environment of a user program: an allow-list of the job manager's own, which holds secrets of Waymark."""
+"""The environment of a user program: only allowed variables, because the job manager's own contains secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.jobs.launching.python import has_own_python, in_own_python, p
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.storage.locations import scheme_of
 
-# What a program needs to run as its user, in their language and time zone, and to find its libraries.
+# What a program needs to run as its user, with that user's language and time zone, and to find its libraries.
 _NAMES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
@@ -21,12 +21,12 @@ _NAMES = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     }
 )
-# Of Python, Spark and Hadoop: their own settings.
+# Settings of Python, Spark and Hadoop.
 _PREFIXES = (
     *("LC_", "PYTHON", "PYSPARK_", "SPARK_", "HADOOP_", "HDFS_", "YARN_", "HIVE_", "ARROW_", "KRB5", "KUBERNETES_"),
     *("OMP_", "OPENBLAS_", "MKL_", "XDG_"),
 )
-# Credentials for storage, among others. The driver, which the program runs in, needs those of its checkpoints' storage.
+# Credentials for storage, among others. The program runs in the driver, which needs those of its checkpoint storage.
 _OF_STORAGE = {
     **dict.fromkeys(("s3", "s3a"), ("AWS_*", "S3FS_*")),
     **dict.fromkeys(("gs", "gcs"), ("GOOGLE_*", "GCS_*", "CLOUDSDK_*", "GCSFS_*")),
@@ -38,25 +38,25 @@ _ENTRY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 
 
 def program_environment(environ: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
-    """Return the variables of `environ` that programs get. `more` names further ones; `MYAPP_*` is a prefix."""
+    """Return the variables of `environ` that programs get. `more` names more variables; `MYAPP_*` is a prefix."""
     return {name: value for name, value in environ.items() if _is_allowed(name, more)}
 
 
 def named_variables(environ: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
-    """Return the variables of `environ` that `more` names: those that a driver on another machine gets."""
+    """Return the variables of `environ` that `more` names. A driver on another machine gets only these."""
     return {name: value for name, value in environ.items() if _is_named(name, more)}
 
 
 def storage_variables(locations: Iterable[str]) -> Iterator[str]:
-    """Yield what the drivers of a job manager with these storage locations need besides, as entries of `more`."""
+    """Yield the variables that drivers need for these storage locations, as entries of `more`."""
     for scheme in filter(None, map(scheme_of, locations)):
         yield from ("FSSPEC_*", *_OF_STORAGE.get(scheme, ()))
 
 
 def process_environment(common: Mapping[str, str], temporary: Path, spec: DriverSpec) -> dict[str, str]:
-    """Return the environment of a driver whose own directory is `temporary`, with what its job gives it.
+    """Return the environment of a driver with its job's variables. `temporary` is the driver's own directory.
 
-    The job's secret files are written below that directory and end with it. Raises OSError.
+    The job's secret files are written below that directory and removed with it. Raise OSError.
     """
     job, files = spec.environment, {}
     for name, content in job.secret_files.items():
@@ -68,7 +68,7 @@ def process_environment(common: Mapping[str, str], temporary: Path, spec: Driver
 
 
 def check_entry(entry: str) -> None:
-    """Raise ValueError for an entry of `more` that names no variable, or one of Waymark's own."""
+    """Raise ValueError for an entry of `more` that is not a variable's name, or names a variable of Waymark."""
     if not _ENTRY.fullmatch(entry) or _WAYMARKS_OWN.fullmatch(entry.rstrip("*")):
         raise ValueError(entry)
 

@@ -1,6 +1,6 @@
-"""Starting drivers as processes of this machine: anew, or out of the spares; or the client of a cluster's own.
+"""Starts drivers as processes of this machine, from spare drivers or new; for a driver in a cluster, its client.
 
-A driver runs in a session of its own: a signal to the job manager's terminal does not reach it, and it outlives the job
+A driver runs in a separate session: signals to the job manager's terminal do not reach it, and it outlives the job
 manager.
 """
 
@@ -64,12 +64,13 @@ _KUBERNETES_SECRET = "spark.kubernetes.driver.secretKeyRef.NAME"  # noqa: S105
 
 
 class LocalDriverLauncher:
-    """`java_home` finds a Java, or raises LaunchFailed. `default_master` is for jobs that name none.
+    """Launches drivers on this machine.
 
-    `spares` is how many drivers wait for work. They live in the state directory, which work directories lie in, too.
+    `java_home` finds a Java, or raises LaunchFailed. `default_master` is for jobs that name none.
+    `spares` is how many spare drivers wait for work. They and the work directories are in the state directory.
     `shares_classes`: JVMs start with an archive of Spark's classes, once it was made.
-    `groups` hold drivers to a memory limit; None: there is none.
-    `program_variables` names variables of `environ` that drivers get besides those that every program gets.
+    `groups` limit the memory of drivers; None: no limit.
+    `program_variables` names more variables of `environ` that drivers get, besides those that every program gets.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class LocalDriverLauncher:
         return process if self._groups is None or group is None else LimitedProcess(process, group, self._groups)
 
     def _limited(self, pid: int, spec: DriverSpec) -> tuple[DriverGroup, DriverGroups] | None:
-        """Limit the memory of a driver that was just started. None: it runs without a limit."""
+        """Limit the memory of a driver that was just started. Return None if it runs without a limit."""
         if self._groups is None:
             return None
         try:
@@ -182,7 +183,7 @@ class LocalDriverLauncher:
             return None
 
     def _limit_spare(self, pid: int, spec: DriverSpec) -> None:
-        """Its group must be there before it takes memory: that counts in the group it was taken in."""
+        """Limit a spare driver at its start, because memory counts in the group where it was first used."""
         if (limited := self._limited(pid, spec)) is not None:
             group, groups = limited
             groups.release(group)
@@ -203,11 +204,11 @@ class LocalDriverLauncher:
         return deployment_of(configuration, default_master=self._default_master, parallelism=parallelism)
 
     def _placed(self, spec: DriverSpec) -> tuple[DriverSpec, Deployment]:
-        """With its master filled in."""
+        """Return the specification with its master filled in, and the deployment."""
         try:
             deployment = self._deployment(spec.configuration, spec.parallelism)
             check_reachable(deployment, self._site)
-            check_python(spec.configuration)  # it may have changed since the job was submitted
+            check_python(spec.configuration)  # the Python may have changed since the job was submitted
         except InvalidConfiguration as error:
             raise LaunchFailed(str(error)) from error
         return replace(spec, configuration={**spec.configuration, MASTER: deployment.master}), deployment
@@ -234,7 +235,7 @@ class LocalDriverLauncher:
         return {**self._own_environment(), **loopback, **classes}
 
     def _own_environment(self) -> dict[str, str]:
-        """Without what belongs to a job."""
+        """Return the environment without a job's variables."""
         python_path = [str(PACKAGE_ROOT), *filter(None, [self._environ.get("PYTHONPATH")])]
         return {
             **self._environ,
@@ -250,21 +251,24 @@ class LocalDriverLauncher:
         return {class_archive.VARIABLE: str(archive)} if archive is not None else {}
 
     def _java_home(self) -> Path:
-        """Found once: to look for it starts Java, and a restart would wait for that."""
+        """Return the Java home. Find it only once, because the search starts Java and would delay a restart."""
         if self._java is None or not self._java.exists():
             self._java = self._find_java()
         return self._java
 
 
 def check_files_here(configuration: Mapping[str, str]) -> None:
-    """Raise InvalidConfiguration for a Python, wheels or an environment that this machine cannot use. Blocking."""
+    """Raise InvalidConfiguration for a Python, wheels or an environment that this machine cannot use. Blocks."""
     check_python(configuration)
     check_py_files(configuration)
     check_source(configuration)
 
 
 def _check_cluster_mode(configuration: Mapping[str, str]) -> None:
-    """A driver in the cluster runs in the cluster's Python, and the cluster's manager shows its environment."""
+    """Raise InvalidConfiguration for settings that a driver in the cluster must not have.
+
+    Such a driver uses the cluster's Python, and the cluster's manager shows its environment.
+    """
     for key in (KEY, REQUIREMENTS, ARCHIVE):
         if key in configuration:
             allowed = f"spark.pyspark.python instead, with {DEPLOY_MODE} cluster; spark.archives sends an environment"

@@ -1,4 +1,4 @@
-"""Keeps the driver's log from filling the disk: a program may print what it likes, as long as it likes."""
+"""Limits the size of the driver's log, so that a program's output does not fill the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK_S = 5.0
 
 
 class LogLimit:
-    """`look` may be called often. The log's writers append: they go on at the beginning of a log that was cut."""
+    """Limits one log. `look` may be called often. The writers append, so they continue at the start of a cut log."""
 
     def __init__(self, log: Path, clock: Clock, limit_bytes: int = LIMIT_BYTES) -> None:
         self._log = log
@@ -23,7 +23,7 @@ class LogLimit:
         self._next_look_s = clock.monotonic()
 
     def look(self) -> None:
-        """Past the limit, the last megabyte goes to `<log>.1` and the log starts anew; what came before is gone."""
+        """If the log is past the limit, move its last megabyte to `<log>.1` and empty it. Older output is deleted."""
         if self._clock.monotonic() < self._next_look_s:
             return
         self._next_look_s = self._clock.monotonic() + _LOOK_S

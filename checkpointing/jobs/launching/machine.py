@@ -1,4 +1,4 @@
-"""Read how much memory and how many processors of this machine drivers may use.
+"""Reads how much memory and how many processors of this machine drivers may use.
 
 Control groups limit this process in a container and in a systemd unit (`MemoryMax=`). The limits of a group and of all
 groups above it count, in version 2 (`memory.max`, `cpu.max`) and in version 1 (`memory.limit_in_bytes`,
@@ -17,14 +17,14 @@ from pathlib import Path
 from checkpointing.jobs.launching.admission import Limits
 
 _GIB = 2**30
-# For the operating system, the job manager, and what else `manage.py up` runs.
+# Reserved for the operating system, the job manager, and the other processes of `manage.py up`.
 _RESERVED_SHARE, _RESERVED_LEAST = 0.1, _GIB
 _STARTS_PER_PROCESSOR = 2
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`memory` in bytes."""
+    """What a machine has. `memory` is in bytes."""
 
     memory: int
     processors: int
@@ -33,9 +33,9 @@ class Machine:
 def limits_of(machine: Machine, memory: int | None, drivers: int | None, starting: int | None) -> Limits:
     """Return the limits of the drivers on `machine`: those given, else the defaults.
 
-    0 for `memory` or `drivers` is no limit. A start computes for about 10 s, much of it on one processor, and waits for
-    the disk in between: two starts keep a processor busy, and more of them would only end later. By default the first
-    jobs run as soon as the machine can have them run, and a start takes a sixth of the time a driver has to register.
+    0 for `memory` or `drivers` means no limit. A start computes for about 10 s, mostly on one processor, and waits for
+    the disk in between. So two starts keep a processor busy, and more would only finish later. By default the first
+    jobs run as soon as possible, and a start takes a sixth of the time that a driver has to register.
     """
     reserved = max(_RESERVED_LEAST, round(machine.memory * _RESERVED_SHARE))
     free = max(machine.memory - reserved, machine.memory // 2)  # a small machine has drivers, too
@@ -63,7 +63,7 @@ def _total_memory(proc: Path) -> int:
 
 
 def _groups_of(proc: Path, groups: Path) -> Iterator[Path]:
-    """Yield the directories of this process's groups and of those above them, as far as they are mounted here.
+    """Yield the directories of this process's control groups and of their parents, as far as they are mounted here.
 
     A container often sees its own group as the root of the mount, while /proc names it by its path on the host.
     """

@@ -1,4 +1,4 @@
-"""This product's own package as a zip, for Python processes elsewhere that import it: drivers, Spark's workers."""
+"""The package `checkpointing` as a zip file, for Python processes elsewhere: drivers and Spark's workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 def zipped_package(target: Path, package_root: Path = PACKAGE_ROOT) -> Path:
-    """The package's own modules; what they import must be installed where they run."""
+    """Write the package's own modules to `target`. Their dependencies must be installed where they run."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted((package_root / PACKAGE).rglob("*")):
             if path.suffix in (".py", ".properties"):

@@ -1,7 +1,7 @@
 """Driver processes of this machine: followed, ended, adopted.
 
-Only processes that this job manager started, or that registered with their pid for the job and attempt in question and
-whose command line says so, are ever signalled.
+Only two kinds of processes get signals. This job manager started the process, or the process registered with its PID
+for the job and attempt and has a matching command line.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.launcher import DriverProcess, Loss
 
 SPEC_NAME = "driver.json"
-SECRET_HEADER = "X-Waymark-Attempt-Secret"  # noqa: S105  (its name)
+SECRET_HEADER = "X-Waymark-Attempt-Secret"  # noqa: S105  (the name of a header)
 LOG_LINES_SHOWN = 30
 _LOG_TAIL_BYTES = 16_384
 _POLL_S = 0.1
 
 
 class StartedProcess:
-    """A driver that this job manager started, as the leader of a session of its own. `work` is the attempt's."""
+    """A driver that this job manager started, as the leader of a separate session. `work`: the attempt's directory."""
 
     has_started = True
     loss: Loss | None = None
@@ -45,7 +45,7 @@ class StartedProcess:
 
     async def end(self, grace_s: float) -> None:
         await _end(self, self.signal, grace_s)
-        # A JVM with a large heap takes a moment to go after it was killed.
+        # A JVM with a large heap exits some time after it was killed.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 while not self.left_nothing:  # noqa: ASYNC110  (processes set no event)
@@ -66,28 +66,28 @@ class StartedProcess:
                 return False
         except ChildProcessError:  # another thread has just reaped it
             return self._popen.poll() is not None
-        # What the driver started (its JVM) must not write on. Before the driver is reaped: until then its pid, and with
-        # it the id of its group, cannot have found another owner.
+        # The driver's JVM must not write any more. Kill the group before the driver is reaped, because until then its
+        # PID, which is also the ID of its group, cannot be reused.
         self.signal(signal.SIGKILL)
         self._popen.wait()
         return True
 
     def signal(self, number: signal.Signals) -> None:
-        """To the driver and all that it started; nothing when it has ended."""
+        """Send a signal to the driver and all processes that it started. Do nothing if it has ended."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, number)
 
 
 class AdoptedProcess:
-    """A driver that an earlier job manager started. `pid` is that driver's now, and as long as its command line stays.
+    """A driver that an earlier job manager started. `pid` belongs to it as long as its command line is the same.
 
-    No file but /proc is read for that: this is asked on the event loop.
+    The check reads only /proc, because it runs on the event loop.
     """
 
     has_started = True
     loss: Loss | None = None
-    left_nothing = False  # its group may have found another owner by now
+    left_nothing = False  # the group's ID may be reused by now
 
     def __init__(self, pid: int, work: Path) -> None:
         self._pid = pid
@@ -102,7 +102,7 @@ class AdoptedProcess:
         return bool(self._command_line) and command_line(self._pid) == self._command_line
 
     async def wait(self) -> int | None:
-        while self.is_alive():  # noqa: ASYNC110  (not our child: nobody tells us)
+        while self.is_alive():  # noqa: ASYNC110  (not a child process: no event reports its end)
             await asyncio.sleep(_POLL_S)
         return None
 
@@ -113,18 +113,18 @@ class AdoptedProcess:
         return tail(self._work / LOG_NAME)
 
     def _signal(self, number: signal.Signals) -> None:
-        # Asked again right before the signal: a pid may have found another owner.
+        # Check again right before the signal, because the PID may be reused.
         if self.is_alive():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, number)
 
 
 def _group_lives(group: int) -> bool:
-    """Whether a process of this group still runs; one that was killed and not yet reaped does not."""
+    """Return whether a process of this group still runs. A killed process that is not yet reaped does not count."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError):
-                # "pid (name) state parent group …": the name may hold anything.
+                # The file has "pid (name) state parent group …", and the name may contain any characters.
                 state, _, found = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
                 if int(found) == group and state not in "ZX":
                     return True
@@ -132,7 +132,7 @@ def _group_lives(group: int) -> bool:
 
 
 def command_line(pid: int) -> list[str]:
-    """Empty when there is no such process, or when it has ended and waits to be reaped."""
+    """Return the command line. It is empty if there is no such process, or if it has ended and is not yet reaped."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -141,7 +141,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def write_private(path: Path, text: str) -> Path:
-    """A new file that only this user can read: a job's settings may be secrets."""
+    """Write a new file that only this user can read, because a job's settings may contain secrets."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -149,7 +149,7 @@ def write_private(path: Path, text: str) -> Path:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a driver's log, "" when there is none."""
+    """Return the last lines of a driver's log, or "" if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))

@@ -1,6 +1,7 @@
-"""The Python that a job's driver runs in: the job manager's own, or the one that `waymark.python` names.
+"""The Python of a job's driver: the job manager's own, or the one that `waymark.python` names.
 
-Waymark's side of the driver comes from the job manager; that Python brings PySpark and what Waymark's side imports.
+Waymark's part of the driver comes from the job manager. The named Python must have PySpark and the packages that this
+part imports.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from checkpointing.model.configuration import InvalidConfiguration
 KEY = "waymark.python"
 NEEDED = ("pyspark", "py4j", "fsspec", "kazoo", "websockets")
 PYTHON_FROM, PYSPARK_FROM, PYSPARK_TO = (3, 11), (4, 0), (4, 3)
-# Variables of the job manager's environment that say where its own Python and Spark are.
+# Environment variables that locate the job manager's own Python and Spark.
 _OF_THE_OWN = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH", "SPARK_HOME")
 _LIMIT_S = 60.0
 _PROBE = f"""
@@ -47,7 +48,7 @@ def has_own_python(configuration: Mapping[str, str]) -> bool:
 
 
 def check_python(configuration: Mapping[str, str]) -> None:
-    """Raise InvalidConfiguration when no driver could run in the Python that the job names. Blocking: it starts it."""
+    """Raise InvalidConfiguration if no driver can run in the Python that the job names. Blocks: starts that Python."""
     if not has_own_python(configuration):
         return
     python = configuration[KEY]
@@ -58,7 +59,7 @@ def check_python(configuration: Mapping[str, str]) -> None:
 
 
 def problem_of(python: str) -> str:
-    """Return what a driver needs and this Python does not have, "" when it has all. Blocking: it starts it."""
+    """Return what this Python lacks for a driver, or "" if it has everything. Blocks: it starts that Python."""
     try:
         version, packages = _probe(python)
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
@@ -77,8 +78,8 @@ def problem_of(python: str) -> str:
 def in_own_python(environment: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
     """Return the environment of a driver in `python`, without the job manager's own Python and Spark.
 
-    `directory` is the driver's own: Waymark's side of it is linked there, alone, because next to it may lie packages of
-    the job manager that are others in `python`. Raises OSError.
+    `directory` belongs to the driver. It gets a link to Waymark's part only, because packages of the job manager next
+    to that part may have other versions in `python`. Raise OSError.
     """
     directory.mkdir(mode=0o700)
     (directory / PACKAGE).symlink_to(PACKAGE_ROOT / PACKAGE, target_is_directory=True)
@@ -87,7 +88,7 @@ def in_own_python(environment: Mapping[str, str], python: str, directory: Path) 
 
 
 def without_own_python(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what says where the job manager's own Python and Spark are."""
+    """Return the environment without the variables that locate the job manager's own Python and Spark."""
     return {name: value for name, value in environment.items() if name not in _OF_THE_OWN}
 
 
@@ -102,7 +103,7 @@ def _check_executable(python: str) -> None:
 
 
 def _probe(python: str) -> tuple[tuple[int, int], dict[str, str | None]]:
-    """Return its version, and those of the packages that are needed."""
+    """Return its version, and the versions of the packages in NEEDED."""
     command = [python, "-I", "-c", _PROBE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True, env={})
     (major, minor), packages = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The settings of a driver's SparkSession. Everything that it writes is in the attempt's work directory.
+"""The settings of a driver's SparkSession. Spark writes only into the attempt's work directory.
 
 Spark binds to loopback if all of it runs on this machine. A `spark.*` key of the job's configuration overrides what is
 set here, except for settings that snapshots and figures depend on.
@@ -22,7 +22,7 @@ OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 LEAST_BATCHES_TO_RETAIN = 20
 _STATE = "spark.sql.streaming.stateStore."
 
-# These are two fifths of the event log's bytes. The first one repeats the configuration, which may hold secrets.
+# These events are two fifths of the event log's bytes. The first one repeats the configuration, which may hold secrets.
 _EVENTS_NOT_READ = (
     "SparkListenerEnvironmentUpdate",
     "SparkListenerStageSubmitted",
@@ -34,9 +34,9 @@ _EVENTS_NOT_READ = (
 
 @dataclass(frozen=True)
 class WorkDirectory:
-    """The attempt's own directory, and who keeps what where in it.
+    """The paths in an attempt's work directory.
 
-    `session` is where a session that was started before its attempt was known keeps what is its own.
+    `session` is the directory for the files of a session that started before its attempt was known.
     """
 
     root: Path
@@ -44,12 +44,12 @@ class WorkDirectory:
 
     @property
     def queries(self) -> Path:
-        """One fresh checkpointLocation per query."""
+        """Return the directory with one new checkpointLocation for each query."""
         return self.root / "queries"
 
     @property
     def staging(self) -> Path:
-        """Hard links of a snapshot in the making; same file system as `queries`."""
+        """Return the directory for hard links of an unfinished snapshot, on the same file system as `queries`."""
         return self.root / "staging"
 
     @property
@@ -58,7 +58,7 @@ class WorkDirectory:
 
     @property
     def pools(self) -> Path:
-        """What Spark's scheduler reads when the session starts, wherever the driver is."""
+        """Return the file with the pools that Spark's scheduler reads when the session starts."""
         return (self.session or self.root) / "pools.xml"
 
     @property
@@ -67,20 +67,20 @@ class WorkDirectory:
 
     @property
     def wheels(self) -> Path:
-        """Copies of wheels as zip files."""
+        """Return the directory for copies of wheels as zip files."""
         return (self.session or self.root) / "wheels"
 
     @property
     def spark(self) -> Path:
-        """Spark's own scratch space: shuffle files, RocksDB's working copies, warehouse."""
+        """Return Spark's scratch directory: shuffle files, RocksDB's working copies, warehouse."""
         return (self.session or self.root) / "spark"
 
 
 def session_settings(work: WorkDirectory, parallelism: int | None, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Every `spark.*` setting of the session; those that its snapshots and figures rest on cannot be overridden.
+    """Return every `spark.*` setting of the session. A job cannot override those that snapshots and figures need.
 
-    `parallelism` is the number of state partitions, and the number of cores: those of a local master, or at most so
-    many of a standalone cluster's. InvalidConfiguration when there is no such master.
+    `parallelism` is the number of state partitions and of cores. For a local master this is the number of threads, for
+    a standalone cluster the maximum. Raise InvalidConfiguration if there is no such master.
     """
     cores = parallelism or DEFAULT_PARALLELISM
     deployment = deployment_of(configuration, parallelism=parallelism)
@@ -90,13 +90,13 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.adaptive.enabled": "false",
-        # Unique file names, checksums, small increments: the layout whose snapshots are safest.
+        # This layout is the safest for snapshots: unique file names, checksums, small increments.
         f"{_STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
         f"{_STATE}checkpointFormatVersion": "2",
         HEARTBEAT: heartbeat_of(configuration),
         "spark.python.authenticate.socketTimeout": "180s",  # the default is too short for a loaded machine
-        # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
+        # PySpark binds to "localhost", which some machines cannot resolve. A socket file needs no name.
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
     }
     if deployment.has_executors:
@@ -110,14 +110,14 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(JVM_OPTIONS, '')}".strip(),
         "spark.sql.warehouse.dir": (work.spark / "warehouse").as_uri(),
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
-        # The source of the per-subtask figures (task_metrics.py); rolled, read and deleted as it grows.
+        # The source of the figures for each subtask (task_metrics.py). The log is rolled, read and deleted as it grows.
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": work.event_log.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "true",
         "spark.eventLog.rolling.maxFileSize": "10m",
         "spark.eventLog.excludedPatterns": ",".join(_EVENTS_NOT_READ),
-        "spark.eventLog.includeTaskMetricsAccumulators": "false",  # said a second time in the task's metrics
+        "spark.eventLog.includeTaskMetricsAccumulators": "false",  # the task's metrics repeat them
     }
     if deployment.is_on_this_machine:
         fixed |= {
@@ -131,7 +131,7 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
 
 
 def _jvm_options(work: WorkDirectory) -> str:
-    """A JVM without memory ends and says so: one that limps on would keep the job from being restarted."""
+    """Return the JVM's options. A JVM without memory ends at once: if it stayed, the job would not be restarted."""
     log = (Path(__file__).parent / "log4j2.properties").as_uri()
     derby = work.spark / "derby"
     return f"-Dlog4j2.configurationFile={log} -Dderby.system.home={derby} -XX:+UseSerialGC {OUT_OF_MEMORY_OPTION}"
@@ -146,6 +146,6 @@ def resolves(name: str) -> bool:
 
 
 def _batches_to_retain(configuration: Mapping[str, str]) -> int:
-    """Enough that Spark's cleaning does not reach the files of a batch that is being snapshotted."""
+    """Return the number of batches to keep, so that Spark does not delete the files of a batch during its snapshot."""
     asked = configuration.get("spark.sql.streaming.minBatchesToRetain", "")
     return max(LEAST_BATCHES_TO_RETAIN, int(asked)) if asked.strip().isdigit() else 100

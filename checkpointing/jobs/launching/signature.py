@@ -1,4 +1,4 @@
-"""What must be known of a job before its JVM starts: a spare driver fits every job with the same signature."""
+"""The properties of a job that its JVM needs at the start. A spare driver fits every job with the same signature."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checkpointing.model.configuration import CheckpointConfiguration, InvalidCo
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.job_environment import JobEnvironment
 
-# Settings that a session takes in while it runs. What is not surely one of them counts as needed at the start.
+# Settings that a running session accepts. All others count as needed at the start.
 _TAKEN_IN_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")
 _NEEDED_AT_THE_START = ("spark.sql.streaming.streamingQueryListeners", "spark.sql.streaming.ui.")
 
@@ -27,9 +27,10 @@ class Signature:
 
 
 def signature_of(spec: DriverSpec) -> Signature | None:
-    """None for a job that no spare can wait for: on a cluster it would hold executors that others need.
+    """Return the job's signature, or None if no spare driver can wait for the job.
 
-    Nor can one wait for a job whose secrets are not known: they are those of a driver that another job manager started.
+    On a cluster a spare driver would hold executors that other jobs need. The secrets of a job may also be unknown,
+    because another job manager started its driver.
     """
     try:
         deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
@@ -48,7 +49,7 @@ def signature_of(spec: DriverSpec) -> Signature | None:
 
 
 def heartbeat_of(configuration: Mapping[str, str]) -> str:
-    """Return the default of HEARTBEAT, which the checkpoint time-out decides. Raises InvalidConfiguration."""
+    """Return the default of HEARTBEAT, which depends on the checkpoint timeout. Raise InvalidConfiguration."""
     return f"{CheckpointConfiguration.parse(configuration).executor_heartbeat_ms}ms"
 
 

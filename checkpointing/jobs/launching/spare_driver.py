@@ -1,13 +1,13 @@
-"""One spare driver, as the job manager sees it: a process that waits for a specification on its standard input.
+"""The job manager's side of one spare driver: a process that waits for a specification on its standard input.
 
-The input is a socket of which the job manager alone holds the other end: when the job manager ends, however, the spare
-reads the end of it and ends too. What is said over it:
+The input is a socket, and only the job manager holds the other end. However the job manager ends, the spare driver
+reads the end of its input and ends, too. The messages are:
 
-    job manager → spare    the path of a driver's specification, one line
-    spare → job manager    `ready`, its session has started · `taken`, the attempt is its own from here on
+  job manager → spare    the path of a driver's specification, one line
+  spare → job manager    `ready`: its session has started · `taken`: it runs the attempt from now on
 
-A spare is given work once. It takes it by linking the specification into its own directory, before it says `taken` and
-before it does anything of the attempt: so its command line, which names the directory, names the attempt, too.
+A spare driver gets work once. Before it says `taken` or starts the attempt, it links the specification into its own
+directory. Its command line contains this directory and so identifies the attempt, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READY, TAKEN = b"ready\n", b"taken\n"
 
 
 class SpareDriver:
-    """Use from one thread at a time. `load` is what it takes of this machine."""
+    """A spare driver. Used by one thread at a time. `load` is what it uses on this machine."""
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class SpareDriver:
         return not self.process.has_ended()
 
     def hand_over(self, spec_path: Path, clock: Clock, limit_s: float) -> bool:
-        """Give it the attempt. False: nothing of the attempt has run or will run in it, and it is gone."""
+        """Give the attempt to the spare driver.
+
+        Return False if it did not take the attempt; then it is killed, and nothing of the attempt has run in it.
+        """
         try:
             self._channel.send(f"{spec_path}\n".encode())
         except OSError:
@@ -78,14 +81,14 @@ class SpareDriver:
         return TAKEN in self._heard
 
     def kill(self) -> None:
-        """Return when it, and what it started, is gone. It holds nothing that it could lose."""
+        """Kill the spare driver and the processes that it started. It has no data to lose."""
         self.process.signal(signal.SIGKILL)
         self.popen.wait()
         self._listen()
         self._channel.close()
 
     def _listen(self) -> bool:
-        """Take in what it has said; False when it has hung up."""
+        """Read the messages of the spare driver. Return False if it has closed the connection."""
         try:
             while part := self._channel.recv(64):
                 self._heard += part
@@ -97,7 +100,7 @@ class SpareDriver:
 
 
 def is_spare_running(pid: int, work: Path, spares_directory: Path) -> bool:
-    """Whether `pid` is a former spare that was given the attempt of this work directory."""
+    """Return whether `pid` is a former spare driver that took the attempt of this work directory."""
     for argument in command_line(pid):
         path = Path(argument)
         if path.name == SPARE_NAME and path.parent.parent == spares_directory:

@@ -1,7 +1,7 @@
-"""Warm spare drivers: how many, for which jobs, for how long.
+"""The pool of spare drivers: how many there are, for which jobs, and for how long.
 
-Spares wait for the jobs that run here: their signatures are those of the drivers that this job manager started or
-adopted and that live, or lived until a moment ago. One thread looks after them; it exists while there is a job.
+Spare drivers wait for the jobs that run here. Their signatures are those of drivers that this job manager started or
+adopted and that live, or ended a moment ago. One thread manages the pool while there is such a job.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ _HAND_OVER_S = 3.0
 
 @dataclass(frozen=True)
 class SpareLimits:
-    """Seconds. `start_delay_s` lets a job that starts have the processor; `retry_delay_s` follows a spare that died.
+    """Times in seconds.
 
-    `kept_without_job_s` covers a restart's delay: a job that is waiting for it has no driver and wants its spare.
-    `swept_after_s`: a directory without a process that is younger may be one whose process is just being started.
+    `start_delay_s` leaves the processor to a job that starts. `retry_delay_s` follows a spare that died.
+
+    `kept_without_job_s` covers the delay of a restart: a job that waits for it has no driver but needs its spare
+    driver. `swept_after_s`: a younger directory without a process may belong to a process that is just being started.
     """
 
     start_delay_s: float = 10.0
@@ -59,7 +61,7 @@ class SpareLimits:
 
 @dataclass
 class _Job:
-    """The newest driver of one signature; `has_ended` is asked until it says so."""
+    """The newest driver of one signature. `has_ended` is called until it returns True."""
 
     spec: DriverSpec
     has_ended: Callable[[], bool]
@@ -68,9 +70,10 @@ class _Job:
 
 
 class SparePool:
-    """`command` has Python's arguments that start a spare; the path of its specification is the last. Any thread.
+    """The pool. `command` holds Python's arguments that start a spare; the path of its specification comes last.
 
-    `room` is what spares may take, None: as much as they want. `load` is what those that live take.
+    `room` limits what spare drivers may use; None means no limit. `load` is what the living ones use. Usable on any
+    thread.
     """
 
     def __init__(
@@ -102,12 +105,12 @@ class SparePool:
 
     @property
     def ready(self) -> int:
-        """How many spares wait with their session started."""
+        """Return how many spare drivers wait with a started session."""
         with self._changed:
             return sum(spare.is_ready for spare in self._spares)
 
     def take(self, spec: DriverSpec, spec_path: Path) -> subprocess.Popen[bytes] | None:
-        """A spare that runs `spec` from now on; None: there is none, and none has begun to."""
+        """Return the process of a spare driver that runs `spec` from now on, or None if no spare driver took it."""
         signature = signature_of(spec)
         spare = self._best(signature) if signature is not None else None
         if spare is None:
@@ -117,7 +120,7 @@ class SparePool:
         log.hardlink_to(spare.directory / LOG_NAME)
         if spare.hand_over(spec_path, self._clock, _HAND_OVER_S):
             return spare.popen
-        # One that does not answer is enough: the attempt has waited for it.
+        # Try only one spare driver that does not answer, because the attempt has waited for it.
         logger.warning("spare driver %d did not take attempt %d of job %s", spare.popen.pid, spec.attempt, spec.job_id)
         log.unlink(missing_ok=True)
         shutil.rmtree(spare.directory, ignore_errors=True)
@@ -134,7 +137,7 @@ class SparePool:
             return best
 
     def wait_for(self, spec: DriverSpec, has_ended: Callable[[], bool]) -> None:
-        """A driver of `spec` runs: keep spares for its next attempt."""
+        """Keep spare drivers for the next attempt of `spec`, whose driver runs."""
         signature = signature_of(spec)
         if not self._size or signature is None:
             return
@@ -180,7 +183,7 @@ class SparePool:
             elif now - spare.started_s > self._limits.max_age_s or wanted[spare.signature] == 0:
                 self._end(spare)
             elif not self._has_room(sum((each.load for each in kept), spare.load)):
-                self._end(spare)  # jobs need its memory
+                self._end(spare)  # the jobs need the memory of this spare driver
             else:
                 wanted[spare.signature] -= 1
                 kept.append(spare)
@@ -204,7 +207,7 @@ class SparePool:
                 del self._jobs[signature]
 
     def _wanted(self) -> Counter[Signature]:
-        """The spares shared out among the signatures, the one that started last first."""
+        """Return how many spare drivers each signature gets, beginning with the one that started last."""
         newest_first = list(reversed(self._jobs))
         return Counter(newest_first[number % len(newest_first)] for number in range(self._size if newest_first else 0))
 
@@ -247,13 +250,13 @@ class SparePool:
         shutil.rmtree(spare.directory, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Remove what spares of this machine left whose process is gone, whatever became of them."""
+        """Remove the directories of this machine's spare drivers whose process has ended."""
         for path in self.directory.glob(f"*/{SPARE_NAME}"):
             try:
                 age_ms = self._clock.now_ms() - path.stat().st_mtime_ns // 1_000_000
                 spec = SpareSpec.from_json(json.loads(path.read_text()))
             except (OSError, ValueError, MalformedMessage):
-                continue  # another job manager of this machine is just writing it
+                continue  # another job manager on this machine is writing the file
             if age_ms > self._limits.swept_after_s * 1000 and spec.host == socket.gethostname() and not _runs(path):
                 shutil.rmtree(path.parent, ignore_errors=True)
 
@@ -261,12 +264,12 @@ class SparePool:
 def _load(spec: DriverSpec) -> Load:
     try:
         demand = demand_of(spec.configuration, deployment_of(spec.configuration, parallelism=spec.parallelism))
-    except InvalidConfiguration:  # of a job that an earlier version accepted
+    except InvalidConfiguration:  # the job was accepted by an earlier version
         demand = None
     return Load(memory=demand.memory if demand is not None else 0, drivers=1)
 
 
 def _runs(spec_path: Path) -> bool:
-    """Whether some process of this machine has the spare's specification in its command line."""
+    """Return whether a process on this machine has the spare's specification in its command line."""
     processes = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return any(str(spec_path) in command_line(pid) for pid in processes)

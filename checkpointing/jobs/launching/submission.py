@@ -1,7 +1,7 @@
-"""spark-submit's arguments, its properties file and its environment. Pure: nothing is started or written here.
+"""The arguments, the properties file and the environment of spark-submit. Pure: nothing is started or written here.
 
-Every setting goes through the properties file (mode 0600), none through the command line: settings may be secrets
-(`spark.hadoop.fs.s3a.secret.key`), and a command line is for every user of the machine to read.
+Every setting goes into the properties file (mode 0600) and none into the command line. Settings may be secrets
+(`spark.hadoop.fs.s3a.secret.key`), and every user of the machine can read a command line.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from checkpointing.jobs.launching.deployment import ClusterManager, Deployment
 
 PROPERTIES_NAME = "spark.properties"
-_SHELL = "pyspark-shell"  # what spark-submit calls a JVM whose driver is the Python process that asked for it
+_SHELL = "pyspark-shell"  # spark-submit's name for a JVM whose driver is the Python process that called it
 
 
 def client_arguments(deployment: Deployment, name: str, properties_file: Path) -> list[str]:
-    """For a driver that is a process of this machine: it has spark-submit start its JVM."""
+    """Return the arguments for a driver that is a process of this machine, whose JVM spark-submit starts."""
     return [*_common(deployment, name, properties_file), _SHELL]
 
 
@@ -31,10 +31,11 @@ def cluster_arguments(
     specification: Path,
     py_files: Sequence[str] = (),
 ) -> list[str]:
-    """For a driver inside the cluster. `package` is a zip of this product's driver side, `py_files` are the job's own.
+    """Return the arguments for a driver inside the cluster.
 
-    The driver reads its specification where it lies: a file that is sent along would be a second copy, and a secret in
-    its configuration would lie in the cluster's own staging directory.
+    `package` is a zip file of Waymark's part of the driver, and `py_files` belong to the job. The driver reads its
+    specification at its original path. A copy sent to the cluster would put the configuration's secrets into the
+    cluster's staging directory.
     """
     brought = [_taken_along(deployment, package), *(_placed(deployment, file) for file in py_files)]
     return [
@@ -46,7 +47,10 @@ def cluster_arguments(
 
 
 def _taken_along(deployment: Deployment, file: Path) -> str:
-    """YARN's client sends files along; on Kubernetes there is nobody to send them to, and the pod reads them there."""
+    """Return the file as an argument.
+
+    YARN's client sends files to the cluster; on Kubernetes the pod reads them by path.
+    """
     return f"local://{file}" if deployment.manager is ClusterManager.KUBERNETES else str(file)
 
 
@@ -56,15 +60,15 @@ def _placed(deployment: Deployment, file: str) -> str:
 
 def _common(deployment: Deployment, name: str, properties_file: Path) -> list[str]:
     place = ["--master", deployment.master, "--deploy-mode", deployment.mode.value, "--name", _one_line(name)]
-    # What the installation's spark-defaults.conf says holds where the job says nothing.
+    # The installation's spark-defaults.conf applies to settings that the job does not set.
     return [*place, "--properties-file", str(properties_file), "--load-spark-defaults"]
 
 
 def cluster_settings(deployment: Deployment, job_id: str, attempt: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """Settings that hold for a driver inside the cluster, whatever the job says.
+    """Return settings that apply to a driver inside the cluster and override the job's.
 
-    The cluster must never start a driver again by itself: attempts are the job manager's, one at a time. The names are
-    how the attempt's application is found again to be killed.
+    The cluster must never restart a driver by itself, because the job manager starts the attempts one at a time. The
+    names serve to find the attempt's application and kill it.
     """
     match deployment.manager:
         case ClusterManager.YARN:
@@ -87,7 +91,7 @@ def cluster_settings(deployment: Deployment, job_id: str, attempt: int, environ:
 def kill_commands(
     deployment: Deployment, spark_submit: Path, job_id: str, attempt: int, namespace: str, client_log: str
 ) -> list[list[str]]:
-    """What ends the attempt's application in the cluster; empty when the client never got as far as to name one."""
+    """Return the commands that end the attempt's application in the cluster; empty if the client never named it."""
     match deployment.manager:
         case ClusterManager.KUBERNETES:
             pod = f"{namespace}:{application_name(job_id, attempt)}"
@@ -100,12 +104,12 @@ def kill_commands(
 
 
 def application_name(job_id: str, attempt: int) -> str:
-    """Of the attempt's pod, and the tag of its YARN application: short enough for a DNS label (63)."""
+    """Return the name of the attempt's pod and the tag of its YARN application. It fits into a DNS label (63)."""
     return f"waymark-{job_id}-{attempt}"
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """A file that `java.util.Properties` reads back as `settings`."""
+    """Return the text of a file that `java.util.Properties` reads back as `settings`."""
     return "".join(f"{_escaped(key, is_key=True)}={_escaped(value)}\n" for key, value in sorted(settings.items()))
 
 

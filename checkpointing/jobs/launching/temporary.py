@@ -1,11 +1,12 @@
-"""A temporary directory for each driver process, which ends with it, however it ends and whoever is there to see.
+"""A temporary directory for each driver process, which is removed after the driver has ended for any reason.
 
-A JVM that is killed leaves the native libraries and artifacts that it had unpacked, a few hundred megabytes a day where
-jobs restart. Which directories are in use says a lock (flock) on a file in each: taken before the driver is started,
-inherited by it and by nobody else, and gone with its process. So no process id has to be believed, and a driver that
-was adopted, or that outlives its job manager, keeps what is its own. A directory also stays for as long as a process
-that the driver started has it as its TMPDIR: a JVM that is still starting ends by itself once it finds its driver gone,
-but would run forever if the directory that it has to write to were gone too.
+A killed JVM leaves the native libraries and artifacts that it had unpacked: a few hundred megabytes a day if jobs
+restart. A lock (flock) on a file in each directory shows which ones are in use. The lock is taken before the driver
+starts, only the driver inherits it, and it ends with the driver's process. So no process ID is needed, and a driver
+that was adopted, or that outlives its job manager, keeps its directory.
+
+A directory also stays while a process that the driver started has it as its TMPDIR. A JVM that is still starting ends
+when it finds that its driver is gone. If its directory were gone too, it would run forever.
 """
 
 from __future__ import annotations
@@ -34,23 +35,26 @@ _ID_LENGTH = 12
 _NAME = re.compile(r"[0-9a-f]{12}")
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "lustre", "9p",
                       "beegfs", "afs", "fuse.sshfs"})  # fmt: skip
-# The address of a Unix socket has room for 107 bytes; programs and Spark put such sockets into temporary directories.
+# The address of a Unix socket may have 107 bytes. Programs and Spark create such sockets in temporary directories.
 _LONGEST_SOCKET = 107
 _ROOM_FOR_A_NAME = 50
 
 
 @dataclass(frozen=True)
 class TemporaryDirectory:
-    """`lock` is the file descriptor that the driver must inherit: the directory is its own for as long as it has it."""
+    """A directory for one driver.
+
+    The driver inherits the file descriptor `lock` and owns the directory while it holds it.
+    """
 
     path: Path
     lock: int
 
 
 class TemporaryDirectories:
-    """Below one directory, which job managers of one machine may share. Any thread.
+    """The temporary directories below one directory, which job managers of one machine may share. Usable on any thread.
 
-    `is_shared`: other machines have the state directory, too; what one of them locks another may not see.
+    `is_shared`: other machines use the state directory, too. A machine may not see the locks of another one.
     """
 
     def __init__(self, state_directory: Path, *, is_shared: bool = False) -> None:
@@ -62,7 +66,7 @@ class TemporaryDirectories:
 
     @contextlib.contextmanager
     def new(self) -> Iterator[TemporaryDirectory]:
-        """For the process that is started within the block. Nothing stays when none is. OSError."""
+        """Yield a directory for the process that the block starts. Remove it if the block raises. Raise OSError."""
         temporary = self._made()
         try:
             yield temporary
@@ -74,7 +78,7 @@ class TemporaryDirectories:
         self.look_after()
 
     def _made(self) -> TemporaryDirectory:
-        """Another one when a sweep took it for abandoned right between its making and its lock."""
+        """Create a locked directory. Retry if a sweep removed it between its creation and its lock."""
         while True:
             path = self.parent / new_id()[:_ID_LENGTH]
             self.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -83,21 +87,21 @@ class TemporaryDirectories:
                 _check_ours(self.parent)
                 path.mkdir(mode=0o700)
                 lock = os.open(path / LOCK_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with contextlib.suppress(OSError):  # a disk without locks: there nothing is ever removed
+                with contextlib.suppress(OSError):  # a disk without locks: nothing is removed there
                     fcntl.flock(lock, fcntl.LOCK_EX)
                 if (path / LOCK_NAME).exists():
                     return TemporaryDirectory(path, lock)
                 os.close(lock)
 
     def look_after(self) -> None:
-        """Remove what is no longer in use, on a thread of its own that ends when there is nothing left to wait for."""
+        """Remove unused directories on a separate thread, which ends when no directory is left."""
         with self._lock:
             if self._thread is None and self._all():
                 self._thread = threading.Thread(target=self._watch, name="driver-temporaries", daemon=True)
                 self._thread.start()
 
     def sweep(self) -> None:
-        """Remove those whose driver has ended; one that cannot be removed is tried again the next time."""
+        """Remove the directories whose driver has ended. A failed removal is retried at the next sweep."""
         for path in self._all():
             with contextlib.suppress(OSError), _abandoned(path):
                 _remove(path)
@@ -115,7 +119,7 @@ class TemporaryDirectories:
             pause.wait(_LOOK_S)
 
     def _all(self) -> list[Path]:
-        """Only what may have been made here: anything else below the directory is somebody else's."""
+        """Return the directories that this class may have created. It must not touch others."""
         try:
             return [path for path in self.parent.iterdir() if _NAME.fullmatch(path.name)]
         except OSError:
@@ -124,11 +128,10 @@ class TemporaryDirectories:
 
 @contextlib.contextmanager
 def _abandoned(path: Path) -> Iterator[None]:
-    """Nobody can take the directory meanwhile.
+    """Lock the directory, so that no driver can use it meanwhile.
 
-    OSError if a driver or a process of one still uses it, if that cannot be found out, or if it is not ours.
-
-    A directory without a lock was never given to a process, and is empty.
+    Raise OSError if a driver or its processes still use the directory, if that is unknown, or if the account may not
+    use it. A directory without a lock was never given to a process, and is empty.
     """
     try:
         lock = os.open(path / LOCK_NAME, os.O_WRONLY)
@@ -155,7 +158,7 @@ def _has_processes(temporary: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """The lock last: without it what could not be removed would be taken for somebody else's. OSError."""
+    """Remove the directory, its lock last: a directory without a lock would look like a foreign one. Raise OSError."""
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -165,7 +168,7 @@ def _remove(path: Path) -> None:
 
 
 def _parent(state_directory: Path, *, is_shared: bool) -> Path:
-    """In the state directory, unless it is other machines', or sockets or native libraries could not be used there."""
+    """Return the parent directory: in the state directory unless that is shared or unfit for sockets or libraries."""
     own = state_directory.absolute() / "tmp"
     longest = len(os.fsencode(own)) + 1 + _ID_LENGTH + 1 + _ROOM_FOR_A_NAME
     if not is_shared and longest <= _LONGEST_SOCKET and not _forbids_programs(state_directory):
@@ -182,14 +185,14 @@ def _parent(state_directory: Path, *, is_shared: bool) -> Path:
 
 
 def _check_ours(directory: Path) -> None:
-    """Where everybody may write, somebody else may have been first. OSError."""
+    """Raise OSError unless the directory belongs to this account: another user may have created it first."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "somebody else's", str(directory))
 
 
 def filesystem_of(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """The kind of file system that `path` lies on, or will; "" where that cannot be found out."""
+    """Return the file system type of `path`, which need not exist yet, or "" if it is unknown."""
     found: tuple[int, str] = (-1, "")
     try:
         lines = mounts.read_text().splitlines()

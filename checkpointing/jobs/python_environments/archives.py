@@ -1,4 +1,4 @@
-"""Unpack a packed environment (conda-pack, venv-pack). No file and no link of it leads out of the directory.
+"""Unpacks a packed environment (conda-pack, venv-pack). No file and no link of it leads out of the directory.
 
 There is one exception: venv-pack packs `bin/python` as a link to the Python that the environment was made from. That
 link is made here if the Python exists on this machine.
@@ -22,7 +22,7 @@ _INTERPRETER = re.compile(r"(\./)?bin/python[0-9.]*")
 
 
 def unpack(archive: Path, directory: Path, most_bytes: int, check: Callable[[], None]) -> None:
-    """Raise EnvironmentFailed, OSError, and what `check` raises. `check` is called for each member."""
+    """Unpack the archive. Call `check` for each member. Raise EnvironmentFailed, OSError, and what `check` raises."""
     interpreters: dict[str, str] = {}
     try:
         with tarfile.open(archive, "r:*") as tar:
@@ -32,7 +32,7 @@ def unpack(archive: Path, directory: Path, most_bytes: int, check: Callable[[], 
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise _damaged(error) from error
     except OSError as error:
-        if error.errno is None:  # gzip and bzip2 report damaged data so
+        if error.errno is None:  # gzip and bzip2 report damaged data as an OSError without a number
             raise _damaged(error) from error
         raise
     for name, target in interpreters.items():

@@ -1,4 +1,4 @@
-"""A directory for each environment. It is never moved, because scripts in it hold its path.
+"""The cache of Python environments: a directory for each, which is never moved, because scripts in it hold its path.
 
     <key>-<random>/environment/   the environment, with `bin/python`
     <key>-<random>/ready.json     written last: a directory without it is incomplete, and no job uses it
@@ -61,7 +61,7 @@ class CachedEnvironment:
 
 
 class EnvironmentCache:
-    """`abandoned_after_s`: an incomplete directory that is older is removed."""
+    """The cached environments in `directory`. An incomplete directory older than `abandoned_after_s` is removed."""
 
     def __init__(self, directory: Path, clock: Clock, abandoned_after_s: float) -> None:
         self.directory = directory
@@ -71,7 +71,7 @@ class EnvironmentCache:
         self._being_made: set[str] = set()
 
     def find(self, key: str) -> CachedEnvironment | None:
-        """Return the environment of this key, and store that it is used now."""
+        """Return the environment with this key and record its use. Return None if there is none."""
         with self._lock:
             for environment in self._all(f"{key}-*"):
                 if environment.is_usable:
@@ -80,7 +80,7 @@ class EnvironmentCache:
         return None
 
     def find_archive(self, location: str, size: int) -> CachedEnvironment | None:
-        """Return the environment that was made from this remote archive, and store that it is used now."""
+        """Return the environment that was made from this remote archive and record its use, or None if none was."""
         with self._lock:
             for environment in self._all():
                 made_of = _read(environment).get("source")
@@ -106,7 +106,7 @@ class EnvironmentCache:
 
     def publish(self, environment: CachedEnvironment, source: tuple[str, int] | None) -> None:
         """Let jobs use the environment. `source`: the location and the size of a remote archive."""
-        os.sync()  # all its files are on the disk before the one that says so
+        os.sync()  # write all files of the environment to the disk before READY
         made_of = None if source is None else [*source, sysconfig.get_platform()]
         write_durably(environment.directory / READY, json.dumps({"version": _VERSION, "source": made_of}))
         self._use(environment)

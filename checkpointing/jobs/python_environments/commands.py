@@ -1,4 +1,4 @@
-"""Run pip and similar commands in a process group, within a time limit. End them when nobody waits for the result."""
+"""Runs pip and similar commands in a process group, within a time limit, until no caller waits for the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from checkpointing.masking import mask_text
 
 _LOOK_S = 0.1
 _LINES_KEPT, _LONGEST_LINE = 200, 2_000
-# A process that left the group may hold the output open.
+# How long to wait for the end of the output. A process that left the group may hold the output open.
 _OUTPUT_ENDS_WITHIN_S = 5.0
 # The job manager decides where pip installs packages.
 _NOT_FOR_PIP = frozenset({"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "PIP_REQUIREMENT"})

@@ -1,4 +1,4 @@
-"""Prepare the environment of a job: find it in the cache, or make it. Each content is made once at a time."""
+"""Prepares the environment of a job: finds it in the cache, or makes it. Each content is made once at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _OURS = ("pyspark>=4.0,<4.4", "kazoo[sasl]", *(name for name in NEEDED if name n
 
 
 class PythonEnvironments:
-    """`environ` is the job manager's environment. pip receives what programs receive of it, and its own settings.
+    """Prepares environments.
+
+    `environ` is the job manager's environment; pip gets the same variables as programs, and its own.
 
     `limit_s` limits the time that one environment takes, `most_bytes` the size of an unpacked archive.
     """
@@ -48,7 +50,10 @@ class PythonEnvironments:
         self._making: dict[str, threading.Lock] = {}
 
     async def prepare(self, source: EnvironmentSource, preparation: Preparation) -> PreparedPython:
-        """Raise EnvironmentFailed, whose text begins with the setting. When cancelled, stop what has begun."""
+        """Return the prepared Python.
+
+        If cancelled, stop the work. Raise EnvironmentFailed; its text begins with the setting.
+        """
         work = in_daemon_thread(lambda: self._prepare(source, preparation), f"environment by {source.kind.value}")
         result = asyncio.wrap_future(work)
         result.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -65,7 +70,7 @@ class PythonEnvironments:
         return preparation.prepared
 
     def remove_unused(self, needed: Collection[str], before_ms: int) -> list[str]:
-        """Blocking; see EnvironmentCache."""
+        """Remove unused environments, as EnvironmentCache does. Blocks."""
         return self._cache.remove_unused(needed, before_ms)
 
     def _prepare(self, source: EnvironmentSource, preparation: Preparation) -> PreparedPython:
@@ -116,7 +121,7 @@ class PythonEnvironments:
                 return made
 
     def _install(self, made: CachedEnvironment, text: str, deadline: Deadline) -> None:
-        """Install the requirements, and what drivers need. Where hashes are required, the text must name the latter."""
+        """Install the requirements and the packages that drivers need. With hashes, the text must name all of them."""
         file = made.directory / "requirements.txt"
         file.write_text(text)
         venv.create(made.home, symlinks=True)
@@ -170,7 +175,7 @@ class PythonEnvironments:
 
     @contextlib.contextmanager
     def _one_at_a_time(self, key: str, preparation: Preparation, deadline: Deadline) -> Iterator[None]:
-        """Wait while another job prepares the same environment. When that one fails, this one tries by itself."""
+        """Wait while another job prepares the same environment. If that job fails, this one tries by itself."""
         with self._lock:
             lock = self._making.setdefault(key, threading.Lock())
         before = preparation.step
@@ -186,9 +191,10 @@ class PythonEnvironments:
 
 @contextlib.contextmanager
 def _missing_is_a_mistake(location: str) -> Iterator[None]:
-    """Raise EnvironmentFailed when a file that the job names is missing.
+    """Raise EnvironmentFailed if a file that the job names is missing.
 
-    A restart does not help where other files lie beside it. Otherwise its file system may not be mounted.
+    If other files are in the same directory, this is a mistake, and a restart does not help. Otherwise the file system
+    may not be mounted.
     """
     try:
         yield

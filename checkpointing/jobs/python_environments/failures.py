@@ -9,7 +9,7 @@ from pathlib import Path
 from checkpointing.masking import mask_text
 
 _LAST_LINES, _LONGEST_LINE = 40, 400
-# pip's exit code is 1 for every failure. Its output and its log tell apart what may pass from a mistake.
+# pip's exit code is 1 for every failure. Its output and its log distinguish temporary failures from mistakes.
 _MAY_PASS = (
     ("the job manager's Python has no pip, install it there", re.compile(r"No module named pip$")),
     (
@@ -27,7 +27,10 @@ _MAY_PASS = (
 
 
 class EnvironmentFailed(Exception):
-    """`is_mistake`: it would fail again with the same settings. `details` has the last lines of a command's output."""
+    """An environment could not be prepared. `is_mistake`: the same settings would fail again.
+
+    `details` has the last lines of a command's output.
+    """
 
     def __init__(self, message: str, *, is_mistake: bool, details: str = "") -> None:
         super().__init__(message)
@@ -36,11 +39,11 @@ class EnvironmentFailed(Exception):
 
 
 class Stopped(Exception):
-    """Nobody waits for the environment any more."""
+    """The caller no longer waits for the environment."""
 
 
 def install_failed(output: Sequence[str], log: Path) -> EnvironmentFailed:
-    """Return why pip failed. Raise OSError. pip cannot write its log when the disk is full."""
+    """Return why pip failed. Raise OSError."""
     details = "\n".join(output[-_LAST_LINES:])
     for what, pattern in _MAY_PASS:
         if reason := _first(pattern, output, log):

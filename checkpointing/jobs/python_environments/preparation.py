@@ -15,7 +15,7 @@ class SourceKind(Enum):
 class Step(Enum):
     READING = "reading"
     WAITING = "waiting"
-    """Another job prepares the same environment."""
+    """Another job is preparing the same environment."""
     INSTALLING = "installing"
     UNPACKING = "unpacking"
     CHECKING = "checking"
@@ -23,7 +23,7 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class PreparedPython:
-    """`name` is the environment's in the cache, `python` the path of its interpreter."""
+    """A prepared environment. `name` is its name in the cache, `python` the path of its interpreter."""
 
     name: str
     python: str
@@ -31,10 +31,10 @@ class PreparedPython:
 
 @dataclass
 class Preparation:
-    """`stop` is set once nobody waits for the environment. It is in progress unless it is `prepared` or `has_failed`.
+    """The progress of one preparation. It is in progress unless it is `prepared` or `has_failed`.
 
-    `output` is the last line that pip printed. `failure` is why the job's last preparation failed, this or an earlier
-    one; empty if it did not fail. Both are without secrets.
+    `stop` is set once no caller waits for the environment. `output` is the last line that pip printed. `failure` is why
+    the job's last preparation, this or an earlier one, failed; empty if it did not fail. Both are without secrets.
     """
 
     kind: SourceKind

@@ -30,14 +30,14 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """`value` is the setting's: for requirements the text itself, or a location."""
+    """Where an environment comes from. `value` is the setting's: the text of the requirements, or a location."""
 
     kind: SourceKind
     value: str
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> EnvironmentSource | None:
-        """Return None for a job that runs in an existing Python. Raise InvalidConfiguration."""
+        """Return the source, or None for a job that runs in an existing Python. Raise InvalidConfiguration."""
         given = [key for key in (KEY, REQUIREMENTS, ARCHIVE) if configuration.get(key, "").strip()]
         if len(given) > 1:
             raise InvalidConfiguration(given[1], _shown(configuration[given[1]]), f"only one of {', '.join(given)}")
@@ -54,12 +54,12 @@ class EnvironmentSource:
 
     @property
     def label(self) -> str:
-        """Return what a failure begins with: the setting, and the location that it names."""
+        """Return the beginning of a failure's text: the setting, and the location that it names."""
         return self.key if self.location is None else f"{self.key}: {self.location}"
 
     @property
     def location(self) -> str | None:
-        """Return None where the setting is the text of the requirements itself."""
+        """Return the location, or None if the setting is the text of the requirements."""
         if self.kind is SourceKind.REQUIREMENTS and not _LOCATION.fullmatch(self.value):
             return None
         return canonical(self.value)
@@ -102,7 +102,7 @@ class EnvironmentSource:
 
 
 def check_source(configuration: Mapping[str, str]) -> None:
-    """Raise InvalidConfiguration when the environment's source is not there or cannot be used. Blocking."""
+    """Raise InvalidConfiguration if the environment's source is missing or cannot be used. Blocks."""
     source = EnvironmentSource.parse(configuration)
     if source is None or source.location is None:
         return
@@ -118,13 +118,13 @@ def check_source(configuration: Mapping[str, str]) -> None:
 
 
 def in_prepared(prepared: PreparedPython | None, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration of a driver: it names the Python that was prepared, not what that was made of."""
+    """Return the driver's configuration. It names the prepared Python instead of its source."""
     own = {} if prepared is None else {KEY: prepared.python}
     return {key: value for key, value in configuration.items() if key not in (REQUIREMENTS, ARCHIVE)} | own
 
 
 def size_of(location: str) -> int | None:
-    """Return the size of a file, None when it is missing. Blocking; OSError."""
+    """Return the size of a file, or None if it is missing. Blocks. Raise OSError."""
     return files_for(location).sizes(parent(location)).get(name(location))
 
 
@@ -140,6 +140,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _shown(value: str) -> str:
-    """Return the beginning, without the password of an index."""
+    """Return the beginning of the value, without the password of an index."""
     value = str(mask_text(value))
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"

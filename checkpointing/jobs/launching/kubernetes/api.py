@@ -1,7 +1,7 @@
 """A client of the Kubernetes API, with the few calls that running drivers as pods needs. All methods block.
 
-An answer that is an error raises ApiRefused. Everything else that keeps an answer away raises ApiUnreachable: then
-nobody knows whether the call has had an effect.
+An error answer raises ApiRefused. If there is no answer for any other reason, ApiUnreachable is raised: then it is
+unknown whether the call has had an effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ApiUnreachable(Exception):
 
 
 class ApiRefused(Exception):
-    """The API server refused the request. `reason` is Kubernetes' own word, such as AlreadyExists."""
+    """The API server refused the request. `reason` is Kubernetes' own code, such as AlreadyExists."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message or f"{status} {reason}".strip())
@@ -46,13 +46,13 @@ class ApiRefused(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the name is taken, or the object is another one than the precondition names."""
+        """Return whether the name is taken, or the precondition does not match the object."""
         return self.status == 409
 
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """Where the API is, and the files that let this process in. `namespace` is the default for pods."""
+    """The API's address and the credentials for it. `namespace` is the default for pods."""
 
     address: str
     token_file: Path | None
@@ -61,7 +61,7 @@ class ApiAccess:
 
     @classmethod
     def in_cluster(cls, environ: Mapping[str, str], account: Path = _ACCOUNT) -> ApiAccess | None:
-        """Return the access that Kubernetes gives to a pod, None for a process outside a cluster. Raises OSError."""
+        """Return the access that Kubernetes gives to a pod, or None for a process outside a cluster. Raise OSError."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not (account / "token").is_file():
             return None
@@ -91,9 +91,9 @@ class KubernetesApi:
         return list(self._json("GET", f"{_path(namespace, 'pods')}?{query}").get("items") or [])
 
     def delete_pod(self, namespace: str, name: str, uid: str, grace_s: float) -> None:
-        """Ask for the end of this very pod: another one with its name stays, which is a conflict.
+        """Ask Kubernetes to end this pod. Another pod with its name stays, which is reported as a conflict.
 
-        Never without grace: then the pod would be gone here before its node has ended it.
+        The grace period is never 0: then the API would forget the pod before its node has ended it.
         """
         options = {
             "apiVersion": "v1",
@@ -107,7 +107,7 @@ class KubernetesApi:
         """Yield the lines of the container's log, each after its time stamp, until the container ends.
 
         Args:
-            since: the time stamp from which on lines are wanted, in whole seconds.
+            since: the time stamp of the first line to return, in whole seconds.
         """
         query = {"container": container, "follow": "true", "timestamps": "true"}
         if since is not None:
@@ -142,7 +142,7 @@ class KubernetesApi:
             raise ApiUnreachable(f"The Kubernetes API at {self._access.address} does not answer: {reason}") from error
 
     def _headers(self, body: Json | None) -> dict[str, str]:
-        """Read the token each time: Kubernetes replaces the file long before the token in it expires."""
+        """Return the headers. Read the token each time: Kubernetes replaces the file before the token expires."""
         content = {} if body is None else {"Content-Type": "application/json"}
         if self._access.token_file is None:
             return content
@@ -150,7 +150,7 @@ class KubernetesApi:
 
     @cached_property
     def _opener(self) -> urllib.request.OpenerDirector:
-        """Without the proxies of the environment: they are for programs that reach out of the cluster."""
+        """Return an opener that ignores the environment's proxies, which are for addresses outside the cluster."""
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self._access.address.startswith("https://"):
             context = ssl.create_default_context(cafile=self._access.authorities_file)
@@ -164,7 +164,10 @@ def _path(namespace: str, kind: str, name: str = "") -> str:
 
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:
-    """A server that is busy, or that does not know this process's token any more, may serve the request later."""
+    """Return the exception for an error answer.
+
+    A server that is busy, or no longer accepts this process's token, may serve the request later: ApiUnreachable.
+    """
     with error:
         try:
             status = json.loads(error.read() or b"{}")

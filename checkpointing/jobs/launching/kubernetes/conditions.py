@@ -1,4 +1,4 @@
-"""What the Kubernetes API says of a pod, as facts, and how the driver in it was lost. Pure."""
+"""Facts about a pod in the Kubernetes API's answers, and how the driver in the pod was lost. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkpointing.jobs.launcher import Loss
 
 CONTAINER = "spark-kubernetes-driver"  # the name that Spark gives it
 
-# Kubernetes tries again after other reasons; these stay as they are.
+# Kubernetes retries after other reasons. After these it never starts the pod.
 _HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _OUT_OF_MEMORY = "OOMKilled"
 _EVICTED = "Evicted"
@@ -18,10 +18,10 @@ _EVICTED = "Evicted"
 
 @dataclass(frozen=True)
 class PodFacts:
-    """`exit_code` is None until the kubelet has seen the container end. `waits_for` says why it has not started.
+    """What is known about a pod. `exit_code` is None until the kubelet has seen the container end.
 
-    `is_being_deleted`: somebody has asked for its end. `reason` and `message` are those of the pod's own end.
-    `memory_limit` as Kubernetes writes it, such as 2048Mi.
+    `waits_for` says why the pod has not started. `is_being_deleted`: somebody has requested its deletion. `reason` and
+    `message` are those of the pod's own end. `memory_limit` is in Kubernetes' notation, such as 2048Mi.
     """
 
     uid: str
@@ -38,7 +38,7 @@ class PodFacts:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs, or nothing will: a pod is never started again."""
+        """Return whether nothing of the pod runs or will run: a pod is never started again."""
         return self.phase in ("Succeeded", "Failed") or self.exit_code is not None
 
     @property
@@ -76,8 +76,10 @@ def facts_of(pod: Mapping[str, Any]) -> PodFacts:
 
 
 def loss_of(pod: str, facts: PodFacts | None) -> Loss:
-    """Return how the driver in `pod` was lost. `facts`, the last that are known, are those of a pod that has ended;
-    None: the pod is gone, and nobody here saw it end.
+    """Return how the driver in `pod` was lost.
+
+    `facts` are the last known ones of a pod that has ended. None: the pod is gone, and this job manager did not see it
+    end.
     """
     if facts is None:
         return Loss("PodDeleted", f"The pod {pod} of the driver was deleted.")

@@ -1,4 +1,4 @@
-"""What a job's configuration says of its driver's pod, under the names that Spark on Kubernetes has for it. Pure."""
+"""Reads the settings of the driver's pod from a job's configuration, under the names of Spark on Kubernetes. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLAIM = f"{_DRIVER}volumes.persistentVolumeClaim."
 _FACTOR = f"{_K8S}memoryOverheadFactor"
 _TEMPLATES = (f"{_DRIVER}podTemplateFile", f"{_K8S}driver.podTemplateContainerName")
 
-_SPARKS_USER = "185"  # of the images that Spark publishes
+_SPARKS_USER = "185"  # the user in the images that Spark publishes
 _PYTHON_OVERHEAD = "0.4"  # Spark's own factor for Python programs in pods
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -49,8 +49,10 @@ class VolumeClaim:
 
 @dataclass(frozen=True)
 class PodConfiguration:
-    """`memory` and `memory_limit` in bytes. `secret_variables` has by variable the name and the key of a secret of the
-    cluster, `secret_mounts` by secret the directory that it is mounted at.
+    """The settings of a driver's pod. `memory` and `memory_limit` are in bytes.
+
+    `secret_variables` maps a variable to the name and the key of a cluster secret. `secret_mounts` maps a secret to the
+    directory where it is mounted.
     """
 
     namespace: str
@@ -72,12 +74,15 @@ class PodConfiguration:
     claims: tuple[VolumeClaim, ...]
 
     def is_mounted(self, path: str) -> bool:
-        """Return whether `path` lies on a volume that outlives the pod."""
+        """Return whether `path` is on a volume that outlives the pod."""
         return any(claim.has(path) for claim in self.claims)
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str], default_namespace: str, cores: int) -> PodConfiguration:
-        """Raises InvalidConfiguration. `cores` is how many tasks the driver's process runs at a time."""
+        """Parse the settings. Raise InvalidConfiguration.
+
+        `cores` is how many tasks the driver's process runs at a time.
+        """
         read = _Reader(configuration)
         for key in _TEMPLATES:
             if key in configuration:
@@ -139,7 +144,7 @@ class _Reader:
         return self.under(prefix, _LABEL_KEY, _LABEL, "at most 63 letters, digits and . _ -")
 
     def under(self, prefix: str, name: re.Pattern[str], form: re.Pattern[str], allowed: str) -> dict[str, str]:
-        """Return the values of all keys that begin with `prefix`, by what follows it."""
+        """Return the values of all keys that begin with `prefix`. The rest of each key is the name."""
         found = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
         }
@@ -187,6 +192,6 @@ class _Reader:
 
 
 def _memory(configuration: Mapping[str, str]) -> int:
-    """Return what the job asks for, else what Spark computes for a driver's pod: Java's heap, and Python's overhead."""
+    """Return the memory that the job requests, else Spark's default for a pod: Java's heap and Python's overhead."""
     factor = FACTOR if FACTOR in configuration else _FACTOR
     return asked_memory(configuration) or heap_and_overhead(configuration, factor, _PYTHON_OVERHEAD)

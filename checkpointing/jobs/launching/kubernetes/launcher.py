@@ -1,9 +1,9 @@
-"""Runs each driver as a pod: creates it through the Kubernetes API, finds it by its name, deletes it by its uid.
+"""Runs each driver as a pod: creates it through the Kubernetes API, finds it by name, and deletes it by UID.
 
     the record of the attempt, with the pod's name → the pod → its secret → the driver registers
 
-The pod waits for its secret. Each call may be repeated: the names belong to this attempt, so what is there already is
-ours, and an answer that was lost costs nothing. Nothing but the claim in ZooKeeper keeps two drivers of a job apart.
+The pod waits for its secret. Each call may be repeated: the names belong to this attempt, so an object that exists
+already is the attempt's own, and a lost answer does no harm. Only the claim in ZooKeeper prevents two drivers of a job.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _PATIENCE_S = 20.0
 
 @dataclass(frozen=True)
 class PodDefaults:
-    """What the job manager's settings say of pods. `root` is the directory in the pods that is Waymark's."""
+    """The job manager's settings for pods. `root` is Waymark's directory inside the pods."""
 
     namespace: str
     cluster_id: str
@@ -90,7 +90,7 @@ class PodDefaults:
 
 
 class KubernetesLauncher:
-    """`program_variables` names variables of `environ` that drivers get."""
+    """Launches drivers as pods. `program_variables` names variables of `environ` that drivers get."""
 
     def __init__(
         self,
@@ -141,10 +141,10 @@ class KubernetesLauncher:
             self._check_executors(graph, pod)
 
     def check_files(self, graph: JobGraph) -> None:
-        """They are in the image, which nobody here can look into."""
+        """Check nothing: the files are in the image, which this process cannot read."""
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
-        """Nothing: the nodes of the cluster have their own limits."""
+        """Return None, because the nodes of the cluster have limits of their own."""
         return None
 
     @property
@@ -152,7 +152,7 @@ class KubernetesLauncher:
         return Load()
 
     def leave_to_spares(self, room: Load) -> None:
-        """There are none."""
+        """Do nothing: there are no spare pods."""
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str:
         namespace = configuration.get(NAMESPACE, "").strip() or self._defaults.namespace
@@ -193,7 +193,7 @@ class KubernetesLauncher:
         return self._followed(namespace, found, work_directory) if self._is_of(found, job_id) else None
 
     def end_spares(self) -> None:
-        """This job manager follows no pod any more, and ends none."""
+        """Stop following all pods, and end none of them."""
         for process in list(self._processes.values()):
             process.close()
         self._observer.close()
@@ -215,7 +215,7 @@ class KubernetesLauncher:
         return PodConfiguration.parse(configuration, self._defaults.namespace, cores)
 
     def _check_executors(self, graph: JobGraph, pod: PodConfiguration) -> None:
-        """Executors write the state of running queries, and the driver links it from there."""
+        """Raise InvalidConfiguration unless driver and executors share a volume for the state of the queries."""
         if pod.service_account is None:
             allowed = "the name of a service account that may make pods: the driver starts the executors"
             raise InvalidConfiguration(SERVICE_ACCOUNT, "", allowed)
@@ -231,12 +231,12 @@ class KubernetesLauncher:
     def _prepared(
         self, spec: DriverSpec, deployment: Deployment, pod: PodConfiguration
     ) -> tuple[Json, Callable[[Json], Json], Path]:
-        """Return the pod, how its secret is made, and the attempt's directory here."""
+        """Return the manifest of the pod, a function that makes its secret's manifest, and the attempt's directory."""
         cluster, work = self._defaults.cluster_id, Path(spec.work_directory)
         paths = PodPaths(self._defaults.root, pod_name(spec.job_id, spec.attempt))
         sent, files = spec_in_pod(spec, deployment, pod, paths)
         make_directory(work)
-        # For people, and for the page of logs: without the secret, which only the pod needs.
+        # This copy is for people and for the page of logs. It lacks the secret, which only the pod needs.
         write_private(work / SPEC_NAME, json.dumps(replace(sent, secret="").to_json(), indent=1))
         given = spec.environment
         content = PodContent(
@@ -253,7 +253,7 @@ class KubernetesLauncher:
         return manifest, lambda made: secret_manifest(sent, made, content, cluster), work
 
     def _remove_others(self, namespace: str, spec: DriverSpec) -> None:
-        """Delete the pods of the job's earlier attempts: their ends are recorded, whether or not their pods ended."""
+        """Delete the pods of the job's earlier attempts. Their ends are recorded, even if the pods still run."""
         selector = labels(self._defaults.cluster_id, spec.job_id)
         for other in self._patiently(lambda: self._api.pods(namespace, selector)):
             metadata = other["metadata"]
@@ -261,7 +261,7 @@ class KubernetesLauncher:
                 self._observer.delete_later(PodId(namespace, metadata["name"], metadata["uid"]))
 
     def _made(self, namespace: str, manifest: Json) -> Json:
-        """Return the attempt's pod. After a lost answer it may be there already."""
+        """Create the attempt's pod and return it. After a lost answer it may already exist."""
         pod = PodId(namespace, manifest["metadata"]["name"], "")
         try:
             return self._patiently(lambda: self._api.create_pod(namespace, manifest))
@@ -280,7 +280,7 @@ class KubernetesLauncher:
         try:
             self._patiently(lambda: self._api.create_secret(namespace, secret))
         except ApiRefused as error:
-            if not error.is_conflict:  # its name belongs to this attempt: it was made by a call whose answer was lost
+            if not error.is_conflict:  # an earlier call whose answer was lost made the secret
                 self._observer.delete_later(pod)
                 raise
         except ApiUnreachable:
@@ -302,7 +302,7 @@ class KubernetesLauncher:
         return self._process(PodId(namespace, metadata["name"], metadata["uid"]), work, facts_of(pod))
 
     def _process(self, pod: PodId, work: Path, facts: PodFacts | None = None) -> PodProcess:
-        """One for each pod: its driver may register, and be adopted, before its launch has come to its end."""
+        """Return the one process object of a pod. A driver may register before its launch has ended."""
         with self._lock:
             process = self._processes.get(str(pod))
             if process is None or process.is_closed:
@@ -334,7 +334,7 @@ def _executors_have(configuration: Mapping[str, str], claim: VolumeClaim) -> boo
 
 @functools.cache
 def _package() -> bytes:
-    """Return Waymark's side of the driver as a zip file that Python can run."""
+    """Return Waymark's part of the driver as a zip file that Python can run."""
     with tempfile.TemporaryDirectory() as directory:
         path = zipped_package(Path(directory) / PACKAGE_NAME)
         with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:

@@ -1,7 +1,7 @@
-"""The log of a driver's pod, copied into the attempt's directory while the pod lives: it would end with the pod.
+"""The log of a driver's pod, copied into the attempt's directory while the pod lives, because it ends with the pod.
 
-`driver.log` then is what it is for a process of this machine. `driver.log.since` says up to where it was copied, so
-that the next job manager goes on there.
+`driver.log` is then the same as for a process of this machine. `driver.log.since` holds the time stamp of the last
+copied line, so that the next job manager continues there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STAMP = re.compile(rb"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\
 
 
 class PodLog:
-    """Copy on a separate thread until the pod's container has ended. `known` returns what is known about the pod."""
+    """Copies the log on a separate thread until the pod's container has ended. `known` returns facts about the pod."""
 
     def __init__(self, api: KubernetesApi, pod: PodId, work: Path, known: Callable[[], Known], clock: Clock) -> None:
         self._api = api
@@ -59,7 +59,7 @@ class PodLog:
             self.is_complete.set()
 
     def _copied(self) -> bool:
-        """Return whether nothing can follow."""
+        """Copy new lines. Return whether no more can follow."""
         known = self._known()
         facts = known.facts
         if facts is None or not facts.has_started:
@@ -88,7 +88,7 @@ class PodLog:
             self._append(line)
             return
         stamp = match["stamp"].decode() + (match["fraction"] or b".").decode().ljust(10, "0")
-        if stamp <= self._last:  # asked for by whole seconds
+        if stamp <= self._last:  # the API returned whole seconds, so this line is known
             return
         self._append(line[match.end() :])
         self._last = stamp

@@ -1,4 +1,4 @@
-"""The pod of one attempt's driver, and the secret with its files, as the Kubernetes API takes them.
+"""The pod of one attempt's driver, and the secret with its files, as objects for the Kubernetes API.
 
 The pod contains no secret: an account that may read pods may not be allowed to read secrets.
 """
@@ -27,13 +27,13 @@ KEY_ANNOTATION, NAME_ANNOTATION = "waymark/attempt-key", "waymark/job-name"
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _FILE_PREFIX, _VARIABLE_PREFIX = "file.", "env."
 _GRACE_S = 30
-# The secret's largest, as Kubernetes has it, without what base64 adds.
+# Kubernetes' limit for a secret's content, before base64 encoding.
 MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class PodPaths:
-    """Where the pod has what: `files` is the mounted secret, `work` the driver's own."""
+    """Paths inside the pod. `files` is the mounted secret, `work` the driver's work directory."""
 
     root: str
     pod: str
@@ -52,7 +52,7 @@ class PodPaths:
 
 @dataclass(frozen=True)
 class PodContent:
-    """What the pod's secret brings: `files` by name, `variables`, and `secret_files` of the job."""
+    """The content of the pod's secret: `files` by name, `variables`, and `secret_files` of the job."""
 
     files: Mapping[str, bytes]
     variables: Mapping[str, str]
@@ -69,17 +69,17 @@ def pod_name(job_id: str, attempt: int) -> str:
 
 
 def secret_name(spec: DriverSpec) -> str:
-    """With the attempt's key: a secret that an earlier life of the job left must not be taken for this one."""
+    """Return a name with the attempt's key, so that a secret of an earlier life of the job is not used."""
     return f"{pod_name(spec.job_id, spec.attempt)}-{attempt_key(spec)[:8]}"
 
 
 def attempt_key(spec: DriverSpec) -> str:
-    """Recognises the pod of this very attempt. The attempt's secret cannot be found out from it."""
+    """Return a key that identifies the pod of this attempt. The attempt's secret cannot be derived from it."""
     return hashlib.sha256(f"pod:{spec.secret}".encode()).hexdigest()[:32]
 
 
 def labels(cluster_id: str, job_id: str | None = None) -> dict[str, str]:
-    """Return what selects the pods of a cluster of job managers, or those of one of its jobs."""
+    """Return the labels that select the pods of a cluster of job managers, or those of one of its jobs."""
     is_fit = _LABEL.fullmatch(cluster_id)
     cluster = cluster_id if is_fit else hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
     return {CLUSTER_LABEL: cluster, **({} if job_id is None else {JOB_LABEL: job_id})}
@@ -88,7 +88,7 @@ def labels(cluster_id: str, job_id: str | None = None) -> dict[str, str]:
 def spec_in_pod(
     spec: DriverSpec, deployment: Deployment, pod: PodConfiguration, paths: PodPaths
 ) -> tuple[DriverSpec, dict[str, bytes]]:
-    """Return the specification with the paths that the pod has, and the files that it names. Raises OSError."""
+    """Return the specification with the paths inside the pod, and the files for the pod. Raise OSError."""
     files: dict[str, bytes] = {}
 
     def sent(path: str | None, name: str) -> str | None:
@@ -102,7 +102,7 @@ def spec_in_pod(
         configuration |= {
             NAMESPACE: pod.namespace,
             "spark.kubernetes.driver.pod.name": paths.pod,
-            "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104  (the pod's own)
+            "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104  (the address inside the pod)
         }
     ha = spec.high_availability
     if ha is not None and ha.access is not None:
@@ -149,9 +149,9 @@ def pod_manifest(
         "securityContext": security,
     }
     found: Json = {
-        "restartPolicy": "Never",  # attempts are the job manager's
+        "restartPolicy": "Never",  # the job manager starts the attempts
         "terminationGracePeriodSeconds": _GRACE_S,
-        # Spark in the driver makes the executors' pods; no other driver talks to the API.
+        # Spark in the driver creates the executors' pods. Drivers without executors do not use the API.
         "automountServiceAccountToken": has_executors,
         "enableServiceLinks": False,
         "securityContext": {
@@ -189,7 +189,7 @@ def pod_manifest(
 
 
 def secret_manifest(spec: DriverSpec, pod: Json, content: PodContent, cluster_id: str) -> Json:
-    """`pod` is the one that was made: the secret goes with it."""
+    """Return the secret's manifest. `pod` is the created pod: Kubernetes deletes the secret with it."""
     metadata = pod["metadata"]
     data = {
         **content.files,
@@ -240,10 +240,10 @@ def _environment(
     found: list[Json] = [{"name": name, "value": value} for name, value in plain.items() if name not in kept]
     for name, (secret, key) in kept.items():
         found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    if has_executors:  # they connect to the driver by its address
+    if has_executors:  # the executors connect to the driver by its address
         address = {"fieldRef": {"fieldPath": "status.podIP"}}
         found.append({"name": "SPARK_LOCAL_HOSTNAME", "valueFrom": address})
-    # In a value, $(NAME) would be replaced by the variable NAME.
+    # Kubernetes replaces $(NAME) in a value by the variable NAME.
     return [{**each, "value": each["value"].replace("$(", "$$(")} if "value" in each else each for each in found]
 
 

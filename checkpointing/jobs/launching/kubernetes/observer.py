@@ -1,6 +1,6 @@
 """Lists the pods of one cluster of job managers every few seconds, for all drivers at once, on its own thread.
 
-What is known of a pod changes only by an answer of the API. While the API does not answer, everything stays as it was.
+What is known about a pod changes only by an answer of the API. While the API does not answer, nothing changes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PodId:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a pod. `facts` are the last ones, also of a pod that `is_gone`; None before the first.
+    """What is known about a pod. `facts` are the last ones, also for a pod that `is_gone`; None before the first.
 
-    `seen_s` is when the API last said so, `first_seen_s` when it did for the first time.
+    `seen_s` is the time of the API's last report about the pod, `first_seen_s` that of its first.
     """
 
     facts: PodFacts | None = None
@@ -52,7 +52,7 @@ class _Followed:
 
 
 class PodObserver:
-    """Any thread. It works as long as a pod is followed or is to be deleted, and until `close`."""
+    """Observes pods while one is followed or must be deleted, and until `close`. Usable on any thread."""
 
     def __init__(
         self, api: KubernetesApi, selector: Mapping[str, str], clock: Clock, interval_s: float = LIST_INTERVAL_S
@@ -69,7 +69,7 @@ class PodObserver:
         self._problem = ""
 
     def follow(self, pod: PodId, facts: PodFacts | None = None) -> None:
-        """`facts`, where they are known, come from an answer just now."""
+        """Follow a pod. `facts`, if given, come from an answer that has just arrived."""
         now = self._clock.monotonic()
         known = Known() if facts is None else Known(facts, first_seen_s=now, seen_s=now)
         with self._lock:
@@ -143,7 +143,7 @@ class PodObserver:
             self._unwanted.discard(pod)
 
     def _uid(self, pod: PodId) -> str | None:
-        """None for a pod of somebody else."""
+        """Return the pod's UID, or None for a pod that does not belong to this cluster of job managers."""
         metadata = self._api.pod(pod.namespace, pod.name)["metadata"]
         have = metadata.get("labels") or {}
         return str(metadata["uid"]) if self._selector.items() <= have.items() else None
@@ -157,7 +157,7 @@ class PodObserver:
             return list(self._followed)
 
     def _note(self, namespace: str, facts: Mapping[str, PodFacts], began_s: float) -> None:
-        """A list that began before a pod was followed may be older than the pod."""
+        """Store the listed facts. Skip pods followed only after the list began: the list may be older than they are."""
         with self._lock:
             for pod, followed in self._followed.items():
                 if pod.namespace != namespace or began_s < followed.since_s:

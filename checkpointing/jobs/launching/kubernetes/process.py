@@ -1,4 +1,4 @@
-"""A driver in a pod, as a job knows it: followed, ended, and the reason of its end."""
+"""A driver in a pod, with the interface of a driver process: follow it, end it, and tell why it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SILENCE_S = 30.0
 
 
 class PodProcess:
-    """`start_limit_s` is how long the pod may wait for a node, an image or a volume."""
+    """The process of one pod. `start_limit_s` is how long the pod may wait for a node, an image or a volume."""
 
     pid = None
 
@@ -59,7 +59,7 @@ class PodProcess:
 
     @property
     def left_nothing(self) -> bool:
-        """Only a kubelet knows: a pod that is gone may run on where its node cannot be reached."""
+        """Return whether the kubelet reported the end. A deleted pod may still run on a node that cannot be reached."""
         facts = self._known().facts
         return facts is not None and facts.exit_code is not None
 
@@ -81,7 +81,10 @@ class PodProcess:
             await asyncio.sleep(_POLL_S)
 
     async def end(self, grace_s: float) -> None:
-        """Bounded, also while the API does not answer: then the pod is deleted later, and its claim guards the job."""
+        """End the pod within a time limit.
+
+        If the API does not answer, the pod is deleted later, and its claim guards the job.
+        """
         deadline = self._clock.monotonic() + grace_s + _SILENCE_S
         while not await asyncio.wrap_future(in_daemon_thread(lambda: self._delete(grace_s), "delete-pod")):
             if self._clock.monotonic() > deadline:
@@ -102,7 +105,7 @@ class PodProcess:
         return tail(self._work / LOG_NAME)
 
     def close(self) -> None:
-        """Nobody asks for it here any more; the pod is left as it is."""
+        """Stop following the pod and leave it as it is."""
         self._last_known = self._known()
         self._observer.leave(self._pod)
         self._log.close()
@@ -115,7 +118,7 @@ class PodProcess:
         return known.is_gone or (known.facts is not None and known.facts.has_ended)
 
     def _waits_too_long(self, known: Known) -> bool:
-        """Measured in answers of the API: while it does not answer, the pod may have started."""
+        """Return whether the start took too long, measured between answers: without them the pod may have started."""
         facts, first, last = known.facts, known.first_seen_s, known.seen_s
         if facts is None or facts.has_started or first is None or last is None:
             return False
@@ -130,7 +133,7 @@ class PodProcess:
             await asyncio.sleep(_POLL_S)
 
     def _delete(self, grace_s: float) -> bool:
-        """Return whether the API has taken the order, or there is nothing to delete."""
+        """Return whether the API has accepted the deletion, or there is nothing to delete."""
         known = self._known()
         uid = self._pod.uid or (known.facts.uid if known.facts is not None else "")
         if not uid:

@@ -1,1 +1,1 @@
-"""The task side, in the driver process: agent, snapshots, restore, measured figures."""
+"""The task side, in the driver process: checkpoint agent, snapshots, restore, measured figures."""

@@ -1,20 +1,21 @@
-"""Taking the job's checkpoints: wait for each query's batch boundary, link, make durable, acknowledge by subtask.
+"""Takes the job's checkpoints: waits for each query's batch boundary, links and stores the files, and acknowledges.
 
-Each query of a job is cut at its own next boundary after the trigger, all at once; but where queries feed each other
-(channels.py), a producer waits its turn until its consumers are cut. Why that is one consistent cut:
+After the trigger, each query of a job is cut at its own next boundary, and all queries wait at the same time. But if
+one query feeds another (channels.py), the producer is cut only after its consumers. This is why the result is one
+consistent cut:
 
-1. A consumer is cut at batch b once `commits/b` is there, and its files are linked. What it had read by then, and what
-   its source's log may list beyond b, was in the channel before.
-2. Only then is the producer asked for its newest batch n, in flight or ended. All that it had put into the channel by
-   then is of n or of earlier batches, since a batch's offsets are written before it runs; also what stood in its
-   sink's log already without its commit.
-3. The producer is cut at the end of n, so its cut holds all that the consumer's may have read.
+1. A consumer is cut at batch b once `commits/b` exists, and its files are linked. All input that it had read by then,
+and all that its source's log may list beyond b, was already in the channel.
+2. Only then the agent reads the producer's newest batch n, running or ended. All that the producer had put into the
+channel by then belongs to n or to earlier batches, because a batch's offsets are written before it runs. This includes
+entries in the sink's log whose commit is still missing.
+3. The producer is cut at the end of n, so its cut contains all input that the consumer may have read.
 
-What the producer put out up to n and the consumer had not read by b lies in the channel, which is durable in itself;
-the manifest names both ends. A synchronous savepoint ends the queries in the same order, for the same reason.
+The output up to n that the consumer had not read by b is in the channel, which is durable. The manifest names both
+ends. A synchronous savepoint ends the queries in the same order, for the same reason.
 
-The main thread calls everything here; one worker thread finds out the files' checksums, places them, and hands
-each finished subtask back through a queue.
+The main thread calls everything here. One worker thread computes the files' checksums, stores the files, and returns
+each finished subtask through a queue.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from checkpointing.storage.opening import files_for
 
 log = logging.getLogger(__name__)
 
-# The event log lags a batch's commit by little; after this the acknowledgement goes without the batch's figures.
+# The event log is slightly behind a batch's commit. After this time the agent acknowledges without the batch's figures.
 FIGURES_WAIT_S = 10.0
-# Spark's maintenance may overtake a listing; files that are still not there after this are missing.
+# Spark's maintenance may delete files during a listing. Files that are still missing after this time are lost.
 STAGING_LIMIT_S = 2.0
-# What a checkpoint waits for is told once it has waited this long, and again whenever it changes.
+# The agent reports what a checkpoint waits for after this time, and again whenever that changes.
 _WORTH_TELLING_S = 1.0
 ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
 NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
 
 
 class Query(Protocol):
-    """What the agent needs of a running query."""
+    """The methods of a running query that the agent uses."""
 
     @property
     def name(self) -> str: ...
@@ -79,8 +80,10 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """`batch`: None when the query ended without ever committing one. `channels`: what the subtask reads of other
-    queries' output, with how far."""
+    """The acknowledgement of a subtask. `batch` is None if the query ended without ever committing one.
+
+    `channels`: which output of other queries the subtask reads, and how far it has read.
+    """
 
     durable: DurableSubtask
     metrics: SubtaskMetrics
@@ -89,7 +92,7 @@ class Acknowledged:
 
 
 class Reports(Protocol):
-    """Where results go, and where a batch's figures come from: None while they are not known yet."""
+    """Receives the agent's results, and provides the figures of a batch, or None while they are not known yet."""
 
     def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None: ...
 
@@ -102,11 +105,12 @@ class Reports(Protocol):
 
 @dataclass
 class _Cut:
-    """One query at one checkpoint. `barrier_s` is monotonic.
+    """The cut of one query for one checkpoint. `barrier_s` is monotonic.
 
-    `barrier`: the batch whose end it waits for; None before its turn, or when the query has begun no batch.
+    `barrier`: the batch at whose end the query is cut. None before the query's turn, or if it has begun no batch.
     `progress`: the query's figures when they last changed, at `progressed_s`.
-    `ending`: asked to end after its batch. `batch`: what it was cut at. `failing_since_s`: staging has failed since.
+    `ending`: the query was asked to end after its batch. `batch`: the batch at which it was cut.
+    `failing_since_s`: when staging first failed.
     `is_empty`: the query ended without ever committing a batch, so there is nothing to cut.
     """
 
@@ -135,7 +139,7 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _Done:
-    """A durable subtask on its way from the worker; `cause` is set instead when the take failed."""
+    """A result of the worker thread: a durable subtask, or the `cause` of a failure."""
 
     cut: _Cut | None
     durable: DurableSubtask | None
@@ -161,9 +165,9 @@ class _Take:
 
 
 class CheckpointAgent:
-    """Call `tick` every 20 ms or so while `is_busy`. `uploads`: who moves large state to remote storage.
+    """Takes checkpoints. The driver calls `tick` every 20 ms or so while `is_busy`.
 
-    `checksums`: what is known of the queries' files.
+    `uploads` moves large state to remote storage. `checksums` holds the known checksums of the queries' files.
     """
 
     def __init__(
@@ -193,7 +197,7 @@ class CheckpointAgent:
 
     @property
     def has_ended_queries(self) -> bool:
-        """A synchronous savepoint has ended, or is ending, the queries: that they are not active is no failure."""
+        """Return whether a synchronous savepoint ends or has ended the queries: then inactive ones are no failure."""
         return self._ended_for is not None
 
     def trigger(self, message: TriggerCheckpoint) -> None:
@@ -217,7 +221,7 @@ class CheckpointAgent:
             self._worker.submit(self._clean, take)
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The job manager gave it up: remove what it left, and run on when it had ended the queries."""
+        """Remove what the aborted checkpoint left. Start the queries again if it had ended them."""
         take = self._takes.pop(checkpoint_id, None)
         if take is None:
             return
@@ -228,7 +232,7 @@ class CheckpointAgent:
             self._run_on()
 
     def only_pending(self, checkpoint_ids: Sequence[int]) -> None:
-        """After registering again: what the job manager does not know any more is over."""
+        """Drop all checkpoints that the job manager no longer knows. Called after the driver has registered again."""
         for checkpoint_id in set(self._takes) - set(checkpoint_ids):
             self.aborted(checkpoint_id)
 
@@ -260,9 +264,10 @@ class CheckpointAgent:
             self._cut(take, cut, batch)
 
     def _boundary(self, cut: _Cut) -> int | None:
-        """The batch to cut at, once it has ended. A query that was idle when its turn came is cut at its last batch.
+        """Return the batch at which the query is cut, once that batch has ended.
 
-        So is one that has ended: it may have been ended within a batch, which nobody will commit.
+        A query that is idle at its turn is cut at its last batch. So is a query that has ended, because it may have
+        ended within a batch, which is never committed.
         """
         if not cut.query.is_active:
             cut.barrier = cut.query.files.last_commit()
@@ -275,9 +280,11 @@ class CheckpointAgent:
         return cut.barrier
 
     def _ended_at(self, cut: _Cut) -> int | None:
-        """The query's last batch, once it has ended; one that never committed is not ended: it has nothing to save.
+        """Return the query's last batch, once the query has ended.
 
-        One that has ended by itself is not started again if the savepoint fails, so it is not `ending`.
+        A query that never committed has nothing to save and runs on.
+
+        A query that has ended by itself is not started again if the savepoint fails, so it is not `ending`.
         """
         if not cut.ending and not cut.query.is_active:
             return cut.query.files.last_commit()
@@ -289,7 +296,7 @@ class CheckpointAgent:
         return cut.query.files.last_commit() if cut.query.has_ended() else None
 
     def _cut(self, take: _Take, cut: _Cut, batch: int) -> None:
-        """Link the batch's files. When some have gone, later batches of the query are tried for a while."""
+        """Link the batch's files. If some of them are gone, try later batches of the query for a limited time."""
         files, now_s = cut.query.files, self._clock.monotonic()
         try:
             staged = stage(files, batch, take.staging / _directory_name(take, cut))
@@ -308,7 +315,7 @@ class CheckpointAgent:
         self._worker.submit(self._write, take, cut, staged)
 
     def _acknowledge_empty(self, take: _Take, cut: _Cut) -> None:
-        """A restore starts the query without state, as it starts one that the snapshot does not know."""
+        """Acknowledge a query without any batch. A restore then starts it without state, like a query that is new."""
         cut.is_empty = True
         for vertex in cut.query.files.plan.vertices:
             for subtask in range(vertex.parallelism):
@@ -334,7 +341,7 @@ class CheckpointAgent:
                         return
                     async_ms = round((self._clock.monotonic() - cut.barrier_s) * 1000)
                     take.results.put(_Done(cut, durable, async_ms))
-        except Exception as error:  # noqa: BLE001 - the worker's edge: whatever it is, the checkpoint is declined with it
+        except Exception as error:  # noqa: BLE001 - the worker's edge: any exception declines the checkpoint
             cause = f"Batch {cut.batch} of query {plan.query!r} cannot be written: {error}"
             take.results.put(_Done(None, None, cause=cause))
         finally:
@@ -362,9 +369,9 @@ class CheckpointAgent:
             take.over = True
 
     def _sent(self, take: _Take, done: _Done) -> bool:
-        """False while the figures of the batch may still come."""
+        """Send the subtask's acknowledgement. Return False while the figures of the batch may still arrive."""
         cut, durable = done.cut, done.durable
-        assert cut is not None  # noqa: S101 - a failure has been dealt with
+        assert cut is not None  # noqa: S101 - failures were handled before
         assert durable is not None  # noqa: S101
         assert cut.batch is not None  # noqa: S101
         if cut.figures is None and self._clock.monotonic() - cut.barrier_s < FIGURES_WAIT_S:
@@ -409,7 +416,7 @@ class CheckpointAgent:
         self.aborted(checkpoint_id)
 
     def _run_on(self) -> None:
-        """Start again what an aborted savepoint ended. A query that was asked to end must first do so."""
+        """Start the queries again that an aborted savepoint ended. A query that was asked to end must first do so."""
         waiting = []
         for query in self._to_start_again:
             if query.has_ended():
@@ -422,7 +429,7 @@ class CheckpointAgent:
 
 
 def _telling_pause_s(trigger: TriggerCheckpoint) -> float:
-    """Return a fraction of the time-out, so that progress is known before the checkpoint would expire."""
+    """Return a fraction of the time-out, so that progress is known before the checkpoint expires."""
     return min(_WORTH_TELLING_S, trigger.timeout_ms / 1000 / 4)
 
 
@@ -444,7 +451,7 @@ def _uncut_consumers(take: _Take, cut: _Cut) -> list[str]:
 
 
 def _what_is_awaited(take: _Take, cut: _Cut) -> str:
-    """A sentence for people: which query, and what it has yet to do."""
+    """Return a sentence for people: which query is awaited, and what it has yet to do."""
     query = f"Query {cut.query.name!r}"
     if cut.batch is not None:
         return f"{query} is cut at batch {cut.batch}; {cut.owed} of its subtasks have yet to be saved."
@@ -459,7 +466,7 @@ def _what_is_awaited(take: _Take, cut: _Cut) -> str:
 
 
 def _is_read_by(channel: Channel, kind: VertexKind, index: int) -> bool:
-    """A channel belongs to the source that reads it, one that only the program knows of to the query's first."""
+    """Return whether the source reads the channel. One that only the program knows belongs to the first source."""
     return (kind, index) == (VertexKind.SOURCE, channel.source or 0)
 
 

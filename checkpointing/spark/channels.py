@@ -1,11 +1,12 @@
-"""Where one query of a job feeds another: found in the queries' options before anything runs.
+"""Detects, from the queries' options and before anything runs, where one query of a job feeds another.
 
-A channel is seen where a query's source reads the directory or the topic that another query's sink writes. What cannot
-be seen (foreachBatch, foreach) the program says: `.option("waymark.feeds", "other query")` on the writer.
+A channel exists where a query's source reads the directory or the topic that another query's sink writes. The program
+declares channels that options do not show (foreachBatch, foreach): `.option("waymark.feeds", "other query")` on the
+writer.
 
-A snapshot must not hold a consumer ahead of its producer: a restored producer writes again what comes after its cut,
-and a consumer that had that already would count it twice. So the agent cuts consumers first, then their producers, and
-needs an order: channels must not run in a circle.
+A snapshot must not hold a consumer ahead of its producer. A restored producer writes the output after its cut again,
+and a consumer that had already read it would count it twice. So the agent cuts consumers before their producers. This
+needs an order, so channels must not form a circle.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _GLOB = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True)
 class QueryEnds:
-    """What goes into a query and what comes out; `sink_options` as `writer_options` gives them."""
+    """The sources and the sink of a query. `sink_options` has the form of `writer_options`."""
 
     query: str
     sources: Sequence[Source]
@@ -35,7 +36,7 @@ class QueryEnds:
 
 
 def find_channels(queries: Sequence[QueryEnds]) -> tuple[Channel, ...]:
-    """Every channel of the job; ProgramError when they run in a circle or cannot be restored exactly."""
+    """Return every channel of the job. Raise ProgramError if they form a circle or cannot be restored exactly."""
     channels = [
         channel
         for producer in queries
@@ -72,7 +73,10 @@ def _named(producer: QueryEnds, known: set[str]) -> set[str]:
 
 
 def _same_directory(producer: QueryEnds, consumer: QueryEnds, source: Source) -> bool:
-    """ProgramError when the source sees the sink's files, but not through the log that says which of them count."""
+    """Return whether the source reads the sink's directory.
+
+    Raise ProgramError if the source reads the sink's files without the log that says which of them count.
+    """
     written, read = producer.sink_options.get("path"), source.options.get("path")
     if written is None or read is None:
         return False
@@ -88,7 +92,7 @@ def _same_directory(producer: QueryEnds, consumer: QueryEnds, source: Source) ->
 
 
 def _directory(path: str) -> str:
-    """A local path resolved, links followed; one of another file system as it is."""
+    """Return a local path as resolved, with links followed. Return a path of another file system unchanged."""
     scheme, separator, rest = path.partition(":")
     if separator and "/" not in scheme and scheme != "file":
         return path.rstrip("/")
@@ -97,16 +101,16 @@ def _directory(path: str) -> str:
 
 
 def _sees(read: str, written: str) -> bool:
-    """Whether a listing of `read`, which may be a pattern, takes in files below `written`: it lies above, or below."""
+    """Return whether a listing of `read`, which may be a pattern, can contain files below `written`."""
     patterns, names = read.strip("/").split("/"), written.strip("/").split("/")
     try:
         return all(re.fullmatch(_expression(p), n) for p, n in zip(patterns, names, strict=False))
     except re.error:
-        return False  # no pattern that Hadoop would take: the source itself will refuse it
+        return False  # Hadoop would not accept this pattern either, so the source itself refuses it
 
 
 def _expression(pattern: str) -> str:
-    """Of one part of a path, as Hadoop understands it."""
+    """Return Hadoop's pattern for one part of a path as a regular expression."""
     if not _GLOB.search(pattern):
         return re.escape(pattern)
     parts = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|", "[": "[", "]": "]", "-": "-", "^": "^"}
@@ -139,7 +143,7 @@ def _subscribes(options: Mapping[str, str], topic: str) -> bool:
         try:
             return re.fullmatch(pattern, topic) is not None
         except re.error:
-            return True  # Java's expressions can do more; cutting in order costs little where it was not needed
+            return True  # Java's expressions can do more. An unneeded order of the cuts costs little
     named = {name.strip() for key in ("subscribe", "topic") for name in options.get(key, "").split(",")}
     return topic in named | _assigned(options.get("assign", "{}"))
 
@@ -148,7 +152,7 @@ def _assigned(text: str) -> set[str]:
     try:
         return set(json.loads(text))
     except (ValueError, TypeError):
-        return set()  # the source itself will refuse it
+        return set()  # the source itself refuses it
 
 
 # --- circles ---------------------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ def _refuse_circles(channels: Sequence[Channel]) -> None:
 
 
 def _way_back(start: str, consumers: Mapping[str, set[str]]) -> list[str]:
-    """The shortest way from a query back to itself, both ends named; empty when there is none."""
+    """Return the shortest path from a query back to itself, with both ends, or an empty list if there is none."""
     ways = [[start]]
     seen: set[str] = set()
     while ways:

@@ -1,7 +1,8 @@
-"""Makes a class archive: `python -m checkpointing.spark.class_archive PATH`; see jobs/launching/class_archive.py.
+"""Makes a class archive: `python -m checkpointing.spark.class_archive PATH`. See jobs/launching/class_archive.py.
 
-A session as drivers have it runs two batches of a small query, and its JVM writes the classes that it has loaded when
-it ends. All of it at the lowest priority, once for all who want the same at one time; it ends with its standard input.
+The process starts a session like a driver's, runs two batches of a small query, and ends. Its JVM then writes the
+classes that it has loaded. The process has the lowest priority and ends with its standard input. A lock ensures that
+only one such process runs for an archive.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from checkpointing.spark import jvm
 from checkpointing.spark.session import start_session
 from checkpointing.spark.spare import warm_up
 
-_MEMORY = "512m"  # about the least that Spark takes
+_MEMORY = "512m"  # about the minimum that Spark accepts
 
 
 def make(archive: Path) -> None:
-    """JvmNotStarted, OSError; FileNotFoundError when Java has written none: it cannot for every class path."""
+    """Make the archive. Raise JvmNotStarted or OSError.
+
+    Raise FileNotFoundError if Java has written no archive, because it cannot do so for every class path.
+    """
     directory = Path(tempfile.mkdtemp(prefix="waymark-classes-"))
     partial = archive.with_suffix(".partial")
     partial.unlink(missing_ok=True)
@@ -52,7 +56,7 @@ def main(arguments: list[str]) -> int:
     [path] = arguments
     archive = Path(path)
     if os.getpgrp() != os.getpid():
-        os.setpgrp()  # what ends with its input is this process and its JVM, not who began it
+        os.setpgrp()  # the signal at the end of input must not reach the parent process
     _step_back()
     threading.Thread(target=_end_with_input, daemon=True).start()
     with archive.with_suffix(".lock").open("w") as lock:
@@ -67,12 +71,12 @@ def main(arguments: list[str]) -> int:
 
 def _step_back() -> None:
     os.nice(19)
-    with contextlib.suppress(OSError):  # Linux shares processors out among sessions first, and this is one of its own
+    with contextlib.suppress(OSError):  # Linux first divides processors among sessions, and this process leads one
         Path("/proc/self/autogroup").write_text("19")
 
 
 def _end_with_input() -> None:
-    """With the JVM, which is in this process's group, and without what it would write."""
+    """End this process and its JVM, which is in the same group, at the end of input. Nothing more is written."""
     while os.read(0, 1024):
         pass
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What went wrong, for `/jobs/:id/exceptions`: the user's own exception where there is one, not its wrappers."""
+"""Turns failures into entries of `/jobs/:id/exceptions`, with the user's own exception where possible."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from checkpointing.spark_internals import java_stack_trace
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the exception's name, dotted or not, and its text.
 _RAISED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
-# Where Spark's words begin again behind the user's message.
+# The pattern for the end of the user's message, where Spark's text continues.
 _JVM_AGAIN = re.compile(r"^\s*(?:SQLSTATE: \w{5}\s*$|\tat )|^=== Streaming Query ===", re.MULTILINE)
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.\d+")
-# Where py4j called; what went wrong comes after it.
+# The text with which py4j names its call. The actual error follows it.
 _PY4J_SAYS = re.compile(r"\AAn error occurred while calling \S+\.\n: ")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<cause>.+)$", re.MULTILINE)
 _DEEPEST = 32
-# In characters: a program may put a whole table into its message.
+# In characters, because a program may put a whole table into its message.
 _LONGEST_MESSAGE = 4_000
 _LONGEST_STACK = 100_000
 
 
 def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = True) -> ExceptionInfo:
-    """An exception raised in this process."""
-    ends_by_choice = isinstance(error, ScriptExited)  # such as argparse: only the driver's frames are in its traceback
+    """Return the entry for an exception that was raised in this process."""
+    ends_by_choice = isinstance(error, ScriptExited)  # such as argparse; only the driver's frames are in its traceback
     lines = traceback.format_exception_only(error) if ends_by_choice else traceback.format_exception(error)
     text = _clipped("".join(lines), _LONGEST_STACK)
     message = _clipped(_message_of(error), _LONGEST_MESSAGE)
@@ -39,7 +39,7 @@ def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = Tr
 
 
 def without_secrets(info: ExceptionInfo, secrets: Iterable[str]) -> ExceptionInfo:
-    """Return the failure without these texts: a connector's message may quote the password that was refused."""
+    """Return the failure without these texts, because a connector's message may quote the rejected password."""
     message, stacktrace = info.message, info.stacktrace
     for secret in secrets:
         message, stacktrace = message.replace(secret, HIDDEN), stacktrace.replace(secret, HIDDEN)
@@ -47,7 +47,7 @@ def without_secrets(info: ExceptionInfo, secrets: Iterable[str]) -> ExceptionInf
 
 
 def _message_of(error: BaseException) -> str:
-    """Return what the exception says; of Java's, without the stack, but with the innermost cause."""
+    """Return the exception's message. For a Java exception, omit the stack, but add the innermost cause."""
     text = _PY4J_SAYS.sub("", str(error).strip())
     causes = _CAUSED_BY.findall(text + java_stack_trace(error))
     said = _without_sql_state(text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0])
@@ -57,12 +57,12 @@ def _message_of(error: BaseException) -> str:
 
 
 def _telling(name: str, message: str) -> str:
-    """A KeyError's message is only the key."""
+    """Return the message. Prefix it with the name if it says too little: a KeyError's message is only the key."""
     return message if message and name != "KeyError" else f"{name}: {message}".removesuffix(": ")
 
 
 def of_query(query_name: str, java_exception: Any, timestamp: int) -> ExceptionInfo:
-    """The StreamingQueryException of a query that died; `java_exception` is py4j's view of it."""
+    """Return the entry for a query that died. `java_exception` is py4j's view of its StreamingQueryException."""
     chain = list(_causes(java_exception))
     stack = _java_stack(java_exception)
     texts = [str(each.getMessage() or "") for each in chain]
@@ -75,7 +75,7 @@ def of_query(query_name: str, java_exception: Any, timestamp: int) -> ExceptionI
 
 
 def _clipped(text: str, longest: int) -> str:
-    """Both ends of a text that is too long: what went wrong is in one of them."""
+    """Shorten a long text in the middle, because the cause of an error is at one of the ends."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -83,7 +83,7 @@ def _clipped(text: str, longest: int) -> str:
 
 
 def user_exception(text: str) -> tuple[str, str] | None:
-    """Name and message of the Python exception whose traceback is the last in `text`; None when there is none."""
+    """Return name and message of the Python exception with the last traceback in `text`, or None if there is none."""
     start = text.rfind(_TRACEBACK)
     if start < 0:
         return None
@@ -113,7 +113,7 @@ def _causes(java_exception: Any) -> Iterator[Any]:
 
 
 def _java_stack(java_exception: Any) -> str:
-    """As Java prints it, Python's traceback included."""
+    """Return the stack as Java prints it, with Python's traceback."""
     lines = []
     for number, each in enumerate(_causes(java_exception)):
         lines.append(("Caused by: " if number else "") + str(each.toString()))

@@ -1,4 +1,4 @@
-"""The program of a driver that shares no disk with its job manager: fetched from the leader."""
+"""Fetches the program from the leader, for a driver that shares no disk with its job manager."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RETRY_S = 0.5
 
 
 class ProgramNotFetched(Exception):
-    """No leader gave the program out within the limit, or one refused to."""
+    """No leader delivered the program within the limit, or a leader refused to."""
 
 
 def fetch_program(
     spec: DriverSpec, find_leader: Callable[[float], str | None], token: str | None, clock: Clock
 ) -> None:
-    """Write the job's program to where the specification says. Raises ProgramNotFetched, OSError.
+    """Write the job's program to the path in the specification. Raise ProgramNotFetched or OSError.
 
     While the leader changes, or cannot be reached, the request is repeated.
     """
@@ -52,7 +52,7 @@ def fetch_program(
 
 
 def _content(spec: DriverSpec, address: str, token: str | None) -> bytes | None:
-    """None when the job manager cannot serve the request now."""
+    """Return the program, or None if the job manager cannot serve the request now."""
     base = address if "://" in address else f"http://{address}"
     headers = {SECRET_HEADER: spec.secret, **({"Authorization": f"Bearer {token}"} if token else {})}
     path = f"/jobs/{spec.job_id}/attempts/{spec.attempt}/program"

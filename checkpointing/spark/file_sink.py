@@ -1,4 +1,4 @@
-"""How the output of Spark's own file sink goes back with the state: its log (sink_output.py) and its data files.
+"""Returns the output of Spark's own file sink to the restored state: its log (sink_output.py) and its data files.
 
 The log names the files that count. The sink skips a batch whose number is not above the log's newest one. Readers that
 follow the log, as Spark does, see each row once; others see what the directory holds.
@@ -11,9 +11,9 @@ restored whose log names them:
 
     <output>/.waymark/abandoned/<path>           data files, by their path below the output
 
-These are the files that the log named and the restored one does not; and files that no log names, which a batch that
-never ended wrote, if they are newer than the restored state and nobody can still be writing them. On other file systems
-such files stay where they are. A restore that was interrupted is done again with other numbers.
+These are the files that the old log named and the restored one does not. Files of a batch that never ended are in no
+log. They are moved, too, if they are newer than the restored state and no process can still be writing them. On other
+file systems such files stay where they are. An interrupted restore is repeated with other numbers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from checkpointing.spark.sink_output import LOG_NAME, SinkLogEnd, SinkOutput
 log = logging.getLogger(__name__)
 
 _ASIDE = Path(".waymark", "abandoned")
-# As Spark's tasks name what they write: part-00000-<uuid>-c000.snappy.parquet
+# The file names of Spark's tasks: part-00000-<uuid>-c000.snappy.parquet
 _DATA_FILE = re.compile(r"part-\d{5,}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[.-].*")
 
 
 def put_back(output: SinkOutput, entries: Sequence[str], end: SinkLogEnd, *, keep_output: bool) -> None:
-    """Let the log list `entries`. OSError, ValueError when a log cannot be read.
+    """Make the log list `entries`. Raise OSError, or ValueError if a log cannot be read.
 
-    `keep_output` (at-least-once): what the log listed before stays, so that no row disappears.
+    `keep_output` (at-least-once): entries that the log listed before stay, so that no row disappears.
     """
     listed = list(dict.fromkeys([*entries, *(output.visible() if keep_output else ())]))
     root = output.local
@@ -54,7 +54,7 @@ def put_back(output: SinkOutput, entries: Sequence[str], end: SinkLogEnd, *, kee
 
 
 def check_numbers_are_new(output: SinkOutput, first: int) -> None:
-    """Raise SinkDirectoryTaken if the log has a number from `first` on: then the sink would skip batches."""
+    """Raise SinkDirectoryTaken if the log has a number from `first` on, because the sink would then skip batches."""
     newest = output.newest()
     if newest >= first:
         raise SinkDirectoryTaken(
@@ -64,11 +64,11 @@ def check_numbers_are_new(output: SinkOutput, first: int) -> None:
 
 
 def check_not_foreign(output: SinkOutput, job_id: str) -> None:
-    """Raise SinkDirectoryTaken if a query of the job must not start without state, or from a state of another
-    directory, into `output`.
+    """Raise SinkDirectoryTaken if another job or query wrote the log of `output`.
 
-    The sink skips each batch whose number is in the log. The rows of a query that counts from 0 would be lost in a log
-    that another job or query wrote. The job marks a directory when it first writes there.
+    Call it for a query that starts without state, or from a state of another directory. The sink skips each batch whose
+    number is in the log. So the rows of a query that counts from 0 would be lost in another query's log. The job marks
+    a directory when it first writes there.
     """
     if not output.is_marked(job_id) and output.newest() >= 0:
         writers = output.writers()
@@ -99,7 +99,7 @@ def check_no_other_writer(output: SinkOutput, owner: str, running: Collection[st
 
 
 def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
-    """Prepare `output` for a query that starts without state: what an earlier attempt of the job wrote is dropped.
+    """Prepare `output` for a query that starts without state. Discard the output of the job's earlier attempts.
 
     Raises:
         SinkDirectoryTaken: see `check_not_foreign`.
@@ -117,7 +117,7 @@ def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
 def put_unfinished_aside(output: SinkOutput, since_ms: int) -> None:
     """Move data files of batches that never ended: not named in the log, and not older than `since_ms` (epoch).
 
-    Only for when the driver and every task that wrote them are gone. OSError, ValueError.
+    Call it only after the driver and every task that wrote them have ended. Raise OSError or ValueError.
     """
     root = output.local
     if root is None:
@@ -143,7 +143,7 @@ def _bring_back(output: Path, paths: Collection[Path]) -> None:
 
 
 def _move(source: Path, target: Path) -> bool:
-    """False when it is not there: it was moved before, or its owner removed it. Hadoop's checksums go with it."""
+    """Move a file and Hadoop's checksum file. Return False if it is missing, because it was moved or removed before."""
     if not source.exists():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def _move(source: Path, target: Path) -> bool:
 
 
 def _data_files(output: Path) -> Iterator[Path]:
-    """Those that look like a sink's; what is hidden from readers is no output."""
+    """Yield the files with names of Spark's sinks. Hidden directories contain no output."""
     for directory, subdirectories, names in os.walk(output):
         subdirectories[:] = [name for name in subdirectories if not name.startswith((".", "_"))]
         for name in names:
@@ -164,7 +164,7 @@ def _data_files(output: Path) -> Iterator[Path]:
 
 
 def _named(output: Path, entries: Iterable[str]) -> frozenset[Path]:
-    """The files below `output` that the entries list; those outside of it are nobody's to move."""
+    """Return the files below `output` that the entries list. Files outside of it must not be moved."""
     found = set()
     for entry in entries:
         parts = urlsplit(json.loads(entry)["path"])

@@ -1,6 +1,6 @@
-"""Make a savepoint of Spark's own checkpoint locations: the state and offsets of queries that ran without Waymark.
+"""Makes a savepoint from Spark's own checkpoint locations: the state and offsets of queries that ran without Waymark.
 
-A location is only read. Each of its files is copied, so that nothing that a job writes later reaches it.
+Waymark only reads a location. It copies each file, so that later writes of a job do not change the location.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def import_savepoint(
 
     Args:
         locations: the checkpoint location of each query, by the query's name; or one of `restore.UNNAMED`.
-        storage_of: the storage of a job, by the job's id. The savepoint gets an id that is of no job. It is the same
-            whenever the same queries are imported: so they get batch numbers of one family (decision 132).
+        storage_of: the storage of a job, by the job's id. The savepoint gets an ID that no job has. It is the same for
+        each import of the same queries, so they get batch numbers of one family (decision 132).
         entry_class: the program that the savepoint is for.
-        scratch: an empty directory for the files on their way. What is in it is of no use afterwards.
+        scratch: an empty directory for temporary files. Its content is not needed afterwards.
 
     Raises:
         ImportRefused: a location cannot be used.
@@ -84,7 +84,7 @@ def import_savepoint(
 
 
 def stage_location(query: str, location: str, scratch: Path) -> tuple[SparkLocation, StagedBatch]:
-    """Copy what a restart after the location's newest committed batch needs into `scratch`; ImportRefused."""
+    """Copy the files for a restart after the location's newest committed batch into `scratch`. Raise ImportRefused."""
     found = find(location)
     try:
         for file in found.selected:
@@ -100,7 +100,7 @@ def stage_location(query: str, location: str, scratch: Path) -> tuple[SparkLocat
 
 
 def _plan(query: str, found: SparkLocation) -> QueryPlan:
-    """Return the operators that the files tell of. A restore finds them by their places, not by their names."""
+    """Return the operators that the files show. A restore finds operators by their places, not by their names."""
     places = [(VertexKind.SOURCE, index, 1) for index in range(max(found.num_sources, 1))]
     places += [(VertexKind.STATEFUL, index, number) for index, number in found.partitions.items()]
     places.append((VertexKind.SINK, 0, 1))

@@ -1,4 +1,4 @@
-"""The job in this process: its Spark session, its queries, their restore. Everything that talks to Spark at start."""
+"""The job in the driver's process: its Spark session, its queries and their restore."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SparkJob:
-    """`restored` has, by query, the batch that the state it started with ends with."""
+    """The queries of the job in this process.
+
+    `restored` maps each query to the last batch of the state that it started with.
+    """
 
     queries: tuple[RunningQuery, ...]
     restored: Mapping[str, int]
@@ -76,7 +79,7 @@ class SparkJob:
 
     @property
     def is_at_least_once(self) -> bool:
-        """Whether a query's trigger rules out more, whatever its sink can do."""
+        """Return whether a query's trigger allows only at-least-once, independent of its sink."""
         return any(query.planned.is_continuous for query in self.queries)
 
     @property
@@ -88,9 +91,9 @@ ProgramArguments = Mapping[str, str] | Sequence[str]
 
 
 def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, ProgramArguments]:
-    """The program and its arguments, before any JVM starts; ProgramError."""
+    """Return the program and its arguments, before any JVM starts. Raise ProgramError."""
     if not deployment_of(spec.configuration, parallelism=spec.parallelism).driver_is_in_the_cluster:
-        let_import(spec.configuration, work.program)  # there spark-submit has done it
+        let_import(spec.configuration, work.program)  # in a cluster, spark-submit has done it
     program = load_program(Path(spec.program_path), spec.entry_class, work.program)
     return program, spec.program_args if program.is_script else parse_arguments(spec.program_args)
 
@@ -101,7 +104,7 @@ def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
 
 
 def checksums_known_to(spec: DriverSpec, job: SparkJob) -> FileChecksums:
-    """From what the attempt was started from."""
+    """Return the known checksums of the state that the attempt started from."""
     directory = spec.restore.directory if spec.restore is not None else None
     if spec.local is not None:
         directory = spec.local.newest_checkpoint
@@ -109,7 +112,7 @@ def checksums_known_to(spec: DriverSpec, job: SparkJob) -> FileChecksums:
 
 
 def executor_uploads(spec: DriverSpec, spark: SparkSession, clock: Clock) -> Uploads | None:
-    """None where the tasks run in the driver."""
+    """Return the uploads by executors, or None if the tasks run in the driver."""
     if not deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors:
         return None
     least_bytes = CheckpointConfiguration.parse(spec.configuration).executor_uploads_bytes
@@ -119,15 +122,16 @@ def executor_uploads(spec: DriverSpec, spark: SparkSession, clock: Clock) -> Upl
 def prepare(
     spec: DriverSpec, work: WorkDirectory, spark: SparkSession, program: Program, arguments: ProgramArguments
 ) -> SparkJob:
-    """Call the program and build each query's checkpointLocation; nothing is started yet.
+    """Call the program and build each query's checkpointLocation. Nothing is started yet.
 
-    ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, LocalStateUnusable, or what the program raises.
+    Raise ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, LocalStateUnusable, or what the program
+    raises.
     """
     state = starting_state(spec, work.root)
     _let_executors_import_this_package(spec, work, spark)
     let_workers_import(spark, program)
     enter_directory(spec.configuration, spark)
-    log.info("calls %s", program.entry_class)  # which may take as long as it likes
+    log.info("calls %s", program.entry_class)  # the program may take any time
     run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()
     writers = as_writers(returned, program.entry_class, [query.writer for query in run.queries])
@@ -147,7 +151,7 @@ def prepare(
 
 
 def give_ids(run: ProgramRun, queries: Sequence[PlannedQuery]) -> None:
-    """Let Spark take the ids that the program has been told, for queries that have none yet."""
+    """Write the query IDs that the program has already received, so that Spark uses them."""
     for query in queries:
         path = query.location / "metadata"
         if query.name in run.ids and not path.exists():
@@ -161,7 +165,7 @@ def run_program(
     arguments: ProgramArguments,
     known_id: Callable[[str], str | None] = lambda name: None,
 ) -> ProgramRun:
-    """Make the run of the program, and take over from now on what it starts."""
+    """Create the run of the program. From now on it takes over the queries that the program starts."""
     from checkpointing.spark.taken_over import take_over
 
     def call() -> Any:
@@ -197,7 +201,7 @@ def _begin_timeline(spec: DriverSpec, query: PlannedQuery, continued: ContinuedB
 
 
 def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery, batch: int) -> None:
-    """RestoreRefused when the query could not go on from the state at its location, or would miss input."""
+    """Raise RestoreRefused if the query cannot continue from the state at its location, or would miss input."""
     if not state.is_own:
         check_state_fits(query, batch)
     if spec.restore is None or not spec.restore.allow_non_restored_state:
@@ -205,16 +209,21 @@ def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery,
 
 
 def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, spark: SparkSession) -> None:
-    """Keyed state, sources and sinks run in it there. To a driver in a cluster spark-submit has brought it along."""
+    """Send this package to the executors, where keyed state, sources and sinks need it.
+
+    For a driver in a cluster, spark-submit has sent it.
+    """
     deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
     if deployment.has_executors and not deployment.driver_is_in_the_cluster:
         spark.sparkContext.addPyFile(str(zipped_package(work.root / PACKAGE_NAME)))
 
 
 def let_workers_import(spark: SparkSession, program: Program) -> None:
-    """transformWithState asks a Python worker beside the driver before it plans; added files do not reach that one.
+    """Let Python workers on this machine import the program.
 
-    The functions of a single script reach workers by value. Its name may be that of a module that Python has.
+    For transformWithState, Spark starts a Python worker next to the driver before it plans, and added files do not
+    reach that worker. Functions of a single script reach workers by value, because its name may be that of an installed
+    module.
     """
     if program.is_script and program.path.suffix != ".zip":
         return
@@ -231,7 +240,10 @@ def plan_queries(
     *,
     asks_for_partitions: bool = False,
 ) -> list[PlannedQuery]:
-    """Name and place each query, and find what feeds what; ProgramError. `configuration` is the job's."""
+    """Name and place each query, and find the channels between queries. Raise ProgramError.
+
+    `configuration` is the job's.
+    """
     exactly_once = CheckpointConfiguration.parse(configuration).exactly_once
     planned: list[PlannedQuery] = []
     ends: list[QueryEnds] = []
@@ -274,7 +286,10 @@ _MODE = f"{PREFIX}mode"
 
 
 def refuse_exactly_once(query: str, configuration: Mapping[str, str]) -> None:
-    """Of a continuous query, when the job asks for it in so many words; a job that says nothing runs at least once."""
+    """Raise ProgramError if the job explicitly requests exactly-once for a continuous query.
+
+    The default is at least once.
+    """
     asked = configuration.get(_MODE, "")
     if asked.upper().replace("-", "_") == "EXACTLY_ONCE":
         raise ProgramError(

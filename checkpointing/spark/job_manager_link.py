@@ -1,6 +1,6 @@
-"""The driver's connection to its job manager: opened, kept, found again, and given up when the lease has run out.
+"""The driver's connection to its job manager: it opens, keeps and reopens it, and gives up after the lease.
 
-A thread of its own, so that heartbeats go on while Spark starts or a batch keeps the main thread busy.
+It runs on a separate thread, so that heartbeats continue while Spark starts or a batch keeps the main thread busy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Report = AcknowledgeCheckpoint | DeclineCheckpoint | DelayCheckpoint | StatusUpd
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """`token` is sent as a bearer token when set."""
+    """The settings of the link. `token` is sent as a bearer token if it is set."""
 
     job_id: str
     attempt: int
@@ -55,18 +55,19 @@ class LinkSettings:
 
 @dataclass(frozen=True)
 class Vitals:
-    """What a heartbeat carries."""
+    """The content of a heartbeat."""
 
     queries: Mapping[str, QueryProgress] = field(default_factory=dict)
     executors: tuple[Executor, ...] = ()
 
 
 class JobManagerLink:
-    """`find_address` gives the leader's REST base URL or None; `register` and `vitals` what to say of the driver now.
+    """The link. `find_address` returns the leader's REST base URL or None.
 
-    Messages come out of `incoming`, those of an old session left out; a Registered comes after every new connection.
-    `on_lease_lost` is called once, on a thread of the link's, when no leader was reachable for the lease, counted from
-    the start of the last exchange that succeeded: another attempt may start any moment.
+    `register` and `vitals` return the driver's current state. `incoming` gets the job manager's messages without those
+    of an old session; a Registered follows every new connection. `on_lease_lost` is called once, on another thread, if
+    no leader was reachable during the lease. The lease starts with the last exchange that succeeded. After it another
+    attempt may start at any moment.
     """
 
     def __init__(
@@ -103,13 +104,16 @@ class JobManagerLink:
         self._lease_watch.start()
 
     def send(self, report: Report) -> None:
-        """Now, or after the next registration when there is no connection. Any thread."""
+        """Send the report now, or after the next registration if there is no connection. Usable on any thread."""
         with self._lock:
             if not self._sent(report):
                 self._unsent.append(report)
 
     def close(self, timeout_s: float) -> bool:
-        """Hang up. True when everything was sent; waits up to `timeout_s` for a connection where it was not."""
+        """Close the connection.
+
+        Return whether everything was sent; wait up to `timeout_s` for a connection for the rest.
+        """
         deadline = self._clock.monotonic() + timeout_s
         while self._unsent and self._thread.is_alive() and self._clock.monotonic() < deadline:
             self._closing.wait(0.05)
@@ -134,7 +138,7 @@ class JobManagerLink:
             self._closing.wait(_RETRY_S)
 
     def _watch_lease(self) -> None:
-        """Apart from the connection's thread, which may hang in the network for longer than the lease lasts."""
+        """Watch the lease on a separate thread, as the connection's thread may hang in the network for longer."""
         while (remaining := self._remaining_s()) > 0:
             if self._closing.wait(min(remaining, _LONGEST_WAIT_S)):
                 return
@@ -146,7 +150,7 @@ class JobManagerLink:
         return self._confirmed_s + self._settings.lease_s - self._clock.monotonic()
 
     def _one_connection(self) -> None:
-        """Returns, or raises, when the connection is over."""
+        """Run one connection. Return or raise when it is over."""
         address = self._find_address(min(_LONGEST_WAIT_S, max(0.0, self._remaining_s())))
         if address is None:
             return
@@ -155,7 +159,7 @@ class JobManagerLink:
             additional_headers={"Authorization": f"Bearer {self._settings.token}"} if self._settings.token else None,
             open_timeout=min(5.0, max(0.1, self._remaining_s())),
             close_timeout=1,
-            ping_interval=None,  # our own pings say when the last exchange began
+            ping_interval=None,  # our own pings tell when the last exchange began
             max_size=_LONGEST_MESSAGE,
             proxy=None,
         ) as socket:
@@ -230,7 +234,10 @@ class JobManagerLink:
                 log.info("a %s of an old session is dropped", message.type)
 
     def _sent(self, report: Report) -> bool:
-        """With the lock held. The session is the current one: a report made before a reconnection is still ours."""
+        """Send the report and return whether it was sent. Call it with the lock held.
+
+        The report gets the current session ID, because a report from before a reconnection is still valid.
+        """
         if self._socket is None:
             return False
         try:

@@ -1,6 +1,6 @@
-"""The JVM beside a driver's Python process: started through spark-submit, watched, ended.
+"""The JVM next to a driver's Python process: started through spark-submit, watched, ended.
 
-Not started here when the driver runs inside a cluster: there spark-submit's JVM has started the Python process.
+A driver inside a cluster does not start it here: there, spark-submit's JVM has started the Python process.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _KILLED = -9
 
 
 class JvmLost(Exception):
-    """The JVM beside this process ended by itself."""
+    """The JVM next to this process ended by itself."""
 
 
 class JvmNotStarted(Exception):
-    """spark-submit gave up, or its JVM ended before it could be talked to; the text has what it said.
+    """spark-submit failed, or its JVM ended before it answered. The text contains its output.
 
-    `crashed`: by a fault of Java's own.
+    `crashed`: Java itself has crashed.
     """
 
     def __init__(self, text: str, *, crashed: bool = False) -> None:
@@ -63,15 +63,15 @@ class JvmNotStarted(Exception):
 
 
 class ClusterRefused(Exception):
-    """The cluster did not take the application, or gave it up before it could begin; the text has what it said."""
+    """The cluster did not accept the application, or removed it before it began. The text contains the reason."""
 
 
 class ContextStopped(Exception):
-    """Somebody stopped the SparkContext while the job was running."""
+    """The SparkContext was stopped while the job was running."""
 
 
 def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
-    """Start the JVM with `settings`, every one of them out of other users' sight. Does nothing when there is one."""
+    """Start the JVM. Other users of the machine cannot see its settings. Do nothing if a JVM already runs."""
     archive = os.environ.get(class_archive.VARIABLE, "")
     try:
         _launch(name, settings, directory, archive)
@@ -100,22 +100,26 @@ def _launch(name: str, settings: Mapping[str, str], directory: Path, archive: st
 
 
 def _with_own_options(settings: Mapping[str, str], archive: str) -> dict[str, str]:
-    """Java knows no TMPDIR. What the job's own options say comes last, and so wins."""
+    """Return the settings with options for the JVM: Java ignores TMPDIR.
+
+    The job's own options come last and override these.
+    """
     own = f'"-Djava.io.tmpdir={tempfile.gettempdir()}" {class_archive.options(archive)}'.strip()
     return {**settings, JVM_OPTIONS: f"{own} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
 def given_up(master: str, written: int) -> ClusterRefused | None:
-    """Why Spark gave an application on `master` up since this process's errors had `written` bytes; None: it did not.
+    """Return why Spark gave up an application on `master`, or None if it did not.
 
-    What Python gets to see of it is only that the context is stopped.
+    `written` is the size of this process's errors before the start. Python itself sees only that the context is
+    stopped.
     """
     reason = _GIVEN_UP.search(_errors_since(written))
     return ClusterRefused(f"Spark's master {master} did not take the job: {reason[1]}") if reason else None
 
 
 def errors_size() -> int:
-    """How much this process's standard error holds, which is the JVM's, too; 0 when it is no file."""
+    """Return the size of this process's standard error, which the JVM shares, or 0 if it is not a file."""
     found = os.fstat(2)
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
@@ -130,14 +134,14 @@ def _errors_since(size: int) -> str:
 
 
 def _complaint(text: str) -> str:
-    """The lines that say what is wrong, without stack traces and warnings."""
+    """Return the lines with the error, without stack traces and warnings."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "WARNING"))]
     telling = [line for line in lines if _TELLING.match(line)]
     return " ".join(line.removeprefix('Exception in thread "main" ') for line in (telling or lines[-1:]))
 
 
 def hadoop_path(spark: Any, location: str) -> tuple[Any, Any]:
-    """Return the Hadoop path of `location` and its file system, whichever of Spark's it is. Py4JError."""
+    """Return the Hadoop path of `location` and its file system. Raise Py4JError."""
     path = jvm_view(spark).org.apache.hadoop.fs.Path(location)
     return path, path.getFileSystem(hadoop_configuration(spark))
 
@@ -148,7 +152,10 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def exit_code(wait_s: float) -> int | None:
-    """None when the JVM still runs after `wait_s`, and when none was started; negative for a signal."""
+    """Return the JVM's exit code, negative for a signal.
+
+    Return None if it still runs after `wait_s` or was never started.
+    """
     process = jvm_process()
     try:
         return None if process is None else process.wait(wait_s)
@@ -157,7 +164,7 @@ def exit_code(wait_s: float) -> int | None:
 
 
 def lost(code: int, memory: str) -> JvmLost:
-    """In words. `memory` is the heap's limit, as `spark.driver.memory` names it."""
+    """Return an error that explains the exit code. `memory` is the heap's limit, the value of `spark.driver.memory`."""
     if code == _OUT_OF_MEMORY_EXIT_CODE:
         return JvmLost(
             f"The driver's JVM ran out of memory: its heap of {memory} is full. Raise spark.driver.memory, or let the "
@@ -169,7 +176,7 @@ def lost(code: int, memory: str) -> JvmLost:
 
 
 def leave() -> None:
-    """Have the JVM end by itself, as it does with its input, and wait for it. No session may be in use."""
+    """Let the JVM end by itself, by closing its input, and wait for it. No session may be in use."""
     process: Any = jvm_process()
     gateway().shutdown()
     process.stdin.close()
@@ -177,7 +184,7 @@ def leave() -> None:
 
 
 def kill() -> None:
-    """End whatever Spark does, now. Returns when the JVM is gone; may be called again."""
+    """End Spark now. Return when the JVM has ended. May be called again."""
     process = jvm_process()
     if process is not None:
         process.kill()
@@ -187,7 +194,7 @@ def kill() -> None:
 
 
 def _stop_spark() -> None:
-    """Inside a cluster the JVM is this process's parent: it ends with it, its queries end now."""
+    """Stop Spark's queries inside a cluster. The JVM there is this process's parent, and ends after it."""
     stopping = threading.Thread(target=_stop_context, daemon=True)
     stopping.start()
     stopping.join(_STOP_S)

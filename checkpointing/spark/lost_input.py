@@ -1,8 +1,8 @@
-"""Input that must be read again after a restore, and is gone.
+"""Detects input that must be read again after a restore and is gone.
 
-Spark passes over a file that a source has listed and that is no longer there, without a word (measured): the rows would
-be missing from the result. What had been listed after the restored batch stands in the source's log, which may run
-ahead of the batch; of files that no log names nobody can know.
+Spark silently skips a file that a source has listed and that no longer exists (measured): its rows would be missing
+from the result. The source's log, which may be ahead of the batch, names the files listed after the restored batch.
+Files that no log names cannot be checked.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LOG_FILE = re.compile(r"\d+(?:\.compact)?")
 _NAMED = 3
 
 
-# Kafka's source and those that are made like it; and those that say so by our exception.
+# Kafka's source and similar ones use such texts, as do sources that raise our exception.
 _SAID_BY_THE_SOURCE = re.compile(r"\[\w*DATA_LOSS\w*(?:\.\w+)?\]|\bfailOnDataLoss\b")
 
 
 class InputLost(RestoreRefused):
-    """Trying again changes nothing. The text names the files."""
+    """Input of a query is lost, and a retry cannot help. The text names the files."""
 
 
 def check_input_is_there(query: str, location: Path, batch: int) -> None:
-    """InputLost when a local file that the sources of the query at `location` had listed after `batch` is not there."""
+    """Raise InputLost if a local file is missing that the query's sources had listed after `batch`."""
     positions = source_positions((location / "offsets" / str(batch)).read_bytes())
     lost: list[str] = []
     for directory in sorted((location / "sources").glob("*")):
@@ -47,7 +47,7 @@ def check_input_is_there(query: str, location: Path, batch: int) -> None:
 
 
 def loss_in_words(query: str, name: str, message: str) -> str | None:
-    """What the failure of a query comes to when its source says that input is lost; None when it is something else."""
+    """Return the message for a failure by which a source reports lost input, or None for another failure."""
     if name != SourceInputLost.__name__ and _SAID_BY_THE_SOURCE.search(message) is None:
         return None
     return (
@@ -71,7 +71,7 @@ def _lost(log: Path, last: int) -> list[str]:
 
 
 def _entries(log: Path) -> Iterator[tuple[str, int]]:
-    """Path and log entry of every file in a file source's log."""
+    """Return path and log entry of every file in a file source's log."""
     for file in log.glob("*"):
         if _LOG_FILE.fullmatch(file.name):
             for line in file.read_text().splitlines()[1:]:

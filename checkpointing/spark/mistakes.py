@@ -1,4 +1,4 @@
-"""Tell mistakes of a program, which a restart cannot correct, from causes that pass."""
+"""Distinguishes mistakes of a program, which a restart cannot correct, from causes that may pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from checkpointing.spark.jvm import hadoop_path
 from checkpointing.spark_internals import java_stack_trace
 
-# Libraries for Kafka, databases and HTTP have exceptions of their own for a server that is away.
+# Libraries for Kafka, databases and HTTP have their own exceptions for an unavailable server.
 _SERVER_IS_AWAY = re.compile(r"Timeout|Connection|Unavailable|OperationalError|NoBrokers|Network|Rpc|Transport|Throttl")
 _JVM_CANNOT_REACH = re.compile(
     r"\bjava\.(?:net|io|nio|rmi)\.(?:\w+\.)*\w*(?:Exception|Error)\b|\bjava\.sql\.SQL\w*|TimeoutException"
@@ -27,7 +27,7 @@ def is_mistake(error: Exception, calls_program: Callable[..., Any], spark: Any =
     """Return whether the program itself is wrong: its code, arguments, paths, queries or connectors.
 
     `error` was raised before the driver was RUNNING; `calls_program` is the function that calls the program. An unknown
-    failure of Spark is no mistake: it may pass.
+    failure of Spark does not count as a mistake, because it may pass.
     """
     from pyspark.errors.exceptions.captured import CapturedException
 
@@ -41,12 +41,12 @@ def is_mistake(error: Exception, calls_program: Callable[..., Any], spark: Any =
 def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
     from pyspark.errors import AnalysisException, IllegalArgumentException, UnsupportedOperationException
 
-    origin: Any = getattr(error, "java_exception", error)  # as PySpark's own exceptions, it tells its condition
+    origin: Any = getattr(error, "java_exception", error)  # this object has the error's condition
     match _condition_of(origin):
         case "DATA_SOURCE_NOT_FOUND":
             return True
         case "UNABLE_TO_INFER_SCHEMA":
-            return False  # the first file may come
+            return False  # the first file may still arrive
         case "PATH_NOT_FOUND":
             return spark is not None and _has_siblings(spark, str(origin.getMessageParameters()["path"]))
     said = str(error) + java_stack_trace(error)
@@ -58,7 +58,7 @@ def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
 
 
 def _condition_of(origin: Any) -> str:
-    """Return Spark's name for the kind of error; "" for py4j's own errors, and Java's that Spark does not name."""
+    """Return Spark's name for the kind of error, or "" for errors without one, such as py4j's own."""
     try:
         return str(origin.getCondition() or "")
     except (AttributeError, Py4JError):
@@ -66,10 +66,10 @@ def _condition_of(origin: Any) -> str:
 
 
 def _has_siblings(spark: Any, location: str) -> bool:
-    """Return whether the file system answers, and has something else where `location` is not.
+    """Return whether the file system answers, and the parent directory of `location` has other entries.
 
-    An empty or missing directory around it says nothing: a file system that is not mounted looks the same. Nor does a
-    pattern, which may match later.
+    An empty or missing parent directory proves nothing, because a file system that is not mounted looks the same. Nor
+    does a pattern, which may match later.
     """
     if set(location) & set("*?[{"):
         return False
@@ -82,7 +82,7 @@ def _has_siblings(spark: Any, location: str) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether a server, file system or memory that is away has to do with `error`."""
+    """Return whether `error` comes from an unavailable server, file system, or memory."""
     return any(
         isinstance(each, OSError | MemoryError | Py4JError)
         or any(_SERVER_IS_AWAY.search(kind.__name__) for kind in type(each).__mro__)

@@ -1,7 +1,7 @@
-"""A query's operators as vertices, read from its plan before it runs.
+"""Reads a query's operators from its plan before it runs, and returns them as vertices.
 
-The plan is asked for as text (`explain`), which Spark builds for a streaming DataFrame without starting anything: so
-the vertices are known when there is no data yet, and however long the first batch takes.
+Spark builds the plan of a streaming DataFrame as text (`explain`) without starting anything. So the vertices are known
+before there is data, and however long the first batch takes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from checkpointing.spark_internals import (
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
 _EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
-# A "!" marks an operator that refers to columns beside its input's, as transformWithState in Python does.
+# A "!" marks an operator that refers to columns outside its input, as transformWithState in Python does.
 _TREE_DRAWING = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?!?")
 _LONGEST_NAME = 80
 
-# What people call an operator, by the name Spark gives its physical form.
+# Common names of operators, by the name of Spark's physical operator.
 _READABLE = {
     "StateStoreSave": "aggregate",
     "SessionWindowStateStoreSave": "session window",
@@ -45,13 +45,13 @@ _READABLE = {
     "TransformWithState": "transformWithState",
     "TransformWithStateInPySpark": "transformWithState",
 }
-# The other half of an aggregation: same operator, no name of its own.
+# The other half of an aggregation: the same operator, without a separate name.
 _NOT_ITS_NAME = ("StateStoreRestore", "SessionWindowStateStoreRestore")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source as the program asked for it; keys of `options` in lower case."""
+    """A source in the program. The keys of `options` are in lower case."""
 
     format: str
     options: Mapping[str, str]
@@ -59,7 +59,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """`path` is where a file sink writes, None for any other sink. `after_restore`: None until it is known.
+    """A sink. `path` is where a file sink writes, None for any other sink. `after_restore` is None until it is known.
 
     `repeats_numbers`: a restore keeps the batch numbers of the query.
     """
@@ -72,11 +72,11 @@ class Sink:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The vertices of one query, by what they own.
+    """The vertices of one query, by the owner of their files.
 
-    `keyed`: the stateful operators whose state is spread by the hash of a key. That of others (a count over everything,
-    a limit) lies in one partition, however many there could be. `stateful_from_the_top`: the stateful operators in the
-    order in which Spark reports of them.
+    `keyed`: the stateful operators whose state is partitioned by the hash of a key. Other operators (a count over
+    everything, a limit) keep their state in one partition. `stateful_from_the_top`: the stateful operators in the order
+    in which Spark reports on them.
     """
 
     query: str
@@ -93,7 +93,10 @@ class QueryPlan:
 
 
 def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[int, int]) -> QueryPlan:
-    """`partitions` overrides the parallelism by operator: a restored query keeps that of its first start."""
+    """Return the plan of a query.
+
+    `partitions` overrides the parallelism of operators, because a restored query keeps that of its first start.
+    """
     sources = _source_names(physical_plan)
     operators = _stateful_operators(physical_plan)
     spread = _partitionings(physical_plan)
@@ -115,7 +118,7 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
 
 
 def vertex_id(query: str, kind: VertexKind, index: int) -> str:
-    """Stable across restarts and jobs: a vertex is known by its query, its kind and its place."""
+    """Return an ID that is the same for all restarts and jobs: it depends on the query, the kind and the place."""
     return stable_id(query, kind.value, str(index))
 
 
@@ -124,7 +127,7 @@ def _vertex(query: str, kind: VertexKind, index: int, name: str, parallelism: in
 
 
 def _source_names(physical_plan: str) -> list[str]:
-    """In the order in which Spark numbers them: that of the plan, from the top."""
+    """Return the sources' names in Spark's order: that of the plan, from the top."""
     lines = (_TREE_DRAWING.sub("", line) for line in physical_plan.splitlines())
     return [match["name"] for line in lines if (match := _SOURCE.match(line))]
 
@@ -139,7 +142,7 @@ def _stateful_operators(physical_plan: str) -> dict[int, tuple[str, int]]:
 
 
 def _partitionings(physical_plan: str) -> dict[int, str]:
-    """How each stateful operator's input is spread: as the nearest exchange below says; the plan begins at the top."""
+    """Return the partitioning of each stateful operator's input, which the nearest exchange below it shows."""
     found: dict[int, str] = {}
     undecided: list[int] = []
     for line in physical_plan.splitlines():
@@ -164,7 +167,7 @@ def _sink_name(sink: Sink) -> str:
 
 
 def _short(name: str) -> str:
-    """Long paths lose their middle: the end tells them apart."""
+    """Return the name without the middle of a long path, because the end distinguishes paths."""
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[:24]}…{name[-(_LONGEST_NAME - 25) :]}"
@@ -174,13 +177,13 @@ def _short(name: str) -> str:
 
 
 def explain(writer: Any) -> str:
-    """The physical plan of the DataFrame behind a DataStreamWriter; AnalysisException when it cannot be planned."""
+    """Return the physical plan of a DataStreamWriter's DataFrame. Raise AnalysisException if it cannot be planned."""
     utilities = jvm_class(session_of(writer), PYTHON_SQL_UTILS)
     return str(utilities.explainString(query_execution(frame_of(writer)), "simple"))
 
 
 def writer_options(writer: Any) -> dict[str, str]:
-    """The options set so far, keys in lower case."""
+    """Return the options set so far, with keys in lower case."""
     return _options(writer_field(writer, "extraOptions").toMap())
 
 
@@ -190,7 +193,7 @@ def query_name(options: Mapping[str, str], number: int) -> str:
 
 
 def _options(mapping: Any) -> dict[str, str]:
-    """Keys in lower case: Spark's options do not care."""
+    """Return the options with keys in lower case, because Spark ignores their case."""
     return {key.lower(): value for key, value in scala_map(mapping).items()}
 
 
@@ -211,7 +214,7 @@ def sources_of(writer: Any) -> tuple[Source, ...]:
 
 
 def output_mode(writer: Any) -> Any:
-    """Spark's own object."""
+    """Return the output mode as Spark's own object."""
     return writer_field(writer, "outputMode")
 
 
@@ -220,7 +223,7 @@ _SCHEDULER_POOL = "spark.scheduler.pool"
 
 
 def set_table(writer: Any, name: str) -> None:
-    """Note that the query writes to a table: what `toTable(name)` is to PySpark's writer."""
+    """Store that the query writes to a table, as `toTable(name)` does on PySpark's writer."""
     setattr(writer, _TABLE, name)
 
 
@@ -229,7 +232,7 @@ def table_of(writer: Any) -> str | None:
 
 
 def keep_pool(writer: Any) -> None:
-    """Note the scheduler pool that this thread, the program's, has chosen: another thread starts the query."""
+    """Store the scheduler pool of this thread, which runs the program, because another thread starts the query."""
     setattr(writer, _POOL, session_of(writer).sparkContext.getLocalProperty(_SCHEDULER_POOL))
 
 
@@ -237,7 +240,7 @@ _FUNCTION = "_waymark_function"
 
 
 def set_function(writer: Any, function: Any) -> None:
-    """Note what foreachBatch calls, which PySpark's writer keeps in the JVM."""
+    """Store the function of foreachBatch, which PySpark's writer keeps in the JVM."""
     setattr(writer, _FUNCTION, function)
 
 
@@ -246,7 +249,7 @@ def function_of(writer: Any) -> Any:
 
 
 def start(writer: Any) -> Any:
-    """Start the query. PySpark's own `start` and `toTable` are taken over while a program runs (taken_over.py)."""
+    """Start the query. PySpark's own `start` and `toTable` are replaced while a program runs (taken_over.py)."""
     session_of(writer).sparkContext.setLocalProperty(_SCHEDULER_POOL, getattr(writer, _POOL, None))
     return start_query(writer, table_of(writer))
 
@@ -256,7 +259,7 @@ def session_of(writer: Any) -> Any:
 
 
 def logical_plan(writer: Any) -> Any:
-    """Spark's own object: analyzed, not optimized."""
+    """Return the logical plan as Spark's own object: analyzed, not optimized."""
     return query_execution(frame_of(writer)).analyzed()
 
 
@@ -277,7 +280,7 @@ def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
 
 
 def _table_sink(spark: Any, table: str) -> Sink:
-    """Return where `toTable(table)` writes; ProgramError for a table that would go with the attempt."""
+    """Return the sink of `toTable(table)`. Raise ProgramError for a table that would be lost with the attempt."""
     if spark.catalog.tableExists(table):
         facts = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
         provider = str(facts.get("Provider", ""))
@@ -292,7 +295,7 @@ def _table_sink(spark: Any, table: str) -> Sink:
 
 
 def _refuse_below_warehouse(table: str, path: str) -> None:
-    """Spark puts a table's relative path below its warehouse, which is the attempt's; ProgramError."""
+    """Raise ProgramError for a relative path: Spark puts it below its warehouse, which belongs to the attempt."""
     if not path.startswith("/") and ":" not in path:
         raise ProgramError(
             f"toTable({table!r}): the path {path!r} is below Spark's warehouse, and its files would be gone after some "
@@ -301,7 +304,7 @@ def _refuse_below_warehouse(table: str, path: str) -> None:
 
 
 def _is_temporary(spark: Any, table: str) -> bool:
-    """Whether the table is in the catalog that Spark keeps in memory, its files in the attempt's scratch directory."""
+    """Return whether the table is in Spark's catalog in memory, with its files in the attempt's scratch directory."""
     conf = spark.conf
     is_sessions = table.count(".") < 2 and spark.catalog.currentCatalog() == "spark_catalog"
     has_other = conf.get("spark.sql.catalog.spark_catalog", "") or table.split(".")[0] in _catalogs(conf)

@@ -1,7 +1,7 @@
 """The first process of a driver's pod: `python checkpointing.zip <work directory> <driver.json>`.
 
-The zip file is Waymark's side of the driver, as the job manager has it. It is unpacked, because Java reads files of it.
-Standard library only: nothing else is known to be in the job's image before the driver starts.
+The zip file contains Waymark's part of the driver, from the job manager. It is unpacked, because Java reads files of
+it. This module uses the standard library only: other packages may be missing in the image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DRIVER = "checkpointing.spark.driver"
 
 
 def main(arguments: list[str]) -> None:
-    """Become the driver."""
+    """Replace this process by the driver."""
     package, directory, specification = arguments
     work = Path(directory)
     side = work / "waymark"

@@ -1,7 +1,7 @@
-"""Load a user's program out of a `.py` file or a `.zip` of them: a function (`module:function`), or a whole script.
+"""Loads a user's program from a `.py` file or a `.zip` of such files: a function (`module:function`), or a script.
 
 A script is named by its file (`job.py`), or in a `.zip` by its module. It runs as `__main__`, as under spark-submit.
-Every way in which a program can be unfit ends in a ProgramError whose text says, in plain words, what is wrong with it.
+Every unfit program raises a ProgramError whose text says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from checkpointing.spark_internals import foreach_batch_class
 
 
 class ProgramError(Exception):
-    """The program cannot be run as it is: starting it again would change nothing."""
+    """The program cannot run as it is. A restart would not help."""
 
 
 class ScriptExited(Exception):
@@ -34,9 +34,9 @@ class ScriptExited(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """`path` is what Spark's Python workers must import the program's modules from.
+    """A loaded program. Spark's Python workers import its modules from `path`.
 
-    `function` takes the session and the arguments: of a function as a dictionary, of a script as a list.
+    `function` takes the session and the arguments: a dictionary for a function, a list for a script.
     """
 
     function: Callable[[Any, Any], Any]
@@ -49,10 +49,11 @@ class Program:
 
 
 def load_program(program_path: Path, entry_class: str, import_directory: Path) -> Program:
-    """The function or script that `entry_class` (`module:function`, `module.py:function`, `script.py`) names.
+    """Return the function or script that `entry_class` names.
 
-    `import_directory` is the attempt's own: a single file is copied there under its module's name, because an uploaded
-    file carries another name and Spark's workers import functions by module.
+    It has the form `module:function`, `module.py:function` or `script.py`. `import_directory` belongs to the attempt. A
+    single file is copied there under its module's name, because an uploaded file has another name, and Spark's workers
+    import functions by module.
     """
     if is_script(entry_class):
         return _load_script(program_path, entry_class, import_directory)
@@ -93,7 +94,7 @@ def _copied(program_path: Path, target: Path) -> Path:
 
 
 def _load_script(program_path: Path, entry: str, import_directory: Path) -> Program:
-    """Compile the script. Its functions reach Spark's workers by value: its module need not be importable."""
+    """Compile the script. Its functions reach Spark's workers by value, so its module need not be importable."""
     if not entry:
         raise ProgramError("there is no entry; write module:function, or script.py")
     path = _importable(program_path, "script", import_directory)
@@ -180,7 +181,7 @@ def _function(module: ModuleType, name: str) -> Callable[[Any, dict[str, str]], 
 
 
 def parse_arguments(program_args: Sequence[str]) -> dict[str, str]:
-    """`--key value` and `--key=value` as a dictionary; a key without a value is "true", as in Flink's ParameterTool."""
+    """Return `--key value` and `--key=value` as a dictionary. A key alone gets "true", as in Flink's ParameterTool."""
     arguments: dict[str, str] = {}
     rest = list(program_args)
     while rest:
@@ -195,7 +196,7 @@ def parse_arguments(program_args: Sequence[str]) -> dict[str, str]:
 
 
 def call_program(program: Program, spark: Any, arguments: Any) -> Any:
-    """What the program returns; whatever it raises, but an attempt to end the process is a ProgramError."""
+    """Call the program and return its result. Turn an attempt to end the process into a ProgramError."""
     try:
         return program.function(spark, arguments)
     except (KeyboardInterrupt, SystemExit) as error:
@@ -206,10 +207,10 @@ def guard_batch_functions(
     before_batch: Callable[[Any, int], None] = lambda frame, batch: None,
     on_error: Callable[[Exception], None] = lambda error: None,
 ) -> None:
-    """Make an attempt to end the process within a foreachBatch function an exception of its batch.
+    """Turn an attempt to end the process within a foreachBatch function into an exception of its batch.
 
-    py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone. `before_batch`
-    is called with what the function is called with, on its thread, before it; `on_error` with what it raises.
+    py4j passes on only exceptions; the batch would wait forever for a thread that has ended. `before_batch` gets the
+    function's arguments on its thread before the call, `on_error` the exception that it raises.
     """
     batch_function = foreach_batch_class()
     plain = batch_function.__init__
@@ -246,7 +247,7 @@ def _without_exit(
 
 
 def as_writers(returned: Any, entry_class: str, started: Sequence[Any] = ()) -> list[Any]:
-    """The DataStreamWriters that the program `started`, and then those that it returned."""
+    """Return the DataStreamWriters that the program `started`, and then those that it returned."""
     if started:
         return [*started, *(each for each in returned_writers(returned) if not any(each is one for one in started))]
     if is_script(entry_class):
@@ -264,7 +265,7 @@ def as_writers(returned: Any, entry_class: str, started: Sequence[Any] = ()) -> 
 
 
 def returned_writers(returned: Any) -> list[Any]:
-    """The DataStreamWriters among what a program returned."""
+    """Return the DataStreamWriters among the results of a program."""
     from pyspark.sql.streaming import DataStreamWriter
 
     return [each for each in _listed(returned) if isinstance(each, DataStreamWriter)]

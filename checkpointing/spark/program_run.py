@@ -1,4 +1,4 @@
-"""Run a user's program on a thread of its own, and collect the queries that it starts.
+"""Runs a user's program on a separate thread, and collects the queries that it starts.
 
     collecting → the program waits for a query, or ends → settled → the driver has started the queries → begun
 
@@ -28,7 +28,7 @@ _LATE = (
 
 
 class StartedQuery(Protocol):
-    """What `start()` gave to the program. `running` is set when the driver has started the query."""
+    """The object that `start()` returned to the program. `running` is set when the driver has started the query."""
 
     writer: Any
     name: str
@@ -37,10 +37,13 @@ class StartedQuery(Protocol):
 
 
 class ProgramRun:
-    """The driver's main thread calls `until_settled`, `begin`, `note_ended`; any other thread may call the rest."""
+    """One run of a program. Any thread may call it.
+
+    Only `until_settled`, `begin` and `note_ended` belong to the driver's main thread.
+    """
 
     def __init__(self, call: Callable[[], Any], known_id: Callable[[str], str | None] = lambda name: None) -> None:
-        """`known_id` gives the id of a query that has run before, by its name."""
+        """`known_id` returns the ID of a query that has run before, by its name."""
         self._call = call
         self._known_id = known_id
         self._ids: dict[str, str] = {}
@@ -56,7 +59,7 @@ class ProgramRun:
     # --- the driver ---
 
     def until_settled(self) -> Any:
-        """Run the program until it waits for a query or ends. Return what it returned, and raise what it raised."""
+        """Run the program until it waits for a query or ends. Return its result, or raise its exception."""
         self._thread.start()
         while not self.wait_for(lambda: self._is_settled, _REMIND_S):
             log.info("the program neither ends nor waits; it has started %d queries so far", len(self._queries))
@@ -83,7 +86,7 @@ class ProgramRun:
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The ids that the program has asked for, by the query's name."""
+        """Return the IDs that the program has read, by the query's name."""
         return dict(self._ids)
 
     @property
@@ -102,11 +105,11 @@ class ProgramRun:
 
     @property
     def is_current(self) -> bool:
-        """Whether the program's own thread asks."""
+        """Return whether the caller is the program's own thread."""
         return threading.current_thread() is self._thread
 
     def add(self, query: StartedQuery) -> None:
-        """Add a query that the program starts; ProgramError once it is too late for that."""
+        """Add a query that the program starts. Raise ProgramError if it is too late for that."""
         with self._changed:
             if self._is_settled:
                 raise ProgramError(_LATE)
@@ -115,14 +118,14 @@ class ProgramRun:
             self._queries.append(query)
 
     def id_of(self, name: str) -> str | None:
-        """Return the id that the query will have; None if nobody asked before the program was settled."""
+        """Return the ID that the query will have, or None if the program did not read it before it was settled."""
         with self._changed:
             if name not in self._ids and not self._is_settled:
                 self._ids[name] = self._known_id(name) or str(uuid.uuid4())
             return self._ids.get(name)
 
     def settle(self) -> None:
-        """Note that the program has started all its queries: it waits for one, or looks at one that must run."""
+        """Mark the run as settled: the program waits for a query or inspects one, so it has started all its queries."""
         with self._changed:
             self._is_settled = True
             self._changed.notify_all()

@@ -1,18 +1,18 @@
-"""Move the batch numbers of a restored checkpointLocation forward: the state after batch N becomes the one after M.
+"""Moves the batch numbers of a restored checkpointLocation forward: the state after batch N becomes the one after M.
 
-Sinks that remember batch numbers skip a batch whose number they know. After a restore to an older batch, Spark would
-use such numbers again for other rows. With M above every number that was ever used, it does not (decision 132).
+Sinks that store batch numbers skip a batch whose number they know. After a restore to an older batch, Spark would use
+such numbers again for other rows. M is above every number that was ever used, so Spark does not (decision 132).
 
 A number is the name of a file: `offsets/N`, `commits/N`, and the versions N+1 and below of each state store. All of
-them move by the same distance, so that they stay contiguous, which Spark checks. Two files hold numbers themselves:
+them move by the same distance, so that they stay contiguous, which Spark checks. Two files contain numbers:
 
-    V_<id>.changelog    state format 2: the versions since the last whole state ("lineage"), compressed, before the
-                        changes. Spark reads it in the newest version's file only, so only that file is written again.
-    offsets/M-1         does not exist when N is 0, and Spark needs it: it is written with no position of any source
+  V_<id>.changelog    state format 2: the versions since the last whole state ("lineage"), compressed, before the
+      changes. Spark reads it only in the newest version's file, so only that file is rewritten
+  offsets/M-1         does not exist if N is 0, but Spark needs it: it is written without a position of any source
 
-Where a store has no whole state yet, Spark starts from an empty version 0. A moved one needs an empty whole state.
-Not numbered by batches, and left alone: `sources/`, operator metadata and schemas (Spark takes the newest at or below
-the batch), SST files, our operator state. A file sink's log is outside of the location.
+If a store has no whole state yet, Spark starts from an empty version 0. A moved store needs an empty whole state. These
+files have no batch numbers and stay unchanged: `sources/`, operator metadata and schemas (Spark takes the newest at or
+below the batch), SST files, our operator state. A file sink's log is outside of the location.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from checkpointing.spark_internals import COMPRESSION_CODEC, java_context, jvm_c
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark holds an array of all numbers between the least and the greatest of a log, and counts some in 32 bits.
+# Spark holds an array of all numbers between the least and the greatest of a log, and uses 32 bits for some.
 GREATEST = 2**31 - 1
 _STATE_FILE = re.compile(r"(?P<version>\d+)(?P<id>(?:_[0-9a-f-]{36})?)\.(?P<kind>zip|changelog|snapshot|delta)")
 _WHOLE = ("zip", "snapshot")
 _NO_POSITION = "-"
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _END_OF_ROWS = (-1).to_bytes(4, "big", signed=True)
-# The logs' formats, all of which hold no number of a batch.
+# The formats of the logs. None of them contains a batch number.
 _KNOWN_LOGS = {"offsets": ("v1", "v2"), "commits": ("v1", "v2")}
 _EMPTY_ROCKSDB = 'v1\n{"sstFiles":[],"logFiles":[],"numKeys":0}'
 
 
 class FormatNotKnown(ValueError):
-    """A file of another format than those that can be renumbered; the text names both."""
+    """A file has a format that cannot be renumbered. The text names the file and the format."""
 
 
 class StateFiles(Protocol):
-    """How Spark's compressed state files are read and written."""
+    """Reads and writes Spark's compressed state files."""
 
     def write(self, path: Path, content: bytes) -> None: ...
 
     def replace_header(self, path: Path, change: Callable[[str, str], str]) -> None:
-        """Replace the lineage of a changelog: `change` gets the format's version and the old lineage."""
+        """Replace the lineage of a changelog: `change` receives the format's version and the old lineage."""
         ...
 
 
 class SparkStateFiles:
-    """Those of a running Spark, by the codec that the query's batches were written with.
+    """The state files of a running Spark, with the codec of the query's batches.
 
-    The content passes through the JVM as a stream: it may be larger than the memory.
+    The content passes through the JVM as a stream, because it may be larger than the memory.
     """
 
     def __init__(self, spark: SparkSession, codec: str) -> None:
@@ -88,23 +88,26 @@ class SparkStateFiles:
                 target.writeUTF(version)
                 target.writeUTF(changed)
                 source.transferTo(target)
-        fresh.rename(path)  # which may have been a link
+        fresh.rename(path)  # the old file may have been a link
 
     def _output(self, path: Path) -> Any:
         return self._codec.compressedOutputStream(self._java.io.FileOutputStream(str(path)))
 
 
 def _state_files(spark: SparkSession, location: Path, batch: int) -> SparkStateFiles:
-    """Those of a location, by the codec that Spark froze with its batch. OSError, ValueError."""
+    """Return the state files of a location, with the codec that Spark stored with its batch.
+
+    Raise OSError or ValueError.
+    """
     settings = json.loads((location / "offsets" / str(batch)).read_text().splitlines()[1])["conf"]
     return SparkStateFiles(spark, str(settings.get(_CODEC, "lz4")))
 
 
 def first_batch(numbers: BatchNumbers, interval: int) -> int:
-    """Return the number that the last restored batch of each query gets.
+    """Return the new number of the last restored batch of each query.
 
-    The log of Spark's file sink, which is compacted every `interval` batches, gets compacted files of this batch and of
-    the one that is an interval before: this number ends an interval, and both numbers are in the range.
+    Spark's file sink compacts its log every `interval` batches. Its log gets compacted files for this batch and for the
+    batch one interval before. So this number ends an interval, and both numbers are in the range.
     """
     least = numbers.first + interval
     return least + -(least + 1) % interval
@@ -136,7 +139,7 @@ def renumber(spark: SparkSession, location: Path, batch: int, to: int) -> None:
 
 
 def _rename(path: Path, name: str) -> Path:
-    """With what Hadoop keeps beside it."""
+    """Rename a file together with its Hadoop checksum file."""
     target = path.with_name(name)
     if sums_path(path).exists():
         sums_path(path).rename(sums_path(target))
@@ -180,7 +183,7 @@ class _StoreFile:
 
 
 def _stores(state: Path) -> Collection[list[_StoreFile]]:
-    """The versioned files of each store."""
+    """Return the versioned files of each store."""
     stores = defaultdict(list)
     for path in state.rglob("*"):
         match = _STATE_FILE.fullmatch(path.name)
@@ -204,7 +207,10 @@ def _renumber_store(store: list[_StoreFile], version: int, distance: int, files:
 
 
 def _moved_lineage(path: Path, distance: int, empty: str | None, version: str, lineage: str) -> str:
-    """`empty` is the id of the empty state that the versions begin with, where they began with none."""
+    """Return the lineage with moved versions.
+
+    `empty` is the ID of the empty state before the first version, if there was no whole state.
+    """
     _check_known(path, version, ("v3", "v4"))
     moved = [{**each, "version": each["version"] + distance} for each in json.loads(lineage)]
     if empty is not None:

@@ -1,4 +1,4 @@
-"""What the driver tells the job manager, as messages over the link."""
+"""The driver's reports to the job manager, as messages over the link."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from checkpointing.spark.task_metrics import BatchFigures, EventLog
 
 
 class JobManagerReports:
-    """`job` is set once its queries run."""
+    """Sends reports. `job` is set once the queries of the job run."""
 
     def __init__(self, spec: DriverSpec, link: JobManagerLink, events: EventLog) -> None:
         self.job: SparkJob | None = None
@@ -85,9 +85,9 @@ class JobManagerReports:
         self._link.send(DeclineCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, reason, cause))
 
     def figures(self, query: str, batch: int) -> BatchFigures | None:
-        """Return the figures of the barrier's batch. All are 0 when it ran before the restore.
+        """Return the figures of the batch at which the query was cut. They are all 0 if it ran before the restore.
 
-        Spark reports nothing of a continuous query, whose tasks run on from epoch to epoch.
+        Spark reports no figures of a continuous query, whose tasks continue from epoch to epoch.
         """
         if self.job is None:
             return None

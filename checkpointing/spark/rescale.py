@@ -1,9 +1,9 @@
-"""A restored query on another number of state partitions, before it starts: what Flink does with key group ranges.
+"""Changes the number of state partitions of a restored query before it starts, as Flink does with key group ranges.
 
-Spark rewrites the state in an extra batch, N+1, that reads no input (StreamingCheckpointManager, Classic only).
-Around it is mended what Spark leaves undone: a file sink's log must not have a hole at N+1, or the query dies at the
-log's next compaction; and partitions that the state no longer has must go, or the next snapshot would look for their
-newest version in vain.
+Spark rewrites the state in an extra batch, N+1, that reads no input (StreamingCheckpointManager, Classic only). Two
+steps are added here. A file sink's log gets an entry for N+1, because Spark's next compaction of the log would fail
+without it. Partitions that the state no longer has are removed, because the next snapshot would look for their newest
+version.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _REPARTITIONS_SINCE = (4, 3)
 _SINK_LOG_VERSION = 1
-# What Spark says of a state that it cannot rewrite, whatever is tried again.
+# The pattern of Spark's errors for a state that it can never rewrite.
 _CANNOT = re.compile(r"\[(?:STATE_REPARTITION|STATE_REWRITER|STDS)_[\w.]*\] [^\n]*")
 
 
 class RescaleRefused(RestoreRefused):
-    """The state cannot be put on another number of partitions; the text says why and what to do."""
+    """The number of the state's partitions cannot be changed. The text says why and what to do."""
 
 
 def asks_for_partitions(parallelism: int | None, configuration: Mapping[str, str]) -> bool:
-    """Whether a job says how many state partitions it wants. One that does not keeps what its state has."""
+    """Return whether a job requests a number of state partitions. Otherwise it keeps that of its state."""
     return parallelism is not None or SHUFFLE_PARTITIONS in configuration
 
 
 def target_partitions(planned: QueryPlan, restored: Mapping[int, int]) -> int | None:
-    """The partitions that the restored state must be put on; None: it has as many as the program asks for.
+    """Return the number of partitions for the restored state, or None if it already has what the program requests.
 
-    `planned` is the program's plan as it would start without state, so that a program which sets its shuffle partitions
-    itself is heard; `restored` has the partitions of the restored state by operator.
+    `planned` is the program's plan for a start without state, so it includes shuffle partitions that the program sets.
+    `restored` has the partitions of the restored state by operator.
     """
     for (kind, operator), vertex in planned.by_owner.items():
         differs = restored.get(operator, vertex.parallelism) != vertex.parallelism
@@ -68,10 +68,10 @@ def target_partitions(planned: QueryPlan, restored: Mapping[int, int]) -> int | 
 
 
 def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
-    """Put the state in `files.location`, which no query uses, on `partitions` partitions. The batch it ends with now.
+    """Move the state in `files.location`, which no query uses, to `partitions` partitions. Return its last batch now.
 
-    A file sink's log lacks that batch then: see `log_batch_without_output`.
-    RescaleRefused; OSError or Spark's own errors when another try may do.
+    A file sink's log lacks that batch; `log_batch_without_output` adds it. Raise RescaleRefused. Raise OSError or
+    Spark's own errors if a retry may help.
     """
     batch = _check_possible(files, partitions)
     _check_keyed(files.plan, partitions)
@@ -83,7 +83,10 @@ def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
 
 
 def _check_version(spark: SparkSession, files: QueryFiles, partitions: int) -> None:
-    """Spark 4.1 cannot repartition state. Spark 4.2 cannot read the layout that jobs have unless they say otherwise."""
+    """Raise RescaleRefused for Spark 4.1 and 4.2.
+
+    Spark 4.1 cannot repartition state. Spark 4.2 cannot read the default layout of jobs.
+    """
     if tuple(map(int, spark.version.split(".")[:2])) < _REPARTITIONS_SINCE:
         raise RescaleRefused(
             f"The state of query {files.query!r} cannot be put on {partitions} partitions: "
@@ -92,7 +95,7 @@ def _check_version(spark: SparkSession, files: QueryFiles, partitions: int) -> N
 
 
 def _check_possible(files: QueryFiles, partitions: int) -> int:
-    """The last batch of the restored state."""
+    """Return the last batch of the restored state. Raise RescaleRefused if it cannot be rescaled."""
     batch = files.last_commit()
     if batch is None or (files.location / "offsets" / str(batch + 1)).exists():
         raise RescaleRefused(
@@ -109,7 +112,7 @@ def _check_possible(files: QueryFiles, partitions: int) -> int:
 
 
 def _check_keyed(plan: QueryPlan, partitions: int) -> None:
-    """Spark spreads all state by its key's hash; a state without keys would land where its operator does not look."""
+    """Raise RescaleRefused for state without keys. Spark distributes state by the hash of its key and would lose it."""
     for (kind, operator), vertex in plan.by_owner.items():
         if kind is VertexKind.STATEFUL and operator not in plan.keyed:
             raise RescaleRefused(
@@ -119,7 +122,7 @@ def _check_keyed(plan: QueryPlan, partitions: int) -> None:
 
 
 def _recorded(offsets: Path) -> dict[str, str]:
-    """The settings that Spark froze with a batch."""
+    """Return the settings that Spark stored with a batch."""
     try:
         recorded: dict[str, str] = json.loads(offsets.read_text().splitlines()[1])["conf"]
     except (IndexError, KeyError, ValueError) as error:
@@ -148,9 +151,9 @@ def _drop_other_partitions(files: QueryFiles, partitions: int) -> None:
 
 
 def log_batch_without_output(spark: SparkSession, output: str, batch: int) -> None:
-    """What Spark's file sink would have logged for a batch without rows: a compacted entry where one is due.
+    """Add the log entry of Spark's file sink for a batch without rows, compacted where that is due.
 
-    For a query that was rescaled, once its log is as of the batch before.
+    Call it for a query that was rescaled, once its log ends with the batch before.
     """
     path, no_retention = f"{output}/_spark_metadata", jvm_view(spark).scala.Option.empty()
     sink_log = jvm_class(spark, FILE_SINK_LOG)(_SINK_LOG_VERSION, java_session(spark), path, no_retention)

@@ -1,7 +1,7 @@
-"""Building a fresh checkpointLocation out of a snapshot, and putting the output of a file sink back to it.
+"""Builds a new checkpointLocation from a snapshot, and returns the output of a file sink to the snapshot.
 
-Never in place: a directory that has been ahead of the snapshot keeps state of the abandoned future, which Spark would
-pick up in silence.
+The location is never built in place: a directory that was ahead of the snapshot has newer state, which Spark would
+silently use.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.state.batch_function import has_no_taker, name_of_holder
 from checkpointing.storage import state_file_path
 
-# The query of an imported location that nobody has named.
+# The query's name of an imported location that was given without one.
 UNNAMED = ""
 
 
 class RestoreRefused(Exception):
-    """The snapshot does not fit the program, which no new try changes. The text names what would be left behind."""
+    """The snapshot does not fit the program, and a retry cannot help. The text names the state without an operator."""
 
 
 class SnapshotDamaged(Exception):
-    """A file of the snapshot cannot be read or is not what was saved; another snapshot, or another try, may do."""
+    """A file of the snapshot cannot be read or has changed. Another snapshot or a retry may help."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot read from its manifest, located where it lies now."""
+    """A snapshot read from its manifest, with its current location."""
 
     checkpoint: CompletedCheckpoint
 
@@ -50,12 +50,12 @@ class Snapshot:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Those that had committed a batch. One that had not has no state: it starts as if the snapshot had none."""
+        """Return the queries that had committed a batch. Others have no state and start as if they were new."""
         known = dict.fromkeys(operator.query for operator in self.checkpoint.operators)
         return tuple(query for query in known if query in self.checkpoint.batches)
 
     def partitions(self, query: str) -> dict[int, int]:
-        """Partitions by stateful operator: what a restored query keeps, whatever the configuration says now."""
+        """Return the partitions by stateful operator. A restored query keeps them, independent of the configuration."""
         found = {}
         for operator in self._operators(query):
             if operator.kind is VertexKind.STATEFUL:
@@ -64,7 +64,7 @@ class Snapshot:
         return found
 
     def files(self, query: str, vertex_ids: frozenset[str]) -> list[StateFile]:
-        """The query's files; those of a stateful operator only when it is among `vertex_ids`."""
+        """Return the query's files. Include those of a stateful operator only if it is among `vertex_ids`."""
         return [
             file
             for operator in self._operators(query)
@@ -73,12 +73,12 @@ class Snapshot:
         ]
 
     def query_id(self, query: str) -> str | None:
-        """Return the id that Spark gave to the query; None when the snapshot does not know the query."""
+        """Return the ID that Spark gave to the query, or None if the snapshot does not contain the query."""
         files = self.files(query if query in self.queries else UNNAMED, frozenset())
         return next((read_query_id(self.path_of(file)) for file in files if file.path == "metadata"), None)
 
     def named(self, queries: Sequence[str]) -> Snapshot:
-        """Give state that was imported without its query's name to the program's only query; RestoreRefused."""
+        """Assign state that was imported without a query name to the program's only query. Raise RestoreRefused."""
         if UNNAMED not in self.checkpoint.batches:
             return self
         if len(queries) != 1:
@@ -95,7 +95,7 @@ class Snapshot:
 
 
 def read_query_id(path: Path) -> str | None:
-    """Of a location's file `metadata`; None when it is damaged, which is found out when it is restored."""
+    """Return the query ID in a location's file `metadata`, or None if it is damaged. The restore reports the damage."""
     try:
         return str(json.loads(path.read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -103,7 +103,7 @@ def read_query_id(path: Path) -> str | None:
 
 
 def _of_query(operator: OperatorState, query: str) -> OperatorState:
-    """An operator of an import ends its name with its place (imported.py)."""
+    """Return the operator as one of `query`. The name of an imported operator ends with its place (imported.py)."""
     place = int(operator.name.rpartition(" ")[2])
     return replace(operator, query=query, vertex_id=vertex_id(query, operator.kind, place))
 
@@ -113,7 +113,7 @@ def _files(operator: OperatorState) -> list[StateFile]:
 
 
 def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_restored_state: bool) -> None:
-    """RestoreRefused when state would be left behind without leave, or an operator would miss its own."""
+    """Raise RestoreRefused if state would be dropped without permission, or an operator would lack its state."""
     fitting = _fitting(snapshot, vertices)
     left_out = [
         f"{operator.name!r} of query {operator.query!r}{_instead(operator, vertices)}"
@@ -137,7 +137,7 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
 
 
 def _check_imported_names(snapshot: Snapshot, vertices: Sequence[Vertex]) -> None:
-    """RestoreRefused when an import names a query that the program does not have."""
+    """Raise RestoreRefused if an import names a query that the program does not have."""
     given, there = snapshot.queries, tuple(dict.fromkeys(vertex.query for vertex in vertices))
     if snapshot.checkpoint.imported_from and not set(given) <= set(there):
         raise RestoreRefused(
@@ -147,7 +147,10 @@ def _check_imported_names(snapshot: Snapshot, vertices: Sequence[Vertex]) -> Non
 
 
 def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: frozenset[str]) -> None:
-    """Spark starts a stateful operator without state only in a query that has never run."""
+    """Raise RestoreRefused for a new stateful operator in an old query.
+
+    Spark starts a stateful operator without state only in a query that has never run.
+    """
     for vertex in vertices:
         if vertex.kind is VertexKind.STATEFUL and vertex.query in snapshot.queries and vertex.id not in fitting:
             raise RestoreRefused(
@@ -159,10 +162,10 @@ def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: 
 
 
 def _fitting(snapshot: Snapshot, vertices: Sequence[Vertex]) -> frozenset[str]:
-    """The vertices that take up the state that the snapshot has for them.
+    """Return the vertices that restore the state that the snapshot has for them.
 
-    Spark finds a stateful operator's state by its place in the query: there another kind of operator does not fit.
-    State that was imported has no names of ours: Spark compares its own when the query starts.
+    Spark finds a stateful operator's state by its place in the query, and another kind of operator does not fit there.
+    Imported state does not have our names; Spark compares its own names when the query starts.
     """
     has_names = not snapshot.checkpoint.imported_from
     names = {vertex.id: vertex.name for vertex in vertices}
@@ -180,9 +183,9 @@ def _instead(operator: OperatorState, vertices: Sequence[Vertex]) -> str:
 
 
 def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path) -> int | None:
-    """Fill `location`, which must not exist. The batch that the query continues after.
+    """Fill `location`, which must not exist. Return the batch after which the query continues.
 
-    None when the snapshot knows nothing of the query: it starts without state. SnapshotDamaged.
+    Return None if the snapshot does not contain the query, which then starts without state. Raise SnapshotDamaged.
     """
     if query not in snapshot.queries:
         return None
@@ -197,9 +200,9 @@ def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], lo
 def check_output(
     snapshot: Snapshot, query: str, output: SinkOutput, end: SinkLogEnd, job_id: str, other_jobs: Collection[str] = ()
 ) -> None:
-    """Check what `restore_output` will do. SinkDirectoryTaken, SnapshotDamaged.
+    """Check `restore_output` in advance. Raise SinkDirectoryTaken or SnapshotDamaged.
 
-    `other_jobs`: see RestoreSpec.
+    RestoreSpec explains `other_jobs`.
     """
     with _damaged(query):
         if _has_moved(snapshot, query, output):
@@ -219,12 +222,12 @@ def restore_output(
     keep_output: bool = False,
     writers_are_gone: bool = False,
 ) -> None:
-    """Put the output of Spark's file sink back to the snapshot; other sinks see to it themselves. SnapshotDamaged.
+    """Return the output of Spark's file sink to the snapshot. Other sinks do this themselves. Raise SnapshotDamaged.
 
-    A query that writes to another directory than when the snapshot was taken begins there without rows.
+    A query whose directory has changed since the snapshot starts there without rows.
 
     `keep_output` (at-least-once): rows beyond the snapshot stay visible to readers, although they will be written
-    again. `writers_are_gone`: nobody who wrote after the snapshot can still be writing.
+    again. `writers_are_gone`: no process that wrote after the snapshot can still be writing.
     """
     with _damaged(query):
         if _has_moved(snapshot, query, output):
@@ -243,11 +246,11 @@ def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
     location = _sink_files(snapshot, query).get(SINK_LOCATION)
     if location is not None:
         return not output.is_at(snapshot.path_of(location).read_text())
-    return not snapshot.checkpoint.imported_from  # an imported location has no log
+    return not snapshot.checkpoint.imported_from  # an imported location has no log of ours
 
 
 def _entries_of(snapshot: Snapshot, query: str, output: SinkOutput) -> list[str]:
-    """Return what the sink's log listed when the snapshot was taken."""
+    """Return the entries of the sink's log at the time of the snapshot."""
     files = _sink_files(snapshot, query)
     if files.pop(SINK_LOCATION, None) is None:
         return output.visible_as_of(snapshot.checkpoint.batches[query])
@@ -271,9 +274,9 @@ def _damaged(query: str) -> Iterator[None]:
 
 
 def _bring(source: Path, target: Path, file: StateFile) -> None:
-    """Link what carries its own unique name (RocksDB's SST files, by far the most bytes), copy everything else.
+    """Link a file with a unique name (RocksDB's SST files, by far the most bytes), and copy all other files.
 
-    A unique name is never written again, so that the query cannot reach the snapshot's bytes through the link.
+    A unique name is never written again, so the query cannot change the snapshot's bytes through the link.
     """
     if file.path.endswith(".sst"):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 A whole state `V.zip` or `V_<id>.zip` has an entry `metadata` that begins with a line `v1` or `v2`. Spark 4.0 writes the
 number of the state store's checkpoint format there, and later versions write `v1` in every format. Each refuses the
-line of the other, although what follows is the same.
+line of the other, although the rest of the entry is the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How many rows a query's operators have read and written, added up over its batches as Spark's progress tells them.
+"""The number of rows that a query's operators have read and written, summed over its batches from Spark's progress.
 
-What Spark does not count is not known here either: the rows that go into a stateful operator or come out of it, and
-those that a sink of another's making (foreachBatch) takes.
+Some numbers are unknown, because Spark does not count them: rows that go into or come out of a stateful operator, and
+rows that a sink of the program (foreachBatch) gets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from checkpointing.spark.plan import QueryPlan
 
 @dataclass
 class _StateRows:
-    """`total` is as of the last batch, the others are sums."""
+    """The rows of a state. `total` is as of the last batch, the other numbers are sums."""
 
     total: int = 0
     updated: int = 0
@@ -26,14 +26,14 @@ class _StateRows:
 
 @dataclass
 class RowCounts:
-    """Of one query, since this process started it."""
+    """The row counts of one query, since this process started it."""
 
     _sources: list[int] = field(default_factory=list)
     _states: list[_StateRows] = field(default_factory=list)
     _output: int | None = 0
 
     def add(self, progress: Mapping[str, Any]) -> None:
-        """The progress of a batch that ran."""
+        """Add the progress of a batch that ran."""
         for number, source in enumerate(progress.get("sources") or ()):
             self._sources += [0] * (number + 1 - len(self._sources))
             self._sources[number] += source.get("numInputRows") or 0
@@ -49,7 +49,7 @@ class RowCounts:
             self._output = self._output + written if written is not None and written >= 0 else None
 
     def by_vertex(self, plan: QueryPlan) -> dict[str, VertexRows]:
-        """By the vertex's id; a vertex of which nothing is known is left out."""
+        """Return the rows by vertex ID. Vertices without known rows are left out."""
         rows = {(VertexKind.SOURCE, i): VertexRows(written=count) for i, count in enumerate(self._sources)}
         if len(self._states) == len(plan.stateful_from_the_top):
             for operator, state in zip(plan.stateful_from_the_top, self._states, strict=True):

@@ -1,4 +1,4 @@
-"""The driver's SparkSession, started, and the directory that relative paths of the program are below."""
+"""Starts the driver's SparkSession and enters the directory for relative paths of the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -> SparkSession:
-    """Start Spark. Raises UnsupportedPySpark, and what `jvm.launch` and Spark raise."""
+    """Start Spark. Raise UnsupportedPySpark, and what `jvm.launch` and Spark raise."""
     for directory in (work.queries, work.staging, work.event_log, work.spark):
         directory.mkdir(parents=True, exist_ok=True)
     work.event_log.chmod(0o700)  # the events repeat the configuration
@@ -51,7 +51,7 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:
-    """The executors run the driver's own Python unless the job names theirs."""
+    """Set the environment for Spark. The executors run the driver's own Python unless the job names another one."""
     python = settings.get("spark.pyspark.python")
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
@@ -62,9 +62,10 @@ def _prepare_environment(settings: Mapping[str, str]) -> None:
 
 
 def enter_directory(configuration: Mapping[str, str], spark: SparkSession) -> None:
-    """Make the job's `waymark.directory` that of this process, and of Spark's local file system; ProgramError.
+    """Make the job's `waymark.directory` the current one of this process and of Spark's local file system.
 
-    Without that key, or with an empty one, it is the attempt's own directory, which is removed some attempts later.
+    Without that key, or with an empty one, the current directory is the attempt's own, which is removed some attempts
+    later. Raise ProgramError.
     """
     if not configuration.get(DIRECTORY):
         return
@@ -79,7 +80,7 @@ def enter_directory(configuration: Mapping[str, str], spark: SparkSession) -> No
             "there, or set the key to another one, or to nothing if all paths are absolute."
         ) from error
     hadoop = jvm_view(spark).org.apache.hadoop.fs
-    # A spare driver's JVM was started elsewhere, and a JVM cannot change its directory.
+    # The JVM of a spare driver started in another directory, and a JVM cannot change its directory.
     local = hadoop.FileSystem.getLocal(hadoop_configuration(spark))
     local.setWorkingDirectory(hadoop.Path(directory.as_uri()))
 

@@ -1,14 +1,14 @@
-"""The output directory of Spark's own file sink and the log in it, through Hadoop in the driver's JVM.
+"""The output directory of Spark's own file sink and the log in it, accessed through Hadoop in the driver's JVM.
 
-So paths and credentials mean what they mean to Spark, and the code is the same for each file system.
+So paths and credentials have the same meaning as in Spark, and the code is the same for each file system.
 
-    <output>/_spark_metadata/<batch>             the data files of a batch, one line of JSON each
-    <output>/_spark_metadata/<batch>.compact     those of this batch and of all before it
-    <output>/._spark_metadata.of.<job>           marks the output as the job's
-    <output>/._spark_metadata.abandoned.<…>/     logs of earlier lives of a query that started without state again
+  <output>/_spark_metadata/<batch>             the data files of a batch, one line of JSON each
+  <output>/_spark_metadata/<batch>.compact     those of this batch and of all earlier ones
+  <output>/._spark_metadata.of.<job>           marks the output as the job's
+  <output>/._spark_metadata.abandoned.<…>/     logs of earlier lives of a query that started without state again
 
-Spark takes the newest compacted file as the whole truth, and the distance of the two newest as the interval in which
-the log is to be compacted. It never reads older files again, and removes them in time.
+Spark reads the newest compacted file as the complete list. It takes the distance of the two newest ones as the interval
+in which it compacts the log. It never reads older files again, and removes them later.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def compact_interval(spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class SinkLogEnd:
-    """How a log is to end: with `batch`, and compacted every `interval` batches."""
+    """The end of a log: the last file is for `batch`, and the log is compacted every `interval` batches."""
 
     batch: int
     interval: int
 
     @property
     def first(self) -> int:
-        """The first number that this takes."""
+        """Return the first batch number that this end uses."""
         return self.batch - self.interval
 
 
@@ -74,7 +74,7 @@ class SinkOutput:
 
     @property
     def local(self) -> Path | None:
-        """The directory on the local file system; None on any other."""
+        """Return the directory on the local file system, or None on any other."""
         uri = self._output.toUri()
         return Path(uri.getPath()) if uri.getScheme() == "file" else None
 
@@ -86,7 +86,7 @@ class SinkOutput:
     # --- the log ---
 
     def log_names(self) -> set[str]:
-        """Return the names of the log's files; none when there is no log. Forget the copies of other files."""
+        """Return the names of the log's files, empty without a log. Remove copies of files that no longer exist."""
         with _as_os_error(str(self)):
             if not self._files.exists(self._log):
                 return set()
@@ -97,12 +97,12 @@ class SinkOutput:
         return names
 
     def size_of(self, name: str) -> int:
-        """Return the size of a file of the log; FileNotFoundError."""
+        """Return the size of a file of the log. Raise FileNotFoundError."""
         with _as_os_error(f"{self}/{LOG_NAME}/{name}"):
             return int(self._files.getFileStatus(self._path(self._log, name)).getLen())
 
     def copy_of(self, name: str) -> Path:
-        """Return a local copy of a file of the log; FileNotFoundError."""
+        """Return a local copy of a file of the log. Raise FileNotFoundError."""
         copy = self._copies / name
         if not copy.exists() or copy.stat().st_size != self.size_of(name):
             self._copies.mkdir(parents=True, exist_ok=True)
@@ -113,15 +113,15 @@ class SinkOutput:
         return copy
 
     def newest(self) -> int:
-        """Return the log's newest number, -1 when it has none."""
+        """Return the log's newest number, or -1 if it has none."""
         return max(_numbers(self.log_names()), default=-1)
 
     def visible(self) -> list[str]:
-        """Return the entries that count as of now, one line of JSON for each data file."""
+        """Return the current entries, one line of JSON for each data file."""
         return self._read(_visible)
 
     def visible_as_of(self, batch: int) -> list[str]:
-        """Return the entries up to `batch`, or all where the log does not tell them apart any more."""
+        """Return the entries up to `batch`, or all if the log no longer distinguishes them."""
         return self._read(lambda names: entries_up_to(names, batch) or _visible(names))
 
     def ever_listed(self) -> list[str]:
@@ -139,9 +139,9 @@ class SinkOutput:
         raise gone
 
     def end_log(self, entries: Sequence[str], end: SinkLogEnd) -> None:
-        """Let the log list `entries` and nothing else, by adding two files. Each appears as a whole.
+        """Make the log list only `entries`, by adding two files. Each file appears as a whole.
 
-        Between the two a reader that begins to read the log fails.
+        A reader that starts to read the log between the two files fails.
         """
         names = [f"{number}.compact" for number in (end.first, end.batch)]
         with tempfile.TemporaryDirectory() as directory:
@@ -176,7 +176,7 @@ class SinkOutput:
             return sorted(str(each.getPath().getName()).removeprefix(prefix) for each in found)
 
     def mark_continued(self, job_id: str) -> None:
-        """The job continues what another one wrote here. That is not the job's own to start over."""
+        """Mark that the job continues another job's output here. The job must not start over with that output."""
         with _as_os_error(str(self)):
             self._files.create(self._mark(job_id, "continued"), True).close()
 
@@ -212,7 +212,7 @@ def _as_os_error(path: str) -> Iterator[None]:
 
 
 def read_entries(files: Iterable[Path]) -> list[str]:
-    """Return the entries of local copies of a log's files. ValueError when one has another format."""
+    """Return the entries of local copies of a log's files. Raise ValueError if a file has another format."""
     found: list[str] = []
     for file in files:
         version, *entries = file.read_text().splitlines() or [""]
@@ -227,7 +227,7 @@ def log_order(name: str) -> tuple[int, str]:
 
 
 def _visible(names: Collection[str]) -> list[str]:
-    """Of a file sink's log: its newest compacted file and all files after it."""
+    """Return the files of a sink's log that count: its newest compacted file and all files after it."""
     base = max((name for name in names if name.endswith(".compact")), key=log_order, default="")
     first = -1 if not base else _number(base) or 0
     return sorted((name for name in names if name == base or (_number(name) or 0) > first), key=log_order)
@@ -238,6 +238,6 @@ def _numbers(names: Iterable[str]) -> Iterator[int]:
 
 
 def _number(name: str) -> int | None:
-    """None for what is not a file of the log itself."""
+    """Return the file's number, or None if it is not a file of the log itself."""
     number = name.removesuffix(".compact")
     return int(number) if number.isdigit() else None

@@ -1,4 +1,4 @@
-"""One query's part of a checkpoint: staged files made durable in checkpoint storage at leisure, subtask by subtask."""
+"""Stores one query's part of a checkpoint: copies the staged files into checkpoint storage, subtask by subtask."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from checkpointing.storage.opening import files_for
 
 log = logging.getLogger(__name__)
 
-# Smaller files are kept privately: the pool's bookkeeping costs more than they do, and only here is equal content
-# likely, where a file could be dropped from the pool for one checkpoint just when another one takes it up.
+# Smaller files are private to a checkpoint, because the pool's bookkeeping costs more. Equal content is also likely
+# only among small files. In the pool, one checkpoint could drop such a file just when another begins to use it.
 LEAST_SHARED_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class DurableSubtask:
-    """A subtask whose files are all in checkpoint storage. `new_bytes` were not there before this checkpoint.
+    """A subtask whose files are all in checkpoint storage.
 
-    `contents`: the files' bytes by location, in base64, where the job manager's memory is the storage.
+    `new_bytes` is the size of the files that this checkpoint added.
+
+    `contents`: the files' bytes by location, in base64, if the job manager's memory is the storage.
     """
 
     vertex: Vertex
@@ -49,16 +51,17 @@ class DurableSubtask:
 
 
 class PoolLedger:
-    """Which pool files a checkpoint brought that the job manager does not know of yet: they go when it is aborted.
+    """The pool files that a checkpoint added and has not acknowledged yet. They are removed if it is aborted.
 
-    Once acknowledged, a file is the job manager's: only there it is known whether the checkpoint was completed.
+    After the acknowledgement, a file belongs to the job manager. Only the job manager knows whether the checkpoint was
+    completed.
     """
 
     def __init__(self) -> None:
         self._brought: dict[str, int] = {}
 
     def used(self, location: str, checkpoint_id: int, *, is_new: bool) -> None:
-        """A file that another checkpoint uses too belongs to the pool."""
+        """Note that a checkpoint uses a file. A file that another checkpoint also uses belongs to the pool."""
         if is_new:
             self._brought[location] = checkpoint_id
         elif self._brought.get(location) != checkpoint_id:
@@ -69,7 +72,7 @@ class PoolLedger:
             self._brought.pop(location, None)
 
     def aborted(self, checkpoint_id: int) -> list[str]:
-        """The files to remove."""
+        """Return the files to remove."""
         gone = [location for location, owner in self._brought.items() if owner == checkpoint_id]
         self.acknowledged(gone)
         return gone
@@ -77,7 +80,7 @@ class PoolLedger:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A file at its place. `is_new`: this checkpoint brought it there."""
+    """A stored file. `is_new`: this checkpoint added it."""
 
     file: StateFile
     location: str
@@ -85,9 +88,9 @@ class _Placed:
 
 
 class SnapshotWriter:
-    """Puts staged files into one checkpoint's place, many at a time; `uploads` do it where that is worth while.
+    """Stores staged files in one checkpoint's directory, many at a time, with `uploads` where that is faster.
 
-    `is_over`: asked while others work, whether the checkpoint has been given up.
+    `is_over` returns whether the checkpoint was aborted. It is called while others work.
     """
 
     def __init__(
@@ -112,10 +115,10 @@ class SnapshotWriter:
         self._claiming = threading.Lock()
 
     def write(self, staged: StagedBatch) -> Generator[DurableSubtask, None, None]:
-        """Every subtask of the query, in the order of its plan; each is durable when it comes.
+        """Yield every subtask of the query in the order of its plan, each once it is durable.
 
-        IncompleteBatch on a stray file, OSError when storage fails. Closed early, it stops and leaves nothing running;
-        what it has brought is in the ledger.
+        Raise IncompleteBatch on an unknown file, OSError if storage fails. If closed early, it stops and leaves nothing
+        running; the ledger has the files that it added.
         """
         grouped = self._by_subtask(staged)
         self._pool_sizes = self._files.sizes(self._pool) if self._pool is not None else {}
@@ -135,7 +138,7 @@ class SnapshotWriter:
                 self._record(_successful(future for each in futures.values() for future in each))
 
     def _by_subtask(self, staged: StagedBatch) -> dict[tuple[str, int], list[BatchFile]]:
-        """The files of every subtask of the query, those without any included."""
+        """Return the files of every subtask of the query, including subtasks without files."""
         plan = staged.files.plan
         grouped: dict[tuple[str, int], list[BatchFile]] = defaultdict(list)
         for file in staged.selected:
@@ -150,7 +153,7 @@ class SnapshotWriter:
         return {(v.id, i): grouped[v.id, i] for v in plan.vertices for i in range(v.parallelism)}
 
     def _durable(self, vertex: Vertex, subtask: int, placed: Sequence[_Placed]) -> DurableSubtask:
-        # Those found in the pool as well: who brought them may have died before they were durable.
+        # Sync files found in the pool, too: the driver that added them may have died before they were durable.
         self._files.make_durable([*dict.fromkeys(each.location for each in placed), *self._changed_directories(placed)])
         contents = {}
         if isinstance(self._files, MemoryFiles):
@@ -159,9 +162,10 @@ class SnapshotWriter:
         return DurableSubtask(vertex, subtask, files, sum(each.file.size for each in placed if each.is_new), contents)
 
     def _changed_directories(self, placed: Sequence[_Placed]) -> set[str]:
-        """Where names were added: the directories of new files, and those that hold a new directory.
+        """Return the directories with new names: those of new files, and the parents of new directories.
 
-        Also the pool, once, when files were found there: a driver may have died between adding and syncing them.
+        Include the pool once if files were found there, because a driver may have died after it added them and before
+        it synced them.
         """
         changed: set[str] = set()
         if not self._pool_names_are_durable and any(each.file.shared and not each.is_new for each in placed):
@@ -184,7 +188,10 @@ class SnapshotWriter:
     # --- by the executors ---
 
     def _brought_by_executors(self, staged: StagedBatch) -> Mapping[str, Future[_Placed]]:
-        """By path; nothing where they would not be quicker, or could not: then this process does it all."""
+        """Return the files that executors stored, by path. Return none if executors would be slower or failed.
+
+        This process then stores the files itself.
+        """
         if self._uploads is None or isinstance(self._files, LocalFiles | MemoryFiles):
             return {}
         files = {file.path: file for file in staged.selected if not self._is_in_pool(staged, file)}
@@ -246,11 +253,14 @@ class SnapshotWriter:
         return _Placed(StateFile(file.path, relative, file.size, checksum, self._is_shared(file)), location, is_new)
 
     def _bring_to_pool(self, link: Path, location: str, checksum: str, size: int) -> bool:
-        """True when it was not there. A damaged one of this name is replaced, which mends older checkpoints, too."""
+        """Store the file unless it exists.
+
+        Return whether it was new or damaged: replacing a damaged file repairs old checkpoints.
+        """
         with self._claiming:
             claimed = self._claims.get(location)
             mine = self._claims.setdefault(location, Future())
-        if claimed is not None:  # the same content twice in one batch
+        if claimed is not None:  # the batch has the same content twice
             claimed.result()
             return False
         try:
@@ -264,7 +274,7 @@ class SnapshotWriter:
         return not is_there
 
     def _base(self) -> str:
-        """What a file's location is relative to."""
+        """Return the directory to which a file's location is relative."""
         directory = self._trigger.directory
         return directory if self._trigger.kind.is_savepoint else parent(directory)
 
@@ -278,5 +288,5 @@ def _base64(content: bytes) -> str:
 
 
 def _safe(query: str) -> str:
-    """A query's name as a directory's: what else is in it becomes `_`."""
+    """Return a query's name as a directory name. Other characters become `_`."""
     return re.sub(r"[^\w.-]", "_", query).lstrip(".") or "_"

@@ -1,8 +1,8 @@
-"""The files of one batch of a running query, linked aside at its end.
+"""Links the files of one batch of a running query into another directory at the batch's end.
 
-Linking takes milliseconds, so that Spark's own cleaning cannot race it; whoever works on the links has all the time it
-needs. Links are safe because Spark writes its files under new names and renames, never in place. Beside a large one lie
-Hadoop's checksums of it, if there are any: they tell its content unread.
+Linking takes milliseconds, so Spark's own cleaning does not interfere, and the links can be processed without haste.
+Links are safe because Spark writes its files under new names and renames them, never in place. A large file is linked
+with Hadoop's checksums of it, if there are any: they identify its content without reading it.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _SINK_LOG = "_spark_metadata"
 
 
 class SinkLog(Protocol):
-    """The log of Spark's file sink in the output directory that `str` names (see file_sink.py). OSError."""
+    """The log of Spark's file sink in the output directory that `str` returns (see file_sink.py). Raises OSError."""
 
     def log_names(self) -> set[str]:
-        """Return the names of its files."""
+        """Return the names of the log's files."""
         ...
 
     def size_of(self, name: str) -> int:
-        """Return the size of a file; FileNotFoundError when it has gone."""
+        """Return the size of a file. Raise FileNotFoundError if it is gone."""
         ...
 
     def copy_of(self, name: str) -> Path:
-        """Return a local copy of a file; FileNotFoundError when it has gone."""
+        """Return a local copy of a file. Raise FileNotFoundError if it is gone."""
         ...
 
 
 @dataclass(frozen=True)
 class QueryFiles:
-    """Where a running query keeps its files. `sink_log` is that of Spark's file sink, None for any other sink.
+    """The files of a running query. `sink_log` is that of Spark's file sink, None for any other sink.
 
     `inputs`: the channels that it reads. `is_continuous`: its batches are the epochs of a continuous trigger.
     """
@@ -75,14 +75,16 @@ class QueryFiles:
         return self.path_of(name).read_bytes()
 
     def last_commit(self) -> int | None:
-        """The newest batch of which everything is on disk."""
+        """Return the newest batch whose files are all on disk, or None."""
         return max(_numbers(self.location / "commits"), default=None)
 
     def next_boundary(self) -> int | None:
-        """The batch whose end is the next boundary, or was the last one when none is in flight; None: none began yet.
+        """Return the batch whose end is the next boundary, or the last one if no batch runs.
 
-        Whatever the query has put out so far is of this batch or of earlier ones: a batch's offsets are written before
-        it runs. In a continuous query there is always an epoch in flight, and no word of it before it ends.
+        Return None if none has begun.
+
+        The query's output so far belongs to this batch or to earlier ones, because a batch's offsets are written before
+        it runs. In a continuous query an epoch always runs, and nothing is known about it before it ends.
         """
         if self.is_continuous:
             last = self.last_commit()
@@ -90,7 +92,10 @@ class QueryFiles:
         return max(_numbers(self.location / "offsets"), default=None)
 
     def has_committed(self, batch: int) -> bool:
-        """One look, however many batches are retained; a listing only where Spark may have removed the batch since."""
+        """Return whether the batch is committed.
+
+        Check single files; list the directory only if Spark may have removed them.
+        """
         if (self.location / "commits" / str(batch)).exists():
             return True
         if (self.location / "offsets" / str(batch)).exists():
@@ -119,7 +124,7 @@ class StagedBatch:
         return self.directory / file_name(file.path)
 
     def channels(self) -> tuple[Channel, ...]:
-        """The query's inputs, with how far it had read them at the end of the batch."""
+        """Return the query's inputs, with the positions that it had read at the end of the batch."""
         if not self.files.inputs:
             return ()
         positions = source_positions((self.directory / "offsets" / str(self.batch)).read_bytes())
@@ -130,15 +135,15 @@ class StagedBatch:
 
 
 def file_name(path: str) -> Path:
-    """A sink's files go beside the query's own."""
+    """Return the path of a file's link. Files of a sink are in a separate directory."""
     return Path("sink", path.removeprefix(SINK_PREFIX)) if path.startswith(SINK_PREFIX) else Path(path)
 
 
 def stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
-    """Link the files of `batch` into `directory`, which must not exist, and does not after a failure.
+    """Link the files of `batch` into `directory`, which must not exist. Remove the directory after a failure.
 
-    IncompleteBatch or FileNotFoundError when Spark's maintenance overtook the listing, or has removed what only this
-    batch needs: another try, or another batch, may do. Another OSError when linking fails.
+    Raise IncompleteBatch or FileNotFoundError if Spark's maintenance changed files during the listing, or removed files
+    that only this batch needs. A retry or another batch may then succeed. Raise another OSError if linking fails.
     """
     try:
         return _stage(files, batch, directory)
@@ -171,7 +176,7 @@ def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
 
 
 class _Listing(Mapping[str, int]):
-    """A query's files as of now. A size is looked up when asked for; FileNotFoundError when the file has gone since."""
+    """A query's current files. Sizes are read on access, which raises FileNotFoundError if the file is gone."""
 
     def __init__(self, files: QueryFiles) -> None:
         self._files = files
@@ -197,7 +202,7 @@ class _Listing(Mapping[str, int]):
 
 
 def _names_below(root: Path) -> Iterator[str]:
-    """Relative paths of the files below `root`. A directory that goes away meanwhile is left out."""
+    """Yield relative paths of the files below `root`. Skip a directory that is removed meanwhile."""
     pending = [""]
     while pending:
         directory = pending.pop()
@@ -219,4 +224,4 @@ def _link_or_copy(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
             raise
-        shutil.copyfile(source, target)  # a file sink's output may lie on another file system
+        shutil.copyfile(source, target)  # a file sink's output may be on another file system

@@ -1,9 +1,9 @@
-"""What the queries of an attempt start from: a snapshot, what the attempt before left, or nothing.
+"""The state from which the queries of an attempt start: a snapshot, local files of the previous attempt, or nothing.
 
-First each query's checkpointLocation is built (never in place), its batches get new numbers (decision 132), its state
-is put on another number of partitions when the job asks for one, and everything is checked that would keep it from
-running: so far nobody has seen anything. Only then the file sinks' output is put back. Last, the attempt writes down
-what it starts with, which is what a local recovery of it will need.
+First, each query's checkpointLocation is built (never in place), and its batches get new numbers (decision 132). If the
+job requests it, the state is moved to another number of partitions. Then everything is checked that could keep the
+query from running. Nothing outside of the attempt has changed so far. Then the file sinks' output is returned to the
+state. Last, the attempt records what it starts with, which a later local recovery needs.
 """
 
 from __future__ import annotations
@@ -46,51 +46,51 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# An attempt's own part of its work directory that a local recovery takes over.
+# The part of the attempt's work directory that a local recovery takes over.
 QUERIES = "queries"
 
 
 class StartingState(Protocol):
     @property
     def is_own(self) -> bool:
-        """Whether the job's own program left it, which it fits then."""
+        """Return whether the job's own program left the state, so that it fits."""
         ...
 
     def partitions(self, query: str) -> dict[int, int]:
-        """Partitions by stateful operator; {} for a query that it does not know."""
+        """Return the partitions by stateful operator, or {} for an unknown query."""
         ...
 
     def query_id(self, query: str) -> str | None:
-        """Return the id that Spark gave to the query; None for a query that it does not know."""
+        """Return the ID that Spark gave to the query, or None for an unknown query."""
         ...
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
-        """RestoreRefused or LocalStateUnusable, before anything is built."""
+        """Raise RestoreRefused or LocalStateUnusable before anything is built."""
         ...
 
     def build(self, query: PlannedQuery) -> int | None:
-        """Fill the query's location. Return the batch that it continues after, None when it starts without state."""
+        """Fill the query's location. Return the batch after which it continues, or None if it starts without state."""
         ...
 
     def check_output(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
-        """Check what `put_output_back` will do. SinkDirectoryTaken, or as `build`."""
+        """Check `put_output_back` in advance. Raise SinkDirectoryTaken, or as `build`."""
         ...
 
     def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
-        """Show readers of Spark's file sink what the state says that was written.
+        """Show readers of Spark's file sink the output that belongs to the state.
 
-        `end` is how the sink's log ends then; None leaves its numbers as they are.
+        `end` is how the sink's log then ends. None keeps its numbers.
         """
         ...
 
     def taken_over(self) -> None:
-        """Everything is built and written down."""
+        """Clean up after everything is built and recorded."""
         ...
 
 
 @dataclass(frozen=True)
 class NoState:
-    """`keep_output`: see `restore_output`."""
+    """A start without state. `restore_output` explains `keep_output`."""
 
     job_id: str
     keep_output: bool = False
@@ -103,7 +103,7 @@ class NoState:
         return None
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
-        """Everything does."""
+        """Accept all queries."""
 
     def build(self, query: PlannedQuery) -> int | None:
         return None
@@ -117,11 +117,11 @@ class NoState:
             file_sink.start_anew(query.output, self.job_id, keep_output=self.keep_output)
 
     def taken_over(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there are no files to remove."""
 
 
 class RowsWouldBeWrittenAgain(RestoreRefused):
-    """The job's setting allows this restore only if a person asks for it."""
+    """The job's settings allow this restore only if a person requests it."""
 
     def __init__(self, checkpoint: CompletedCheckpoint, queries: Sequence[PlannedQuery]) -> None:
         kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
@@ -133,15 +133,15 @@ class RowsWouldBeWrittenAgain(RestoreRefused):
 
 
 class BatchesWereReplaced(RestoreRefused):
-    """A query that keeps its batch numbers wrote others under the numbers that the snapshot contains."""
+    """A query that keeps its batch numbers has since written other batches under the numbers in the snapshot."""
 
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """`keep_output`, `writers_are_gone`: see `restore_output`.
+    """A snapshot to restore. `restore_output` explains `keep_output` and `writers_are_gone`.
 
-    `may_write_again`, `restored_since`, `other_jobs`: see RestoreSpec.
-    `brought`: what was copied here from remote storage, if anything was.
+    RestoreSpec explains `may_write_again`, `restored_since` and `other_jobs`. `brought`: the directory for files that
+    were copied from remote storage.
     """
 
     job_id: str
@@ -201,17 +201,20 @@ class SnapshotState:
 
     @property
     def _without_state(self) -> NoState:
-        """How a query starts that is not in the snapshot."""
+        """Return the start of a query that is not in the snapshot."""
         return NoState(self.job_id, self.keep_output)
 
     def taken_over(self) -> None:
-        """The queries have linked or copied what they need."""
+        """Remove the copied files: the queries have linked or copied what they need."""
         shutil.rmtree(self.brought, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class FormerAttempt:
-    """`work` is its work directory. `keep_output`, `writers_are_gone`: see `restore_output`."""
+    """The local files of the previous attempt. `work` is its work directory.
+
+    `restore_output` explains `keep_output` and `writers_are_gone`.
+    """
 
     state: LocalState
     work: Path
@@ -244,7 +247,7 @@ class FormerAttempt:
             file_sink.check_numbers_are_new(query.output, end.first)
 
     def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
-        """Nothing is rewound; but the batch in flight runs again, and may have written files before."""
+        """Keep the output, but move files aside that the unfinished batch may have written, because it runs again."""
         if query.output is None:
             return
         if end is not None:
@@ -253,14 +256,17 @@ class FormerAttempt:
             file_sink.put_unfinished_aside(query.output, self.state.last_commit_ms(query.name))
 
     def taken_over(self) -> None:
-        """Its links would keep files that the queries no longer need."""
+        """Remove the previous attempt's links, which would keep files that the queries no longer need."""
         shutil.rmtree(self.work / QUERIES, ignore_errors=True)
 
 
 def starting_state(spec: DriverSpec, work: Path) -> StartingState:
-    """`work` is the attempt's own directory. SnapshotUnusable, LocalStateUnusable."""
+    """Return the state that the specification names. Raise SnapshotUnusable or LocalStateUnusable.
+
+    `work` is the attempt's own directory.
+    """
     keep_output = not CheckpointConfiguration.parse(spec.configuration).exactly_once
-    # An attempt starts when the one before is gone; a killed driver's executors may outlive it for a moment.
+    # An attempt starts when the previous one has ended. Executors of a killed driver may live a moment longer.
     has_executors = deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors
     if spec.local is not None:
         former = Path(spec.local.work_directory)
@@ -286,12 +292,12 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
 
 
 def for_queries(state: StartingState, names: Sequence[str]) -> StartingState:
-    """`state` for the program's queries, in their order: an imported state may not know its query's name yet."""
+    """Return `state` for the program's queries, in their order. It names imported state that has no query name yet."""
     return replace(state, snapshot=state.snapshot.named(names)) if isinstance(state, SnapshotState) else state
 
 
 def plan_on(state: StartingState, query: str, physical_plan: str, sink: Sink, *, asks: bool) -> QueryPlan:
-    """The plan with the partitions that the query will have: its state's, unless the job `asks` for another number."""
+    """Return the plan with the query's partitions: those of its state, unless the job `asks` for another number."""
     kept = state.partitions(query)
     if asks:
         planned = query_plan(query, physical_plan, sink, {})
@@ -301,18 +307,19 @@ def plan_on(state: StartingState, query: str, physical_plan: str, sink: Sink, *,
 
 
 def is_in_flight(location: Path, batch: int) -> bool:
-    """Return whether the batch after `batch` began: then sinks may know it by its number.
+    """Return whether the batch after `batch` has begun. If so, sinks may know it by its number.
 
-    A snapshot has such a batch only if it was made of a location that plain Spark left.
+    A snapshot has such a batch only if it was made from a location of plain Spark.
     """
     return (location / "offsets" / str(batch + 1)).exists()
 
 
 @dataclass(frozen=True)
 class ContinuedBatch:
-    """The batch that a query continues after, by its numbers.
+    """The batch after which a query continues, with its numbers.
 
-    Its state was taken after batch `restored`, which now is batch `number`; `after` is one more if a rescale added one.
+    Its state was taken after batch `restored`, which now is batch `number`. `after` is one more if a rescale added a
+    batch.
     """
 
     restored: int
@@ -328,11 +335,11 @@ def build_queries(
     check: Callable[[PlannedQuery, int], None] = lambda query, batch: None,
     numbers: BatchNumbers | None = None,
 ) -> dict[str, ContinuedBatch]:
-    """Build every query's checkpointLocation, ready to start. Return where those with state continue, by query.
+    """Build every query's checkpointLocation, ready to start. Return where each query with state continues.
 
     Args:
         check: refuses a query that was restored after a batch.
-        numbers: the range of batch numbers for what is restored; None keeps the numbers.
+        numbers: the range of batch numbers for restored queries; None keeps their numbers.
     """
     state.check_fits(queries)
     for query in queries:
@@ -365,7 +372,7 @@ def build_queries(
 def _restored_end(
     spark: SparkSession, queries: Sequence[PlannedQuery], numbers: BatchNumbers | None
 ) -> SinkLogEnd | None:
-    """Return the number of the last restored batch: of all queries the same one, and right for the log of each."""
+    """Return the number of the last restored batch. It is the same for all queries and fits the log of each."""
     if numbers is None:
         return None
     interval = 1
@@ -388,7 +395,10 @@ def _renumbered(spark: SparkSession, query: PlannedQuery, batch: int, end: SinkL
 
 
 def _check_numbers_stay(query: PlannedQuery, partitions: int | None) -> None:
-    """A rescale is a batch without rows, whose number the function would never see: rows under it would stay."""
+    """Raise RescaleRefused if the query keeps its numbers and must be rescaled.
+
+    A rescale is a batch without rows, so the function would never replace old rows under its number.
+    """
     if query.repeats_numbers and partitions is not None:
         raise RescaleRefused(
             f"The state of query {query.name!r} cannot be put on {partitions} partitions: that takes a batch number, "

@@ -1,7 +1,7 @@
-"""Why a restored state does not fit the program, in words: which operator, and what differs.
+"""Explains why a restored state does not fit the program: which operator it is, and what differs.
 
-Spark finds it out when it plans the first batch, and says neither which operator it means nor what to do. Nothing has
-been written by then but the batch's offsets, in the attempt's own directory: the snapshot is as it was.
+Spark detects this when it plans the first batch, and reports neither the operator nor a solution. By then only the
+batch's offsets are written, in the attempt's own directory, so the snapshot is unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ADVICE = (
 
 
 def mismatch_in_words(message: str, plan: QueryPlan, location: Path) -> str | None:
-    """What Spark's `message` about the query at `location` comes to; None when it is about something else."""
+    """Return an explanation of Spark's `message` about the query at `location`, or None for another message."""
     schema = _SCHEMA.search(message)
     if schema is not None:
         stored, new = _fields(schema["stored"]), _fields(schema["new"])
@@ -56,7 +56,7 @@ def _named(operators: str) -> str:
 
 
 def _whose(stored: list[tuple[str, str]], part: int, plan: QueryPlan, location: Path) -> str:
-    """The operators whose state has the fields `stored` as its key (`part` 0) or value (1): one, as a rule."""
+    """Return the operators whose state has the fields `stored` as key (`part` 0) or value (1): one, as a rule."""
     stateful = {index: vertex for (kind, index), vertex in plan.by_owner.items() if kind is VertexKind.STATEFUL}
     names = [name for name, _ in stored]
     found = [index for index in stateful if names in _field_names(location / "state" / str(index), part)]
@@ -64,7 +64,10 @@ def _whose(stored: list[tuple[str, str]], part: int, plan: QueryPlan, location: 
 
 
 def _field_names(operator: Path, part: int) -> list[list[str]]:
-    """Of each of the operator's stores. A schema file holds the key's and the value's schema as JSON, among lengths."""
+    """Return the field names for each of the operator's stores.
+
+    A schema file contains the schemas of key and value as JSON, between lengths.
+    """
     found = []
     for path in operator.glob("0/**/_metadata/schema"):
         schemas = list(_schemas(path.read_bytes().decode(errors="replace")))
@@ -82,7 +85,10 @@ def _schemas(text: str) -> Iterator[list[str]]:
 
 
 def _fields(struct: str) -> list[tuple[str, str]]:
-    """Names and types out of `StructType(StructField(name,Type,nullable),…)`; types may hold brackets and commas."""
+    """Return the names and types in `StructType(StructField(name,Type,nullable),…)`.
+
+    Types may contain brackets and commas.
+    """
     fields = []
     for each in _parts(struct.removeprefix("StructType(").removesuffix(")")):
         name, *types = _parts(each.removeprefix("StructField(").removesuffix(")"))
@@ -91,7 +97,7 @@ def _fields(struct: str) -> list[tuple[str, str]]:
 
 
 def _parts(text: str) -> list[str]:
-    """`text` at the commas that are in no bracket."""
+    """Return `text` split at the commas outside of brackets."""
     parts, depth = [""], 0
     for each in text:
         depth += (each == "(") - (each == ")")

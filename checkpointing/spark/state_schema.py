@@ -1,7 +1,7 @@
-"""Whether a restored state fits the program, asked of Spark before anybody outside of the attempt can see anything.
+"""Checks with Spark whether a restored state fits the program, before anything outside of the attempt changes.
 
-Spark compares the schemas when it plans the first batch. So that batch is planned here, over copies of what describes
-the state, and never run.
+Spark compares the schemas when it plans the first batch. So this module plans that batch, with copies of the files that
+describe the state, and never runs it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from checkpointing.spark_internals import (
 
 log = logging.getLogger(__name__)
 
-# What describes the state, and none of its data.
+# The files that describe the state, without its data.
 _DESCRIPTIONS = ("state/*/_metadata", "state/*/_stateSchema", "state/*/0/_metadata", "state/*/0/*/_metadata")
 
 
 class StateDoesNotFit(RestoreRefused):
-    """The text names the operator and what differs."""
+    """The state does not fit the program. The text names the operator and what differs."""
 
 
 def check_state_fits(query: PlannedQuery, batch: int) -> None:
-    """StateDoesNotFit when the query, restored after `batch` at its location, could not go on from its state there.
+    """Raise StateDoesNotFit if the query, restored after `batch` at its location, cannot continue from its state there.
 
-    What else is wrong with the query shows when it runs: this knows nothing of it.
+    Other problems of the query are not detected here. They appear when the query runs.
     """
     from pyspark.errors import PySparkException
 
@@ -72,7 +72,7 @@ def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
     random_id = jvm.java.util.UUID.randomUUID
     recorded = (query.location / "offsets" / str(batch)).read_text().splitlines()[1]
     settings = metadata.apply(recorded)
-    # A query goes on with the settings that its first batch recorded; what Spark's version then did not know is off.
+    # A query continues with the settings of its first batch. Settings that are newer than its Spark version are off.
     session = java_session(spark).cloneSession()
     metadata.setSessionConf(settings, session.sessionState().conf())
     defaults = [getattr(execution, f"$lessinit$greater$default${number}")() for number in range(12, 17)]
@@ -87,6 +87,6 @@ def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
         jvm.scala.Option.apply(settings),
         settings,
         jvm_class(spark, WATERMARK_PROPAGATOR).noop(),
-        True,  # the first batch since the start: the one whose schemas are compared
+        True,  # the schemas of the first batch after a start are compared
         *defaults,
     ).executedPlan()

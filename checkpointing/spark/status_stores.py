@@ -1,4 +1,4 @@
-"""What Spark's own status stores know: the executors, the progress of a query's tasks, and the task that failed it."""
+"""Reads Spark's own status stores: the executors, the progress of a query's tasks, and the task that failed it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ASKED_EVERY_S = 10.0
-# A foreachBatch function may run its own SQL within the batch's. The last queries are those that run.
+# A foreachBatch function may run its own SQL within the batch's. The last executions are the running ones.
 _EXECUTIONS = 20
-# As a frame of a stack trace: the exception was raised in a task, not in the driver.
+# With this frame in a stack trace, the exception was raised in a task, not in the driver.
 _IN_A_TASK = "org.apache.spark.scheduler.Task"
 _STORE_LAGS_S = 2.0
 _LOOK_S = 0.05
@@ -32,7 +32,7 @@ _MOST_TASKS = 1000
 
 
 class Executors:
-    """Asks Spark every ten seconds at most: each answer costs a few calls into the JVM."""
+    """The executors, read at most every ten seconds, because each read costs a few calls into the JVM."""
 
     def __init__(self, spark: SparkSession, clock: Clock) -> None:
         self._store = status_store(spark)
@@ -48,7 +48,7 @@ class Executors:
         return self._known
 
     def _ask(self) -> list[Executor]:
-        """Live ones that can run tasks: on a cluster the driver itself runs none."""
+        """Return the live executors that can run tasks. On a cluster the driver itself runs none."""
         return [
             Executor(
                 id=str(each.id()),
@@ -64,10 +64,10 @@ class Executors:
 
 
 def failed_task(spark: SparkSession, run_id: str, stacktrace: str, clock: Clock) -> str | None:
-    """Return `task 1 of stage 4 (executor 0 on 10.0.0.7)`; None when no task raised it, or the store lost it.
+    """Return `task 1 of stage 4 (executor 0 on 10.0.0.7)`, or None if no task raised it or the store lost it.
 
-    Spark hands on what the task raised, without its name. `run_id` is the query's. The store lags behind the failure by
-    little, which is waited for.
+    Spark passes on the task's exception without the task's name. `run_id` is the query's. The store is slightly behind
+    the failure, so this waits for it.
     """
     if _IN_A_TASK not in stacktrace:
         return None
@@ -80,7 +80,7 @@ def failed_task(spark: SparkSession, run_id: str, stacktrace: str, clock: Clock)
 
 
 def _failed_tasks(spark: SparkSession, run_id: str) -> Iterator[str]:
-    """Of this run of the query, newest stage first."""
+    """Yield the failed tasks of this run of the query, newest stage first."""
     jvm, store = jvm_view(spark), status_store(spark)
     failed = jvm.java.util.ArrayList()
     failed.add(jvm_class(spark, STAGE_STATUS).FAILED)
@@ -97,11 +97,11 @@ def _failed_tasks(spark: SparkSession, run_id: str) -> Iterator[str]:
 def task_progress(spark: SparkSession, run_id: str) -> tuple[tuple[int, str], ...]:
     """Return figures of the stages and SQL executions that run and may belong to the run `run_id` of a query.
 
-    Executors report the figures of the operators in a running task with their heartbeats. Spark's metrics of a task
-    itself change only when the task ends.
+    Executors report the figures of the operators in a running task with their heartbeats. Spark's metrics of the task
+    change only when it ends.
 
-    Their description names the run, unless a foreachBatch function described its work itself or did it in threads of
-    its own. So only those that name another active run are left out.
+    Their description names the run, unless a foreachBatch function described its work itself or used other threads. So
+    only those that name another active run are left out.
     """
     others = [str(query.runId) for query in spark.streams.active if str(query.runId) != run_id]
     found = (*_stages(spark), *_executions(spark))

@@ -1,4 +1,4 @@
-"""The main script of a driver inside a cluster: spark-submit runs a file, not a module."""
+"""The main script of a driver inside a cluster, because spark-submit runs a file, not a module."""
 
 import sys
 

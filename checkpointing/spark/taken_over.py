@@ -1,7 +1,7 @@
-"""Take over what a program does with PySpark that the driver does for it: start, await and stop queries, stop Spark.
+"""Replaces PySpark's methods to start, await and stop queries and to stop Spark, so that the driver performs them.
 
-Every patch of PySpark's public interface is here. They stay until the process ends, so that no query ever runs that the
-driver does not know.
+Every patch of PySpark's public interface is here. The patches stay until the process ends, so that the driver knows
+every query that runs.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What snapshots rest on, and what is the job's, not the program's.
+# Settings that snapshots need, and settings that belong to the job, not to the program.
 _KEPT = ("spark.sql.streaming.minBatchesToRetain", "spark.sql.streaming.stopActiveRunOnRestart")
 _THE_JOBS = ("spark.master", "spark.app.name")
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
-# The newest is the one that counts: a process has one, but for tests.
+# Only the newest counts. A process has one, except in tests.
 _runs: list[ProgramRun] = []
 
 
 class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untyped
-    """A query that the driver runs, as the program sees it.
+    """The program's view of a query that the driver runs.
 
-    The methods that are not here are PySpark's own. They wait until the driver has started the query, and act on that.
+    The methods that are not here are PySpark's own. They wait until the driver has started the query, and then use it.
     """
 
     running: RunningQuery | None = None
@@ -72,7 +72,7 @@ class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untype
         return not self.has_ended
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Return when the query has ended by itself. One that fails ends the attempt, and the program with it."""
+        """Return when the query has ended by itself. A query that fails ends the attempt and the program."""
         return _await(self._run, lambda: self.has_ended, timeout)
 
     def stop(self) -> None:
@@ -81,7 +81,7 @@ class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untype
 
 
 def take_over(run: ProgramRun) -> None:
-    """Hand every query that is started from now on to `run`. ProgramError when this PySpark has other methods."""
+    """Pass every query that is started from now on to `run`. Raise ProgramError if this PySpark has other methods."""
     _check(pyspark.__version__)
     _runs.append(run)
     for (owner, name), replacement in _REPLACEMENTS.items():
@@ -89,7 +89,7 @@ def take_over(run: ProgramRun) -> None:
 
 
 def give_back() -> None:
-    """Put PySpark's own methods back. For tests: a driver never does."""
+    """Restore PySpark's own methods. For tests only."""
     _runs.clear()
     for (owner, name), own in _ORIGINALS.items():
         setattr(owner, name, own)
@@ -179,7 +179,7 @@ def _queries() -> list[ManagedQuery]:
 
 
 def _active(self: StreamingQueryManager) -> list[StreamingQuery]:
-    """The program's handles, and the queries whose writers it returned."""
+    """Return the program's handles, and the queries whose writers it returned."""
     handles = [query for query in _queries() if query.isActive]
     others = [_handle(query) for query in _ORIGINALS[StreamingQueryManager, "active"].fget(self)]
     return [*handles, *(query for query in others if not isinstance(query, ManagedQuery))]
@@ -208,7 +208,7 @@ def _reset_terminated(self: StreamingQueryManager) -> None:
 
 
 def _get_or_create(self: SparkSession.Builder) -> SparkSession:
-    """Give the program the driver's session, with the settings that it asks for and that may still change."""
+    """Return the driver's session to the program, with the program's settings that may still change."""
     options, session = builder_options(self), first_session()
     if session is not None:
         for name in options:
@@ -239,7 +239,7 @@ def _stop_context(self: SparkContext) -> None:
 
 
 def _stop_queries() -> bool:
-    """Stop the queries that run, as Spark's own stop() does. False when it is not the program that asks for it."""
+    """Stop the running queries, as Spark's own stop() does. Return False if the caller is not the program."""
     if not _taken().is_current:
         return False
     for query in _queries():
@@ -250,7 +250,10 @@ def _stop_queries() -> bool:
 
 
 def _signal(signalnum: int, handler: Any) -> Any:
-    """Leave the process's signals to the driver; Python allows a handler on the main thread only."""
+    """Ignore the program's signal handlers, because the driver handles signals.
+
+    Python calls this on the main thread only.
+    """
     if not _taken().is_current:
         return _ORIGINALS[signal, "signal"](signalnum, handler)
     log.warning("the program's handler of %s is not used: the driver handles signals", signal.Signals(signalnum).name)

@@ -1,17 +1,17 @@
 """Measured figures of each batch and task, from Spark's own event log.
 
-The event log is the only place that has a state store's commit time per task (REST API and status store give sums).
-Spark writes it from a queue of its own, off the batch's path; it is read here as it grows, and each rolled file is
-deleted once read, so it never holds more than about two rolls (20 MB).
+Only the event log has a state store's commit time per task (REST API and status store give sums). Spark writes it from
+a separate queue, outside of the batch. This module reads it as it grows, and deletes each rolled file after reading it,
+so it never holds more than about two rolls (20 MB).
 
-Figures of a subtask at a checkpoint, out of the batch whose end is the barrier:
+The figures of a subtask at a checkpoint come from the batch at whose end the query was cut (the barrier):
   stateful subtask   sync = the task's state store commit; alignment = the stage's wait between the first and the last
-                     output of the stages it reads from, plus the task's own wait for shuffle data
+      output of the stages it reads from, plus the task's own wait for shuffle data
   source subtask     sync = writing the batch's offsets; records = rows it read
-  sink subtask       sync = writing the batch's commit; records = rows written, where the sink counts them
-Only what lies between the trigger and the barrier counts, for this is what the checkpoint waited for, and the rest of
-that time is its start delay: so start delay, alignment, sync and async add up to how long the subtask took, as Flink's
-do. A batch that had ended before the trigger made the checkpoint wait for nothing.
+  sink subtask       sync = writing the batch's commit; records = rows written, if the sink counts them
+Only time between the trigger and the barrier counts, because the checkpoint waited for it. The rest of that time is the
+start delay. So start delay, alignment, sync and async add up to the subtask's duration, as in Flink. For a batch that
+had ended before the trigger, the checkpoint did not wait.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _EXECUTION_ID = re.compile(re.escape(_EXECUTION_START) + rb',"executionId":(\d+)
 _STAGE_ID = re.compile(rb'"Stage ID":(\d+)')
 _BATCH_ID = re.compile(rb'"streaming\.sql\.batchId":"(\d+)"')
 _QUERY_ID = re.compile(rb'"sql\.streaming\.queryId":"([^"]+)"')
-# The execution that the job is of, and the one around it: what a foreachBatch function runs is nested in the batch.
+# The execution of the job, and the one around it: the executions of a foreachBatch function are nested in the batch.
 _EXECUTIONS = re.compile(rb'"spark\.sql\.execution\.(?:root\.)?id":"(\d+)"')
 
 
 @dataclass
 class TaskFigures:
-    """Of one stateful task. Durations in milliseconds, moments in epoch milliseconds, sizes in bytes."""
+    """The figures of one stateful task. Durations in milliseconds, moments in epoch milliseconds, sizes in bytes."""
 
     commit_ms: int = 0
     fetch_wait_ms: int = 0
@@ -62,13 +62,13 @@ class TaskFigures:
 
     @property
     def stage_wait_ms(self) -> int:
-        """How long the stage waited for its last input since it had the first."""
+        """Return how long the stage waited between its first and its last input."""
         return self.last_output_at - self.first_output_at
 
 
 @dataclass
 class BatchFigures:
-    """`tasks` by (operator, partition). `is_measured` False: Spark reports nothing of the batch."""
+    """The figures of a batch. `tasks` by (operator, partition). `is_measured` False: Spark reports no figures."""
 
     batch_id: int
     is_measured: bool = True
@@ -85,7 +85,7 @@ class BatchFigures:
 
 @dataclass(frozen=True)
 class Wait:
-    """From the trigger to the barrier, in epoch milliseconds."""
+    """The time from the trigger to the barrier, in epoch milliseconds."""
 
     since: int
     until: int
@@ -95,14 +95,17 @@ class Wait:
         return max(0, self.until - self.since)
 
     def share_of(self, began: int, ended: int) -> int:
-        """How many milliseconds of the span between two moments lie in this wait."""
+        """Return how many milliseconds between two moments are within this wait."""
         return max(0, min(ended, self.until) - max(began, self.since))
 
 
 def subtask_metrics(
     kind: VertexKind, index: int, subtask: int, batch: BatchFigures | None, wait: Wait | None
 ) -> SubtaskMetrics:
-    """Of one subtask. `batch` None: none ran since the restore; `wait` None: it had ended before the trigger."""
+    """Return the metrics of one subtask. `batch` None: none ran since the restore.
+
+    `wait` None: the batch had ended before the trigger.
+    """
     metrics = SubtaskMetrics()
     if batch is not None and not batch.is_measured:
         metrics = SubtaskMetrics(alignment_duration=UNKNOWN, sync_duration=UNKNOWN)
@@ -117,7 +120,7 @@ def _measured(kind: VertexKind, index: int, subtask: int, batch: BatchFigures, w
     match kind:
         case VertexKind.SOURCE:
             rows = batch.source_rows[index] if index < len(batch.source_rows) else 0
-            # One offsets file for all sources: it counts with the first, which owns it.
+            # All sources share one offsets file. Its time counts for the first source, which owns it.
             written = 0 if index else wait.share_of(batch.started_at, batch.started_at + batch.offsets_written_ms)
             return SubtaskMetrics(sync_duration=written, processed_records=rows)
         case VertexKind.STATEFUL:
@@ -138,7 +141,7 @@ def _measured(kind: VertexKind, index: int, subtask: int, batch: BatchFigures, w
 
 @dataclass
 class _RawBatch:
-    """The events of a batch as they were read: parsed when its figures are asked for, which few batches' ever are."""
+    """The unparsed events of a batch. They are parsed only if its figures are requested, which is rare."""
 
     plans: set[int] = field(default_factory=set)
     jobs: list[bytes] = field(default_factory=list)
@@ -150,9 +153,9 @@ _Key = tuple[str, int]
 
 
 class EventLog:
-    """Reads the one application's log under `directory`. Not thread-safe: one thread polls and asks.
+    """Reads the log of the one application under `directory`. Not thread-safe: one thread polls and reads.
 
-    A line costs a look at its first bytes; what is kept is bounded, whatever the number of batches that went before.
+    For each line only the first bytes are checked. The stored data is bounded, independent of the number of batches.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -167,12 +170,15 @@ class EventLog:
         self._rows: dict[str, RowCounts] = defaultdict(RowCounts)
 
     def poll(self) -> None:
-        """Take in what was written since the last call, and delete rolled files that are done with."""
+        """Read what was written since the last call, and delete rolled files that are completely read."""
         for line in self._new_lines():
             self._take(line)
 
     def batch(self, query_id: str, batch_id: int) -> BatchFigures | None:
-        """The figures of a batch of the query that Spark knows as `query_id`; None while its last event is not read."""
+        """Return the figures of a batch, or None while its last event is not read.
+
+        `query_id` is Spark's ID of the query.
+        """
         key = (query_id, batch_id)
         figures = self._batches.get(key)
         raw = self._raw.pop(key, None) if figures is not None else None
@@ -182,11 +188,11 @@ class EventLog:
         return figures
 
     def latest(self, query_id: str) -> BatchFigures | None:
-        """Of the newest batch, without its tasks."""
+        """Return the figures of the newest batch, without its tasks."""
         return next((figures for (query, _), figures in reversed(self._batches.items()) if query == query_id), None)
 
     def rows(self, query_id: str) -> RowCounts:
-        """Of all batches so far."""
+        """Return the row counts of all batches so far."""
         return self._rows[query_id]
 
     # --- the files ---
@@ -208,7 +214,10 @@ class EventLog:
         return list(self._directory.glob("eventlog_v2_*/events_*"))
 
     def _next_roll(self, file: Path) -> Path | None:
-        """Rolls are numbered without a gap: one look at a name, where a listing would cost more than the reading."""
+        """Return the next roll, or None.
+
+        Rolls are numbered without gaps, so checking one name is cheaper than a listing.
+        """
         following = file.with_name(re.sub(r"\d+", str(_number(file) + 1), file.name, count=1))
         return following if following.exists() else None
 
@@ -217,7 +226,7 @@ class EventLog:
             file.seek(self._position)
             for line in file:
                 if not line.endswith(b"\n"):
-                    return  # half a line: the rest comes with the next flush
+                    return  # half a line; the rest follows with the next flush
                 self._position += len(line)
                 yield line
 
@@ -262,7 +271,7 @@ class EventLog:
             self._grow(raw, len(line))
 
     def _grow(self, raw: _RawBatch, size: int) -> None:
-        """Room is made by the oldest: the figures of the last batches are the ones that a checkpoint asks for."""
+        """Count the stored bytes, and remove the oldest batches: checkpoints request the figures of the last ones."""
         raw.size += size
         self._raw_size += size
         while len(self._raw) > 1 and (self._raw_size > _RAW_BYTES_KEPT or len(self._raw) > _RAW_BATCHES_KEPT):
@@ -273,7 +282,7 @@ class EventLog:
         sources = progress.get("sources") or []
         key = (progress["id"], progress["batchId"])
         if "addBatch" not in durations and key in self._batches:
-            return  # an idle trigger reports the batch before it again, without figures
+            return  # an idle trigger reports the previous batch again, without figures
         if "addBatch" in durations:
             self._rows[progress["id"]].add(progress)
         self._batches[key] = BatchFigures(
@@ -295,7 +304,7 @@ class EventLog:
 
 
 def _tasks(raw: _RawBatch, plans: list[bytes]) -> dict[tuple[int, int], TaskFigures]:
-    """The stateful tasks of the batch; a task that ran twice counts with its last run."""
+    """Return the stateful tasks of the batch. If a task ran twice, its last run counts."""
     operators: dict[int, int] = {}
     for line in plans:
         _find_commit_metrics(json.loads(line)["sparkPlanInfo"], operators)
@@ -319,7 +328,7 @@ def _tasks(raw: _RawBatch, plans: list[bytes]) -> dict[tuple[int, int], TaskFigu
 
 
 def _find_commit_metrics(node: dict[str, Any], operators: dict[int, int]) -> None:
-    """Into `operators`: the stateful operator of each accumulator that takes a commit's time."""
+    """Add to `operators` the stateful operator of each accumulator that holds a commit's time."""
     operator = _OPERATOR.search(node["simpleString"])
     for metric in node["metrics"]:
         if operator is not None and metric["name"] == _COMMIT_TIME:

@@ -1,7 +1,7 @@
-"""The lineage of a query's output, kept with its state: a file in the checkpointLocation, part of each snapshot.
+"""The lineage of a query's output, stored with its state: a file in the checkpointLocation, part of each snapshot.
 
-Spark looks only at the names that it knows there. So a restored state says by itself which batches of which timelines
-made it, also when it is restored under another job's id.
+Spark reads only the names that it knows there. So a restored state contains the batches and timelines that made it,
+even if it is restored under another job ID.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ TIMELINES = "timelines"
 def begin_timeline(
     location: Path, timeline: str, restored_batch: int | None, *, numbered_after: int = NUMBERED_AS_BEFORE
 ) -> Lineage:
-    """Record at `location`, and return, the lineage of the attempt that will write `timeline`. OSError, ValueError.
+    """Record the lineage of the attempt that will write `timeline` at `location`, and return it.
 
-    `numbered_after`: see `begin`.
+    Raise OSError, ValueError.
+
+    `begin` explains `numbered_after`.
     """
     path = location / TIMELINES
     lineage = begin(_read(path), timeline, restored_batch, numbered_after=numbered_after)

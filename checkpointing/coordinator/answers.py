@@ -1,4 +1,4 @@
-"""What the tasks answer to a trigger, and the last steps of a checkpoint that all of them have acknowledged.
+"""Handles the tasks' answers to a trigger, and the last steps of a checkpoint that all tasks have acknowledged.
 
 A subtask acknowledges its part, declines it, or reports what it waits for.
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointFinalizer:
-    """Makes the metadata durable, then adds the checkpoint to the store. It may be aborted until the store takes it."""
+    """Writes the metadata, then adds the checkpoint to the store. The checkpoint may be aborted until it is added."""
 
     def __init__(self, context: CoordinatorContext, endings: CheckpointEndings) -> None:
         self._job = context.job
@@ -56,7 +56,7 @@ class CheckpointFinalizer:
         self._add_next()
 
     def _unless_aborted(self, checkpoint: CompletedCheckpoint) -> PendingCheckpoint | None:
-        """Return the pending checkpoint. If it was aborted during the write, discard its files, now unused."""
+        """Return the pending checkpoint. If it was aborted during the write, discard its files."""
         pending = self._endings.pending.get(checkpoint.checkpoint_id)
         if pending is None:
             location = CheckpointLocation(checkpoint.location, checkpoint.shared_location)
@@ -64,7 +64,7 @@ class CheckpointFinalizer:
         return pending
 
     def _add_next(self) -> None:
-        """One at a time and the oldest first, so that the store's order is that of the ids."""
+        """Add one checkpoint at a time, the oldest first, so that the store has the order of the IDs."""
         pending = self._endings.pending
         if any(other.phase is PendingPhase.ADDING for other in pending.values()):
             return
@@ -80,7 +80,7 @@ class CheckpointFinalizer:
 
 
 class TaskAnswers:
-    """For the pending checkpoints of one job, in `endings`; the complete ones go to the `finalizer`."""
+    """Handles answers for the pending checkpoints in `endings`. Complete checkpoints go to the `finalizer`."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class TaskAnswers:
         self._closed = False
 
     def close(self) -> None:
-        """The coordinator shuts down: acknowledgements count no more."""
+        """Ignore acknowledgements from now on, because the coordinator shuts down."""
         self._closed = True
 
     def acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
-        """Take one subtask's acknowledgement. True when its checkpoint is pending or expired a short time ago."""
+        """Handle one subtask's acknowledgement. Return True if its checkpoint is pending or has just expired."""
         if message.job_id != self._job_id or self._closed:
             logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
             return False
@@ -114,7 +114,7 @@ class TaskAnswers:
         if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
             self._abort(pending, CheckpointFailureReason.CHECKPOINT_DECLINED, conflict)
             return True
-        now = max(self._clock.now_ms(), pending.trigger_timestamp)  # the wall clock may have been put back
+        now = max(self._clock.now_ms(), pending.trigger_timestamp)  # the wall clock may have been set back
         if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
             self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
             if pending.is_fully_acknowledged:
@@ -122,7 +122,10 @@ class TaskAnswers:
         return True
 
     def decline(self, message: DeclineCheckpoint) -> None:
-        """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
+        """Abort the checkpoint that a task declined.
+
+        Ignore an unknown ID. Raise ValueError for another job's message.
+        """
         if message.job_id != self._job_id:
             raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
         pending = self._endings.pending.get(message.checkpoint_id)
@@ -132,7 +135,7 @@ class TaskAnswers:
         self._abort(pending, CheckpointFailureReason.of_decline(message.reason), message.cause)
 
     def delay(self, message: DelayCheckpoint) -> None:
-        """A task reports what its part of a checkpoint waits for; reported again when the checkpoint expires."""
+        """Store what a task's part of a checkpoint waits for. The failure contains it if the checkpoint expires."""
         pending = self._endings.pending.get(message.checkpoint_id)
         if pending is not None and message.job_id == self._job_id:
             silent_ms = message.silent_ms

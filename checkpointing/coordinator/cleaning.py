@@ -1,12 +1,12 @@
-"""Removing what no checkpoint needs any more: Flink's CheckpointsCleaner, with shared files kept by content.
+"""Removes files that no checkpoint needs any more: Flink's CheckpointsCleaner, with shared files named by content.
 
-A checkpoint's own directory is removed at once. A shared file that lost its last reference is only *condemned*: a
-pending checkpoint may have seen it in the pool and may be about to refer to it again. Condemned files are removed when
-no checkpoint that uses the pool is pending, and no new one is triggered until the removal is over; a file that is
-acknowledged again before that is reprieved.
+A checkpoint's own directory is removed at once. A shared file without references is only *condemned*: a pending
+checkpoint may have seen it in the pool and may be about to refer to it again. Condemned files are removed when no
+checkpoint that uses the pool is pending, and no new one is triggered until the removal ends. A file that is
+acknowledged again before that is no longer condemned.
 
-A removal that fails is tried again, less and less often, and once more at the end; then it is reported. It does not
-count as cleaning meanwhile, lest a broken disk stop all checkpoints.
+A failed removal is retried at growing intervals, and once more at the end; then it is reported. Meanwhile it does not
+count as cleaning, so that a broken disk does not stop all checkpoints.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ReferenceCountingRegistry:
     Flink remembers the last checkpoint that used a file. This counts references, because checkpoints here may be
     discarded in any order (an aborted one before an older pending one).
 
-    Every known checkpoint has its own bit, and a file's users are the bits set: a number, small as long as few
-    checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement
-    only notes its files; they are looked up one after the other when a checkpoint is removed.
+    Every known checkpoint has its own bit, and the set bits of a number are a file's users. With few known checkpoints
+    the number is small, so a file costs one table entry in memory. An acknowledgement only stores its list of files;
+    they are counted when a checkpoint is removed.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,10 @@ class ReferenceCountingRegistry:
         self._noted: dict[int, list[StateFile]] = {}
 
     def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
-        """Count that `checkpoint_id` needs the shared ones of `files`; once per file, however often it is said."""
+        """Count that `checkpoint_id` needs the shared ones of `files`.
+
+        Each file counts once, even if it is repeated.
+        """
         noted = self._noted.get(checkpoint_id)
         if noted is None:
             noted = self._noted[checkpoint_id] = []
@@ -61,7 +64,7 @@ class ReferenceCountingRegistry:
                 noted.append(file)
 
     def release(self, checkpoint_id: int) -> Sequence[StateFile]:
-        """Forget `checkpoint_id`; the files that no other checkpoint needs. Nothing when it is not known."""
+        """Forget `checkpoint_id`. Return the files that no other checkpoint needs; none if the ID is unknown."""
         self._count_noted()
         bit = self._bits.pop(checkpoint_id, 0)
         unreferenced = []
@@ -92,7 +95,7 @@ class ReferenceCountingRegistry:
 
     def _new_bit(self, checkpoint_id: int) -> int:
         taken = sum(self._bits.values())
-        bit = (taken + 1) & ~taken  # the lowest that is free
+        bit = (taken + 1) & ~taken  # the lowest free bit
         self._bits[checkpoint_id] = bit
         self._used_by[checkpoint_id] = []
         return bit
@@ -110,16 +113,16 @@ class CheckpointsCleaner:
         self._failed: dict[str, RemoveSnapshot] = {}
         self._is_ending = False
         self.is_removing_shared = False
-        """While True no checkpoint may be triggered: it could rely on a file that is being removed."""
+        """While True, no checkpoint may be triggered, because it could need a file that is being removed."""
 
     @property
     def num_cleaning(self) -> int:
-        """Checkpoints whose cleaning has not ended: the back-pressure of Flink's decider."""
+        """Return how many checkpoints are being cleaned: the back-pressure of Flink's decider."""
         return self._num_discarding + (0 if self._waits_to_retry_shared else self._num_waiting)
 
     @property
     def num_removals(self) -> int:
-        """Return how many removals are under way."""
+        """Return how many removals are running."""
         return self._num_discarding + self.is_removing_shared
 
     @property
@@ -127,7 +130,7 @@ class CheckpointsCleaner:
         return bool(self._condemned) and not self.is_removing_shared and not self._waits_to_retry_shared
 
     def try_for_the_last_time(self) -> None:
-        """Repeat what failed at once; from now on a removal that fails is reported, not tried again."""
+        """Retry all failed removals now. From now on a failed removal is reported and not retried."""
         self._is_ending = True
         self._waits_to_retry_shared = False
         self._outbox.put(CancelTimer(JobTimer.SHARED_REMOVAL))
@@ -135,7 +138,7 @@ class CheckpointsCleaner:
             self._remove(removal)
 
     def register_shared(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
-        """Count the references of `checkpoint_id` to its shared files; a condemned one is reprieved."""
+        """Count the references of `checkpoint_id` to its shared files, and no longer condemn them."""
         self._registry.register(checkpoint_id, files)
         if self._condemned:
             for file in files:
@@ -143,14 +146,14 @@ class CheckpointsCleaner:
                     self._condemned.pop(file.location, None)
 
     def release_shared(self, checkpoint_id: int) -> None:
-        """Drop the references of `checkpoint_id`; what nothing refers to any more is condemned."""
+        """Drop the references of `checkpoint_id`. Condemn files without any reference."""
         unreferenced = self._registry.release(checkpoint_id)
         if unreferenced:
             self._num_waiting += 1
             self._condemned.update((file.location, file) for file in unreferenced)
 
     def discard_completed(self, checkpoint: CompletedCheckpoint) -> None:
-        """Remove what is the job's own, claimed or made by it."""
+        """Remove a checkpoint that belongs to the job, because the job made or claimed it."""
         location = CheckpointLocation(checkpoint.location, checkpoint.shared_location)
         if checkpoint.properties.claimed:
             self._remove(RemoveSnapshot(location, is_claimed=True))
@@ -158,7 +161,7 @@ class CheckpointsCleaner:
             self.discard(checkpoint.checkpoint_id, location)
 
     def discard(self, checkpoint_id: int, location: CheckpointLocation | None) -> None:
-        """Remove the checkpoint's own directory, if it has one yet, and drop its references to shared files."""
+        """Remove the checkpoint's own directory, if it exists, and drop its references to shared files."""
         self.release_shared(checkpoint_id)
         if location is not None:
             self.discard_location(location)
@@ -167,7 +170,7 @@ class CheckpointsCleaner:
         self._remove(RemoveSnapshot(location))
 
     def remove_condemned(self) -> None:
-        """Remove all condemned files. Only when no checkpoint that uses the shared pool is pending."""
+        """Remove all condemned files. Call it only while no checkpoint that uses the shared pool is pending."""
         if self.can_remove_condemned:
             files = tuple(self._condemned.values())
             self._condemned.clear()
@@ -210,7 +213,7 @@ class CheckpointsCleaner:
             self._remove(replace(removal, failures=removal.failures + 1))
 
     def retry_shared(self) -> None:
-        """Let the condemned files be removed as soon as that is safe."""
+        """Allow the removal of the condemned files as soon as it is safe."""
         self._waits_to_retry_shared = False
 
     def _remove(self, removal: RemoveSnapshot) -> None:

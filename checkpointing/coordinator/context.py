@@ -1,4 +1,4 @@
-"""What the parts of one coordinator share."""
+"""The objects that the parts of one coordinator share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.model.configuration import CheckpointConfiguration
 
 
 class Outbox:
-    """Collects the effects of the event that is being handled. `num_steps`: how many steps have not ended."""
+    """Collects the effects of the current event. `num_steps` is the number of steps that have not ended."""
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -32,7 +32,10 @@ class Outbox:
 
 @dataclass(frozen=True)
 class CoordinatorContext:
-    """`session_id` is that of the leader's term: each message to the driver has it."""
+    """The context of one coordinator.
+
+    `session_id` is that of the leader's term and is in each message to the driver.
+    """
 
     job: JobIdentity
     session_id: str

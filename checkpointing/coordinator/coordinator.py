@@ -1,12 +1,12 @@
 """The checkpoint coordinator of one job: when checkpoints start, who has not acknowledged, how each of them ends.
 
 Modelled on Flink's CheckpointCoordinator. It decides and does no I/O. Events come in: commands of the job manager,
-messages of the driver, ends of steps, timers. Each event is a call that returns at once; `take_effects` then returns
-what is to be done about it. `jobs/coordinator_runner.py` connects the two.
+messages of the driver, ends of steps, timers. Each event is a call that returns at once. `take_effects` then returns
+the resulting effects. `jobs/coordinator_runner.py` connects the two.
 
-The parts: `requests` decides what runs next, `triggering` keeps the cadence and takes a request to the tasks, `answers`
-receives what they say to it and makes a complete checkpoint durable, `pending` collects the acknowledgements, `ending`
-ends each of them once and counts failures, `cleaning` removes files, `stats` remembers.
+The parts: `requests` decides what runs next. `triggering` keeps the interval and sends a request to the tasks.
+`answers` handles the tasks' answers and stores a complete checkpoint. `pending` collects the acknowledgements. `ending`
+ends each checkpoint once and counts failures. `cleaning` removes files, and `stats` keeps the statistics.
 """
 
 from __future__ import annotations
@@ -70,12 +70,15 @@ class _Handlers(NamedTuple):
 
 
 class CheckpointCoordinator:
-    """One per job and leader term; it outlives the job's drivers. Used on one thread, and between two events only.
+    """The coordinator of one job for one leader term.
 
-    Every trigger returns a future of the CompletedCheckpoint. It is completed after the statistics show the outcome and
-    the tasks were notified, with the checkpoint or with a CheckpointException; it cannot be cancelled.
+    It outlives the job's drivers. Used on one thread, between events.
 
-    `answers`: for the driver's messages. `restoring`: what the job continues from; used before anything is triggered.
+    Every trigger returns a future of the CompletedCheckpoint, which cannot be cancelled. It is completed, with the
+    checkpoint or a CheckpointException, after the statistics show the outcome and the tasks were notified.
+
+    `answers` handles the driver's messages. `restoring` handles the state that the job continues from; it is used
+    before anything is triggered.
     """
 
     def __init__(
@@ -89,10 +92,10 @@ class CheckpointCoordinator:
         history_size: int = DEFAULT_HISTORY_SIZE,
         initial_delay_ms: Callable[[int, int], int] = random.randint,
     ) -> None:
-        """Create a coordinator that knows of no checkpoint.
+        """Create a coordinator without checkpoints.
 
         Args:
-            session_id: of the leader's term.
+            session_id: the session ID of the leader's term.
             plan: returns who must acknowledge a checkpoint that starts now.
             initial_delay_ms: picks the delay of the first periodic checkpoint, between two limits.
         """
@@ -115,7 +118,7 @@ class CheckpointCoordinator:
         self._waiting: list[tuple[Callable[[], bool], Future[None]]] = []
 
     def take_effects(self) -> list[Effect]:
-        """Return what is to be done after the last event, in this order. To be called after each event."""
+        """Return the effects of the last event, in order. Call it after each event."""
         if self._decider.num_queued or self._cleaner.can_remove_condemned:
             self._start_what_waits()
         if self._waiting:
@@ -128,71 +131,75 @@ class CheckpointCoordinator:
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
-        """The pending checkpoints, ascending."""
+        """Return the IDs of the pending checkpoints, ascending."""
         return tuple(sorted(self._endings.pending))
 
     @property
     def latest_completed(self) -> CompletedCheckpoint | None:
-        """The newest retained checkpoint: what the job restarts from. A savepoint is never among them."""
+        """Return the newest retained checkpoint, from which the job restarts. It is never a savepoint."""
         return self._endings.retained[-1] if self._endings.retained else None
 
     @property
     def uncertain_ids(self) -> tuple[int, ...]:
-        """Failed checkpoints that the store may have all the same: their files must stay."""
+        """Return the IDs of failed checkpoints that the store may nevertheless have. Their files must stay."""
         return tuple(self._endings.files_kept)
 
     # Starting and stopping
 
     def start_periodic(self) -> None:
-        """The job runs: trigger every interval from now on, if one is configured. Called again, it starts over."""
+        """Trigger a checkpoint every interval from now on, if one is configured.
+
+        A second call restarts the interval.
+        """
         if not self._shut_down:
             self._periodic.start()
 
     def trigger_periodic_now(self) -> None:
-        """Trigger the next periodic checkpoint at once, the following ones every interval; nothing when stopped."""
+        """Trigger the next periodic checkpoint at once and the following ones every interval. Do nothing if stopped."""
         self._periodic.postpone(0)
 
     def stop_periodic(self) -> None:
-        """The job stopped running: no more periodic triggers; what is pending or queued fails with SUSPEND.
+        """Stop periodic triggers, because the job no longer runs. Pending and queued checkpoints fail with SUSPEND.
 
-        A request after this (a savepoint) is still taken. A checkpoint that is just being added to the store is not
-        aborted; see `settled`.
+        Later requests (savepoints) are still accepted. A checkpoint that is being added to the store is not aborted;
+        see `settled`.
         """
         self._periodic.stop()
         self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
 
     def abort_pending(self, reason: CheckpointFailureReason, cause: str = "") -> None:
-        """The driver was lost: abort its checkpoints. Queued requests stay and fail for themselves if no task runs."""
+        """Abort the checkpoints of a lost driver. Queued requests stay, and fail later if no task runs."""
         self._endings.abort_all(CheckpointException(reason, cause))
 
     def settled(self) -> Future[None]:
         """Return a future that is completed when no checkpoint is being added to the store.
 
-        After `abort_pending`, wait for this before choosing what to restart from: from then on `latest_completed`
-        stays as it is.
+        After `abort_pending`, wait for this future before choosing the state for a restart: then `latest_completed` no
+        longer changes.
         """
         return self._when_none(lambda pending: pending.phase is PendingPhase.ADDING)
 
     def savepoints_written(self) -> Future[None]:
-        """Return a future that is completed when no savepoint is pending that the tasks have acknowledged in full.
+        """Return a future that is completed when no fully acknowledged savepoint is pending.
 
-        A driver may end before its last savepoint is complete: after this it is, or it has failed.
+        A driver may end before its last savepoint is complete. After this future the savepoint is complete or has
+        failed.
         """
         return self._when_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged)
 
     def cleaned(self) -> Future[None]:
-        """Return a future that is completed when nothing of what checkpoints left is being removed."""
+        """Return a future that is completed when no removal of checkpoint files is running."""
         return self._when(lambda: self._cleaner.num_removals == 0)
 
     def next_completed(self) -> Future[int]:
-        """See CheckpointEndings.next_completed."""
+        """Return the future of CheckpointEndings.next_completed."""
         return self._endings.next_completed()
 
     def shutdown(self, status: JobStatus, *, is_saved: bool = False) -> Future[Exception | None]:
-        """The job ended for this job manager: fail all that is pending, close store and counter, clean up.
+        """Fail all pending checkpoints, close store and counter, and clean up, because the job has ended here.
 
-        On a globally terminal status each retained checkpoint is discarded or kept as its properties say. The future
-        is completed when no step is left, with the error if the store or the counter could not be closed.
+        On a globally terminal status each retained checkpoint is discarded or kept according to its properties. The
+        future is completed when no step is left, with the error if the store or the counter could not be closed.
 
         Args:
             is_saved: a savepoint holds all that the job did, see `CheckpointProperties.discard_on`.
@@ -201,7 +208,10 @@ class CheckpointCoordinator:
         return self._termination.request(status, is_saved=is_saved)
 
     def abandon_shutdown(self) -> None:
-        """Storage hangs: when it comes back, close nothing. Another owner may have repeated the shutdown by then."""
+        """Shut down without closing anything, because storage hangs.
+
+        Another owner may repeat the shutdown meanwhile.
+        """
         self._close()
         self._termination.abandon()
 
@@ -215,15 +225,15 @@ class CheckpointCoordinator:
     # Triggering
 
     def trigger_checkpoint(self, full: bool = False) -> Future[CompletedCheckpoint]:
-        """A checkpoint now, requested by a person: neither the interval nor the minimum pause delays it."""
+        """Trigger a checkpoint that a person requested. Neither the interval nor the minimum pause delays it."""
         return self._submit(CheckpointKind.CHECKPOINT, full=full)
 
     def trigger_savepoint(self, target_directory: str | None, is_periodic: bool = False) -> Future[CompletedCheckpoint]:
-        """A savepoint under `target_directory`, else under the job's configured savepoint directory."""
+        """Trigger a savepoint under `target_directory`, else under the job's configured savepoint directory."""
         return self._submit(CheckpointKind.SAVEPOINT, target_directory=target_directory, is_periodic=is_periodic)
 
     def trigger_synchronous_savepoint(self, target_directory: str | None) -> Future[CompletedCheckpoint]:
-        """The savepoint of a stop: after it the tasks process nothing more. Stop the periodic trigger before."""
+        """Trigger the savepoint of a stop. After it the tasks process nothing more. Stop periodic triggers first."""
         return self._submit(CheckpointKind.SYNC_SAVEPOINT, target_directory=target_directory)
 
     def _submit(
@@ -323,7 +333,7 @@ class CheckpointCoordinator:
         }
 
     def step_done(self, step: Step, result: object) -> None:
-        """The result is of the type that the class of `step` names."""
+        """Handle the end of a step. The class of `step` documents the type of the result."""
         self._outbox.num_steps -= 1
         self._step_handlers[type(step)].done(step, result)
 
@@ -345,7 +355,10 @@ class CheckpointCoordinator:
                 assert_never(timer)
 
     def _trigger_periodic(self) -> None:
-        """One queued is enough: Flink queues all, and after a slow checkpoint runs them in a burst."""
+        """Trigger a periodic checkpoint unless one is queued.
+
+        Flink queues all, and runs them in a burst after a slow one.
+        """
         self._periodic.fired()
         if not self._decider.has_periodic_checkpoint:
             self._submit(CheckpointKind.CHECKPOINT, is_periodic=True)

@@ -1,7 +1,7 @@
-"""What the coordinator wants done. It acts on nothing itself: its runner performs the effects in their order.
+"""The effects that the coordinator requests. Its runner performs them in their order.
 
-A step blocks. The runner takes it on another thread and reports its end to the coordinator, as an event. A timer has a
-name: setting it again replaces it, and cancelling one that is not set does nothing.
+A step blocks. The runner performs it on another thread and reports its end to the coordinator, as an event. A timer has
+a name. Setting it again replaces it, and cancelling a timer that is not set does nothing.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class WriteMetadata:
 
 @dataclass(frozen=True)
 class Added:
-    """The store after a checkpoint was added: what it holds, oldest first, and what left it and is to be discarded.
+    """The store after a checkpoint was added: what it contains, oldest first, and what left it and must be discarded.
 
-    One that left and is in neither (the store could not remove its handle) keeps its files. `withdrawn`: the ids of
-    AddCheckpoint.uncertain that are certainly not in the store now.
+    A checkpoint that left the store and is in neither list keeps its files, because the store could not remove its
+    handle. `withdrawn`: the IDs of AddCheckpoint.uncertain that are certainly not in the store now.
     """
 
     retained: tuple[CompletedCheckpoint, ...]
@@ -62,7 +62,7 @@ class Added:
 
 @dataclass(frozen=True)
 class AddCheckpoint:
-    """Result: Added. `uncertain`: ids of earlier checkpoints that the store may or may not have."""
+    """Result: Added. `uncertain`: IDs of earlier checkpoints that may or may not be in the store."""
 
     checkpoint: CompletedCheckpoint
     uncertain: tuple[int, ...]
@@ -70,14 +70,14 @@ class AddCheckpoint:
 
 @dataclass(frozen=True)
 class ReadStore:
-    """Result: what an earlier job manager stored, oldest first."""
+    """Result: the checkpoints that an earlier job manager stored, oldest first."""
 
     recovered: Future[CompletedCheckpoint | None]
 
 
 @dataclass(frozen=True)
 class AddClaimed:
-    """Result: what the store holds with `checkpoint`, oldest first."""
+    """Result: the store's checkpoints, including `checkpoint`, oldest first."""
 
     checkpoint: CompletedCheckpoint
     recovered: Future[CompletedCheckpoint | None]
@@ -85,7 +85,7 @@ class AddClaimed:
 
 @dataclass(frozen=True)
 class RemoveSnapshot:
-    """`is_claimed`: taken over from another job, with its shared files. `failures`: how often this failed before."""
+    """`is_claimed`: the snapshot came from another job, with its shared files. `failures`: earlier failed removals."""
 
     location: CheckpointLocation
     is_claimed: bool = False
@@ -99,7 +99,7 @@ class RemoveShared:
 
 @dataclass(frozen=True)
 class CloseStore:
-    """Result: the checkpoints that the store has forgotten."""
+    """Result: the checkpoints that the store has removed."""
 
     status: JobStatus
     is_saved: bool
@@ -161,7 +161,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Do:
-    """Take `step` elsewhere, then call `step_done` or `step_failed` of the coordinator."""
+    """Perform `step` elsewhere, then call `step_done` or `step_failed` of the coordinator."""
 
     step: Step
 
@@ -195,7 +195,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class FailJob:
-    """More checkpoints failed than the job tolerates."""
+    """Fail the job, because more checkpoints failed than it tolerates."""
 
     message: str
     exception: CheckpointException
@@ -203,7 +203,7 @@ class FailJob:
 
 @dataclass(frozen=True)
 class ReportLeftBehind:
-    """`what`, a description, could not be removed, however often it was tried."""
+    """Report that files could not be removed after all retries. `what` describes them."""
 
     what: str
     error: Exception

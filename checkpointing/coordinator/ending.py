@@ -1,7 +1,7 @@
 """How a checkpoint ends: completed, failed or aborted. Each one is in `pending` until it ends, once.
 
-The order within each end is part of the contract: first the coordinator's own state, then the statistics, the message
-to the tasks and the removal of files. The future comes last: its holder finds everything done.
+The order within each end is part of the contract. First the coordinator's own state changes, then the statistics, the
+message to the tasks and the removal of files. The future is completed last, when everything else is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from checkpointing.model.status import JobStatus
 NUM_ENDED_REMEMBERED = 16
 MOST_PATIENCE = 16
 
-# No checkpoint has this id.
+# No checkpoint has this ID.
 _NOBODY = 0
 _Reason = CheckpointFailureReason
 UNKNOWN_CHECKPOINT_ID = -1
@@ -33,7 +33,7 @@ THRESHOLD_MESSAGE = "Exceeded checkpoint tolerable failure threshold."
 
 
 class CheckpointFailureManager:
-    """Counts failures in a row. Once more than `tolerable_failures` came, the job fails.
+    """Counts failures in a row. After more than `tolerable_failures` the job fails.
 
     Each checkpoint id counts once; a failure older than the last success is ignored; a newer success starts from zero.
     Flink's CheckpointFailureManager, without its rules for savepoints: a savepoint never fails the job. A full
@@ -88,12 +88,12 @@ class CheckpointFailureManager:
 
 
 class CheckpointEndings:
-    """`retained`: oldest first, as the store has them. `files_kept`: the locations of failed ones, by id, whose files
-    stay because the store may have them.
+    """Ends checkpoints. `retained`: the checkpoints in the store, oldest first.
 
-    `found_ids`: complete ones that were in the job's directory and not in the store. `never_stored`: those of them
-    that a crash kept from the store, needed until a newer one is in it.
-    `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
+    `files_kept`: the locations of failed checkpoints, by ID, whose files stay because the store may have them.
+    `found_ids`: complete checkpoints in the job's directory that were missing in the store. `never_stored`: those of
+    them that a crash kept from the store, needed until a newer one is in it. `full_snapshot_owed`: the next checkpoint
+    must not use files of a foreign snapshot.
     """
 
     def __init__(self, context: CoordinatorContext, cleaner: CheckpointsCleaner) -> None:
@@ -117,17 +117,20 @@ class CheckpointEndings:
         self._next_completed: list[Future[int]] = []
 
     def next_completed(self) -> Future[int]:
-        """Return a future that is completed after the next checkpoint or savepoint: all with a lower id are over.
+        """Return a future that is completed after the next checkpoint or savepoint. All with a lower ID are then over.
 
-        The tasks take one after the other, so nothing is written for those any more, whichever job manager triggered
-        them.
+        The tasks take checkpoints one after the other, so nothing more is written for earlier ones, whichever job
+        manager triggered them.
         """
         future: Future[int] = running_future()
         self._next_completed.append(future)
         return future
 
     def acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
-        """The checkpoint has ended. The figures still count; the files go, unless a complete checkpoint has them."""
+        """Handle an acknowledgement for an ended checkpoint. Its figures still count.
+
+        Its files are removed, unless a complete checkpoint has them.
+        """
         checkpoint_id = message.checkpoint_id
         self._stats.report_subtask(
             checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
@@ -192,9 +195,9 @@ class CheckpointEndings:
             self._outbox.put(Resolve(future, below))
 
     def discard_uncertain(self, status: JobStatus, *, is_saved: bool) -> None:
-        """The store is closed for good: none of them can be found in it any more.
+        """Discard the uncertain checkpoints, because the store is closed and they can no longer be in it.
 
-        Complete ones that were never stored go or stay as if they had been.
+        Complete checkpoints that were never stored are discarded or kept as if they had been stored.
         """
         uncertain, self.files_kept = self.files_kept, {}
         for checkpoint_id, location in uncertain.items():
@@ -227,7 +230,7 @@ class CheckpointEndings:
         self._count_failure(request, exception, UNKNOWN_CHECKPOINT_ID)
 
     def discard_files(self, checkpoint_id: int, location: CheckpointLocation | None) -> None:
-        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
+        """Remove the files of an unsuccessful checkpoint. Keep everything if the store may have it."""
         if checkpoint_id in self.files_kept:
             return
         self._cleaner.discard(checkpoint_id, location)
@@ -244,7 +247,10 @@ class CheckpointEndings:
     def _end_unsuccessfully(
         self, pending: PendingCheckpoint, exception: CheckpointException, *, files_in_use: bool
     ) -> None:
-        """`files_in_use`: its metadata is being written; the finalizer discards the files when that has ended."""
+        """End a checkpoint with a failure.
+
+        `files_in_use`: its metadata is being written. The finalizer discards the files after that.
+        """
         checkpoint_id = pending.checkpoint_id
         del self.pending[checkpoint_id]
         if exception.reason is _Reason.CHECKPOINT_EXPIRED:

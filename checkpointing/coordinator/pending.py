@@ -1,4 +1,4 @@
-"""A checkpoint on its way: who still owes an acknowledgement, and what was handed in so far."""
+"""A pending checkpoint: who must still acknowledge it, and the state that it has received so far."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class AcknowledgeOutcome(Enum):
 
 
 class IllegalCheckpointState(RuntimeError):
-    """A step was asked of a pending checkpoint that its phase does not allow: a mistake of the caller."""
+    """The phase of a pending checkpoint does not allow the requested step: a bug of the caller."""
 
 
 class PendingPhase(Enum):
     """COLLECTING acknowledgements → WRITING metadata → WRITTEN → ADDING to the store → COMPLETED; or ABORTED.
 
-    A checkpoint is WRITTEN while the store takes an older one. While ADDING the store decides: the checkpoint can no
-    longer be aborted, because the store may have it already.
+    A checkpoint stays WRITTEN while an older one is being added to the store. While ADDING, it can no longer be
+    aborted, because the store may already have it.
     """
 
     COLLECTING = "COLLECTING"
@@ -47,7 +47,7 @@ class PendingPhase(Enum):
 
 @dataclass(frozen=True)
 class JobIdentity:
-    """What a checkpoint's metadata says of the job it belongs to."""
+    """The job's identity in a checkpoint's metadata."""
 
     job_id: str
     job_name: str
@@ -56,7 +56,7 @@ class JobIdentity:
 
 
 class _VertexStates:
-    """One vertex's subtasks in a row, None where the acknowledgement is owed: a place to fill, nothing to look up."""
+    """The states of one vertex's subtasks, None where the acknowledgement is missing. A list needs no look-up."""
 
     __slots__ = ("states", "vertex")
 
@@ -65,7 +65,7 @@ class _VertexStates:
         self.states: list[SubtaskState | None] = [None] * vertex.parallelism
 
     def operator_state(self) -> OperatorState:
-        """Of a vertex that owes nothing."""
+        """Return the state of a fully acknowledged vertex."""
         subtasks = tuple(state for state in self.states if state is not None)
         vertex = self.vertex
         return OperatorState(
@@ -81,7 +81,10 @@ class _VertexStates:
 
 
 class PendingCheckpoint:
-    """Used from the coordinator's thread only. One acknowledgement costs the same for 1 and for 100,000 subtasks."""
+    """A pending checkpoint. Used on the coordinator's thread only.
+
+    One acknowledgement costs the same for 1 and for 100,000 subtasks.
+    """
 
     def __init__(
         self, *, checkpoint_id: int, request: CheckpointRequest, plan: CheckpointPlan, trigger_timestamp: int
@@ -151,7 +154,7 @@ class PendingCheckpoint:
         return AcknowledgeOutcome.SUCCESS
 
     def delayed(self, cause: str, progressed_s: float | None = None) -> None:
-        """Store what the tasks say they wait for; "" when for nothing any more.
+        """Store what the tasks wait for, "" if they wait no longer.
 
         Args:
             progressed_s: when (monotonic) the batches that the tasks wait for last made progress; None when the tasks
@@ -163,7 +166,7 @@ class PendingCheckpoint:
             self._progressed_s = progressed_s
 
     def time_left_s(self, now_s: float, timeout_s: float) -> float:
-        """Return how long the checkpoint may still wait once its time-out has passed; at most 0 when it has expired.
+        """Return how long the checkpoint may still wait after its timeout; at most 0 if it has expired.
 
         A batch that computes is no failure, so the time-out counts from its last progress. A savepoint expires after
         one time-out: the person who triggered it expects an answer by then, not a job that stops much later.
@@ -173,12 +176,12 @@ class PendingCheckpoint:
         return self._progressed_s + timeout_s - now_s
 
     def silence_s(self, now_s: float) -> float | None:
-        """Return how long the batch that the checkpoint waits for has made no progress; None when it waits for none."""
+        """Return how long the awaited batch has made no progress, or None if the checkpoint waits for no batch."""
         return now_s - self._progressed_s if self._is_in_batch and self._progressed_s is not None else None
 
     @property
     def waiting_for(self) -> str:
-        """Why it is not complete: the storage, the tasks' own words, else who has not acknowledged yet."""
+        """Return why the checkpoint is not complete: the storage, the tasks' report, or missing acknowledgements."""
         if self.location is None:
             return "The storage has not made its directory yet."
         if self.phase in (PendingPhase.WRITING, PendingPhase.WRITTEN):
@@ -187,9 +190,9 @@ class PendingCheckpoint:
         return self._delay or f"{self.num_outstanding} of {total} subtasks have not acknowledged it."
 
     def conflicting_batch(self, batches: dict[str, int]) -> str | None:
-        """A sentence when `batches` names another batch of a query than an earlier acknowledgement did, else None.
+        """Return a sentence if `batches` names another batch of a query than an earlier acknowledgement, else None.
 
-        A snapshot whose subtasks stand at different batches is not a snapshot; it must never complete.
+        A snapshot whose subtasks are at different batches is not consistent and must never complete.
         """
         for query, batch in batches.items():
             known = self._batches.get(query, batch)
@@ -198,13 +201,13 @@ class PendingCheckpoint:
         return None
 
     def metadata_written(self, checkpoint: CompletedCheckpoint, metadata_size: int) -> None:
-        """Note that `checkpoint`, which `finalize` returned, is durable; `metadata_size` is in bytes."""
+        """Store that `checkpoint`, which `finalize` returned, is durable. `metadata_size` is in bytes."""
         self.phase = PendingPhase.WRITTEN
         self.written = checkpoint
         self.metadata_size = metadata_size
 
     def abort(self, exception: CheckpointException) -> None:
-        """End the checkpoint; the caller discards its files and completes its future."""
+        """End the checkpoint. The caller discards its files and completes its future."""
         if exception.reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
             raise IllegalCheckpointState(f"savepoint {self.checkpoint_id} cannot be subsumed")
         if not self.is_abortable:
@@ -212,11 +215,11 @@ class PendingCheckpoint:
         self.phase = PendingPhase.ABORTED
 
     def withdraw(self) -> None:
-        """Finalizing failed: end the checkpoint, also while ADDING, because the store's answer is known."""
+        """End the checkpoint after a failed finalization, also while ADDING, because the store's answer is known."""
         self.phase = PendingPhase.ABORTED
 
     def finalize(self, job: JobIdentity, completion_timestamp: int) -> CompletedCheckpoint:
-        """The complete checkpoint as a value; from here on its metadata is being written."""
+        """Return the complete checkpoint as a value. From now on its metadata is being written."""
         if self.num_outstanding or self.location is None or self.phase is not PendingPhase.COLLECTING:
             raise IllegalCheckpointState(
                 f"checkpoint {self.checkpoint_id} is {self.phase.value} and misses {self.num_outstanding} subtasks"

@@ -1,4 +1,4 @@
-"""What the coordinator and its surroundings exchange."""
+"""The types that the coordinator exchanges with its surroundings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkpointing.model.messages import Vertex
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """Who must acknowledge. `ready` is False with the `reason` when a required task is not running.
+    """The vertices that must acknowledge. If a required task does not run, `ready` is False, with a `reason`.
 
     `batch_numbers`: the range of the attempt, for the snapshot's metadata.
     """
@@ -27,11 +27,11 @@ class CheckpointPlan:
 
 @dataclass(frozen=True)
 class CheckpointLocation:
-    """Where one checkpoint goes: made by the storage, given to the driver."""
+    """The directories of one checkpoint. The storage makes them, and the driver receives them."""
 
     directory: str
     shared_directory: str | None
 
 
 class PossibleInconsistentState(Exception):
-    """The store may or may not have taken the checkpoint: its files must stay."""
+    """The store may or may not have stored the checkpoint, so its files must stay."""

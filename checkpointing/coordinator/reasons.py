@@ -61,12 +61,12 @@ class CheckpointFailureReason(Enum):
 
     @classmethod
     def of_decline(cls, name: str) -> CheckpointFailureReason:
-        """The reason a driver named; a name that this version does not know is a plain decline."""
+        """Return the reason that a driver named. A name that this version does not know is a plain decline."""
         return cls.__members__.get(name, cls.CHECKPOINT_DECLINED)
 
 
 class CheckpointException(Exception):
-    """A checkpoint that did not come about. Its text is the reason's message, then the cause, one sentence, if any."""
+    """A checkpoint failed. The text is the reason's message, then the cause in one sentence, if any."""
 
     def __init__(self, reason: CheckpointFailureReason, cause: str = "") -> None:
         super().__init__(f"{reason.message} {cause}" if cause else reason.message)
@@ -75,7 +75,7 @@ class CheckpointException(Exception):
 
     @classmethod
     def of_trigger_error(cls, error: Exception) -> CheckpointException:
-        """Flink's mapping of what went wrong between the request and the tasks' trigger."""
+        """Map an error between the request and the tasks' trigger to a reason, as Flink does."""
         if isinstance(error, CheckpointException):
             return error
         reason = (

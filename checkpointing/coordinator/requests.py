@@ -1,4 +1,4 @@
-"""Which checkpoint request runs next: Flink's CheckpointRequestDecider. Facts in, a decision out; no I/O, no clock."""
+"""Decides which checkpoint request runs next: Flink's CheckpointRequestDecider. Facts in, a decision out; no I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def running_future() -> Future[Any]:
 
 @dataclass(frozen=True, eq=False)
 class CheckpointRequest:
-    """A wish for a checkpoint. `sequence` is its age: a wall clock that is put back makes no request an older one."""
+    """A request for a checkpoint. `sequence` is its age, which does not change when the wall clock is set back."""
 
     properties: CheckpointProperties
     is_periodic: bool
@@ -40,7 +40,7 @@ class CheckpointRequest:
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """Smallest first: savepoints, forced, asked for by a user, older."""
+        """Return the sort key, smallest first: savepoints, forced requests, requests of users, older requests."""
         return (
             not self.properties.is_savepoint,
             not self.is_forced,
@@ -51,7 +51,7 @@ class CheckpointRequest:
 
 @dataclass(frozen=True)
 class CoordinatorFacts:
-    """What the decision rests on. Times are monotonic milliseconds; `last_completion_ms` is None before the first."""
+    """The facts for the decision. Times are monotonic milliseconds; `last_completion_ms` is None before the first."""
 
     is_triggering: bool
     num_pending: int
@@ -72,7 +72,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Decision:
-    """`chosen` starts now; `rejected` fail; `postpone_ms`: the periodic timer is to fire again after that time."""
+    """The decision. `chosen` starts now, `rejected` fail, and the periodic timer fires again after `postpone_ms`."""
 
     chosen: CheckpointRequest | None = None
     rejected: tuple[Rejection, ...] = ()
@@ -95,7 +95,10 @@ class CheckpointRequestDecider:
         return any(request.is_periodic and not request.properties.is_savepoint for request in self._queue)
 
     def submit(self, request: CheckpointRequest, facts: CoordinatorFacts) -> Decision:
-        """Queue `request`, then choose. When full, the worst queued periodic request gives way, else the new one."""
+        """Queue `request`, then choose.
+
+        If the queue is full, reject the worst periodic request in it, or else the new one.
+        """
         too_many = CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS
         if len(self._queue) >= self._max_queued and not self._queue[-1].is_periodic:
             return Decision(rejected=(Rejection(request, too_many),))
@@ -107,7 +110,7 @@ class CheckpointRequestDecider:
         return Decision(decision.chosen, dropped + decision.rejected, decision.postpone_ms)
 
     def choose(self, facts: CoordinatorFacts) -> Decision:
-        """The queued request that may start under `facts`, taken off the queue."""
+        """Return the queued request that may start under `facts`, and remove it from the queue."""
         if facts.is_triggering or not self._queue or facts.num_cleaning > self._max_concurrent:
             return Decision()
         first = self._queue[0]
@@ -121,7 +124,7 @@ class CheckpointRequestDecider:
         return Decision(chosen=self._queue.pop(0))
 
     def drain(self) -> tuple[CheckpointRequest, ...]:
-        """Take all queued requests off the queue, best first."""
+        """Return all queued requests, best first, and empty the queue."""
         drained, self._queue = tuple(self._queue), []
         return drained
 

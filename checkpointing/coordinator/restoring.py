@@ -1,7 +1,8 @@
-"""What a job continues from: what its store holds, what else is in its directory, the snapshot it was given.
+"""The state that a job continues from: its store, other checkpoints in its directory, and the given snapshot.
 
-A snapshot that the job was submitted with is *unclaimed* (its owner's: never touched, and the next checkpoint is a full
-one that needs nothing of it) or *claimed* (the job's own from now on: subsumed in its turn, and then removed).
+A snapshot that the job was submitted with is *unclaimed* or *claimed*. An unclaimed one belongs to its owner and is
+never changed, and the next checkpoint is a full one that needs none of its files. A claimed one belongs to the job from
+now on. Newer checkpoints subsume it, and then it is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from checkpointing.model.messages import StateFile
 
 
 class CheckpointRestoring:
-    """Used before the first trigger of an attempt, but for `swept` and `unused`."""
+    """Prepares the state before the first trigger of an attempt. Only `swept` and `unused` are used later."""
 
     def __init__(
         self,
@@ -36,20 +37,23 @@ class CheckpointRestoring:
         self._pipeline = pipeline
 
     def recover(self) -> Future[CompletedCheckpoint | None]:
-        """Read the store and count the references of what it holds; the result is the newest retained checkpoint.
+        """Read the store and count references to shared files. The result is the newest retained checkpoint.
 
-        To be called before anything is triggered. If the store raises an error, the job must not start.
+        Call it before anything is triggered. If the store raises an error, the job must not start.
         """
         recovered: Future[CompletedCheckpoint | None] = running_future()
         self._context.outbox.do(ReadStore(recovered))
         return recovered
 
     def found(self, checkpoints: Sequence[CompletedCheckpoint], first_id: int | None = None) -> None:
-        """Complete ones in the job's directory that the store does not know: their files are not ours to remove.
+        """Register complete checkpoints in the job's directory that the store does not know.
 
-        Somebody may restore from them; ids continue after them. But one that is newer than what the store holds is this
-        job's: a crash came between its metadata and the store. It is kept until a newer one is stored. So is one of an
-        empty store if it is of this life of the job, whose ids begin with `first_id` (None: that is not known).
+        Their files must not be removed.
+
+        Somebody may restore from them, and new IDs continue after theirs. A checkpoint that is newer than the store's
+        newest belongs to this job: a crash came between its metadata and the store. It is kept until a newer one is
+        stored. With an empty store this holds for checkpoints of this life of the job, whose IDs begin with `first_id`
+        (None: unknown).
         """
         of_earlier_lives = None if first_id is None else first_id - 1
         retained = (c.checkpoint_id for c in self._endings.retained if not c.properties.claimed)
@@ -61,7 +65,7 @@ class CheckpointRestoring:
         self._endings.never_stored = tuple(c for c in checkpoints if newest is not None and c.checkpoint_id > newest)
 
     def swept(self, checkpoint_ids: Sequence[int]) -> None:
-        """Forget these of the found ones: they were removed."""
+        """Forget found checkpoints that were removed."""
         self._endings.found_ids.difference_update(checkpoint_ids)
         self._endings.never_stored = tuple(
             orphan for orphan in self._endings.never_stored if orphan.checkpoint_id not in checkpoint_ids
@@ -74,13 +78,14 @@ class CheckpointRestoring:
         self._endings.discard_unused(files)
 
     def claim(self, checkpoint: CompletedCheckpoint, *, lies_elsewhere: bool) -> Future[CompletedCheckpoint | None]:
-        """Make the snapshot that the job is restored from the job's own; before `restored`.
+        """Make the restored snapshot the job's own. Call it before `restored`.
 
-        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to. After an
-        error of the counter or the store it may be in the store all the same; another `recover` shows it.
+        From then on it is retained until newer checkpoints subsume it, and then removed with all files that nothing
+        else refers to. After an error of the counter or the store, the store may nevertheless have it; another
+        `recover` shows it.
 
         Args:
-            lies_elsewhere: not in the job's own directory.
+            lies_elsewhere: the snapshot is outside of the job's own directory.
         """
         recovered: Future[CompletedCheckpoint | None] = running_future()
         if lies_elsewhere:
@@ -90,10 +95,13 @@ class CheckpointRestoring:
         return recovered
 
     def store_read(self, step: ReadStore | AddClaimed, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-        """Continue the ids after them, also if the counter is behind: an older state must not look like the newest."""
+        """Continue the IDs after the stored ones, even if the counter is behind.
+
+        Old state must not look like the newest.
+        """
         for checkpoint in checkpoints:
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
-            if not checkpoint.properties.claimed:  # the files of a claimed one are in no pool of ours
+            if not checkpoint.properties.claimed:  # a claimed one has its files in another pool
                 self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
         self._endings.retained = checkpoints
         self._context.outbox.put(Resolve(step.recovered, checkpoints[-1] if checkpoints else None))
@@ -102,9 +110,10 @@ class CheckpointRestoring:
         self._context.outbox.put(Reject(step.recovered, error))
 
     def restored(self, checkpoint: CompletedCheckpoint, *, is_savepoint: bool) -> None:
-        """A driver was started from `checkpoint`. `is_savepoint`: the one the job was submitted with, not claimed.
+        """Report that a driver was started from `checkpoint`.
 
-        From that, or from another job's checkpoint, ids continue after it and the next checkpoint is a full one.
+        `is_savepoint`: it is the unclaimed snapshot of the job's submission. After such a snapshot, or another job's
+        checkpoint, IDs continue after its ID and the next checkpoint is a full one.
         """
         self._context.stats.report_restored(
             checkpoint.checkpoint_id,
@@ -117,9 +126,9 @@ class CheckpointRestoring:
             self.continue_from_unclaimed(checkpoint.checkpoint_id)
 
     def continue_from_unclaimed(self, checkpoint_id: int) -> None:
-        """The driver was started from an unclaimed snapshot and nothing else, here or under another job manager.
+        """Continue after an unclaimed snapshot from which the driver was started, here or under another job manager.
 
-        Ids continue after it, and the next checkpoint is a full one.
+        IDs continue after its ID, and the next checkpoint is a full one.
         """
         self._pipeline.raise_ids_to(checkpoint_id + 1)
         self._endings.full_snapshot_owed = True

@@ -1,6 +1,6 @@
-"""What is remembered of a job's checkpoints: Flink's CheckpointStatsTracker. Its values are in `stats_model`.
+"""The statistics of a job's checkpoints: Flink's CheckpointStatsTracker. Its values are in `stats_model`.
 
-Like Flink's it starts from nothing with each job manager; the monitoring side keeps the history for good.
+As in Flink, each job manager starts with empty statistics. The monitoring side stores the history.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_HISTORY_SIZE = 10
 
 
 class _TaskRecord:
-    """Sums in place: a checkpoint of 10,000 subtasks adds 10,000 times before anybody asks for a total."""
+    """The figures of one vertex. Totals are kept as sums, because 10,000 subtasks may report before a total is read."""
 
     __slots__ = (
         "ack_timestamps",
@@ -83,7 +83,7 @@ class _TaskRecord:
 
 
 class CheckpointRecord:
-    """One checkpoint from trigger to end. Reporting a subtask costs the same for any number of subtasks."""
+    """The statistics of one checkpoint. Reporting a subtask costs the same for any number of subtasks."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class CheckpointRecord:
         self._frozen: CheckpointStatistics | None = None
 
     def report_subtask(self, vertex_id: str, index: int, metrics: SubtaskMetrics, ack_timestamp: int) -> bool:
-        """False, and nothing changed, for a vertex or subtask that this checkpoint has not or that reported before."""
+        """Add a subtask's figures. Return False for an unknown vertex or subtask, or one that has reported before."""
         task = self._tasks.get(vertex_id)
         if task is None or not 0 <= index < len(task.metrics) or task.metrics[index] is not None:
             return False
@@ -135,7 +135,7 @@ class CheckpointRecord:
         self._frozen = None
 
     def freeze(self) -> CheckpointStatistics:
-        """The same object until something changes."""
+        """Return the statistics. It is the same object until something changes."""
         if self._frozen is None:
             totals = _sum([task.totals for task in self._tasks.values()])
             self._frozen = CheckpointStatistics(
@@ -174,9 +174,9 @@ def _sum(all_totals: Sequence[Totals]) -> Totals:
 
 
 class CheckpointStatsTracker:
-    """Written by the coordinator, on its thread. `snapshot()` gives a frozen value that any thread may read.
+    """Collects statistics.
 
-    `history_size` is Flink's `web.checkpoints.history`; with 0 the counts, the summary and the latest ones still grow.
+    The coordinator writes it on its thread; any thread may read the frozen value of `snapshot()`.
     """
 
     def __init__(self, *, history_size: int = DEFAULT_HISTORY_SIZE) -> None:
@@ -198,7 +198,7 @@ class CheckpointStatsTracker:
         self._snapshot: CheckpointStatsSnapshot | None = None
 
     def snapshot(self) -> CheckpointStatsSnapshot:
-        """The same object until something changes."""
+        """Return all statistics. It is the same object until something changes."""
         if self._snapshot is None:
             self._snapshot = CheckpointStatsSnapshot(
                 counts=self._counts,
@@ -228,7 +228,10 @@ class CheckpointStatsTracker:
     def report_subtask(
         self, checkpoint_id: int, vertex_id: str, index: int, metrics: SubtaskMetrics, ack_timestamp: int
     ) -> bool:
-        """One subtask's figures, also after its checkpoint failed. False when there is nothing to add them to."""
+        """Add one subtask's figures, even after its checkpoint failed.
+
+        Return False if there is nothing to add them to.
+        """
         record = self._find(checkpoint_id)
         if record is None or not record.report_subtask(vertex_id, index, metrics, ack_timestamp):
             return False
@@ -236,7 +239,7 @@ class CheckpointStatsTracker:
         return True
 
     def report_delayed(self, checkpoint_id: int, cause: str) -> None:
-        """What a checkpoint in progress waits for, in words; "" when for nothing."""
+        """Store a text about what a checkpoint in progress waits for, "" if it does not wait."""
         record = self._in_progress.get(checkpoint_id)
         if record is not None:
             record.delay(cause)
@@ -245,7 +248,7 @@ class CheckpointStatsTracker:
     def report_completed(
         self, checkpoint_id: int, checkpoint: CompletedCheckpoint, metadata_size: int = NOT_YET
     ) -> None:
-        """`metadata_size`: bytes of its `_metadata`."""
+        """Store a completed checkpoint. `metadata_size` is the size of its `_metadata` in bytes."""
         record = self._in_progress.pop(checkpoint_id)
         record.complete(checkpoint.location, metadata_size)
         if record.properties.is_savepoint:
@@ -262,7 +265,7 @@ class CheckpointStatsTracker:
         self._count(in_progress=-1, failed=1)
 
     def report_failed_without_pending(self) -> None:
-        """It failed before it got an id: counted, and in no history."""
+        """Count a checkpoint that failed before it got an ID. It is in no history."""
         self._count(total=1, failed=1)
 
     def report_restored(
@@ -272,7 +275,7 @@ class CheckpointStatsTracker:
         self._count(restored=1)
 
     def report_discarded(self, checkpoint_id: int) -> None:
-        """The files of a completed checkpoint are going; nobody may restore from it any more."""
+        """Note that the files of a completed checkpoint are being removed, so it can no longer be restored."""
         record = self._find(checkpoint_id)
         if record is not None and record.status is CheckpointStatsStatus.COMPLETED:
             record.mark_discarded()

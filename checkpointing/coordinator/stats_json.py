@@ -1,4 +1,4 @@
-"""Flink's JSON and gauges of the checkpoint statistics: pure functions from `stats_model` to what `json.dumps` takes.
+"""Flink's JSON and gauges of the checkpoint statistics, as pure functions of `stats_model`.
 
 `checkpoints` is the answer of `/jobs/:id/checkpoints`, `checkpoint_details` of `…/details/:cid`,
 `checkpoint_subtasks` of `…/details/:cid/subtasks/:vid`. `checkpoint_gauges` are the metrics of the job.
@@ -59,7 +59,7 @@ def checkpoint_details(statistics: CheckpointStatistics) -> Json:
 
 
 def checkpoint_subtasks(statistics: CheckpointStatistics, vertex_id: str) -> Json | None:
-    """None when the checkpoint has no such vertex."""
+    """Return the JSON of a vertex's subtasks, or None if the checkpoint has no such vertex."""
     task = statistics.task(vertex_id)
     if task is None:
         return None
@@ -73,7 +73,7 @@ def checkpoint_subtasks(statistics: CheckpointStatistics, vertex_id: str) -> Jso
 
 
 def external_path(location: str) -> str:
-    """A checkpoint's location as Flink shows it: local paths as `file:/…`, others as they are, memory not at all."""
+    """Return a location as Flink shows it: local paths as `file:/…`, others unchanged, memory as a placeholder."""
     if location.startswith("jobmanager:"):
         return NOT_ADDRESSABLE
     return f"file:{location}" if location.startswith("/") else location
@@ -91,7 +91,7 @@ def _summary(summary: CompletedSummary) -> Json:
 
 
 def _distribution(distribution: Distribution) -> Json:
-    """Flink writes the text "NaN" for a quantile of too few values: JSON has no such number."""
+    """Return a distribution as JSON. Like Flink, write the text "NaN" for a quantile of too few values."""
     quantiles = distribution.quantiles
     shown = dict.fromkeys(("p50", "p90", "p95", "p99", "p999"), "NaN") if quantiles is None else asdict(quantiles)
     return {"min": distribution.minimum, "max": distribution.maximum, "avg": distribution.average, **shown}
@@ -131,7 +131,7 @@ def _outcome(statistics: CheckpointStatistics) -> Json:
                 "failure_message": statistics.failure_message,
             }
         case CheckpointStatsStatus.IN_PROGRESS:
-            return {"waiting_for": statistics.waiting_for} if statistics.waiting_for else {}  # not a field of Flink's
+            return {"waiting_for": statistics.waiting_for} if statistics.waiting_for else {}  # not a field of Flink
 
 
 def _totals(totals: Totals, end_to_end_duration: int, num_subtasks: int) -> Json:
@@ -211,9 +211,9 @@ def _subtask(index: int, subtask: SubtaskStatistics | None) -> Json:
 
 
 def checkpoint_gauges(snapshot: CheckpointStatsSnapshot) -> dict[str, int | str]:
-    """Return the gauges by their names: −1 (and "n/a" for the path) where there is no value yet.
+    """Return the gauges by name. A gauge without a value is −1, or "n/a" for the path.
 
-    The `lastCheckpoint…` describe the newest completed one, be it a checkpoint or a savepoint.
+    The `lastCheckpoint…` gauges describe the newest completed checkpoint or savepoint.
     """
     counts, restored = snapshot.counts, snapshot.latest_restored
     completed = [c for c in (snapshot.latest_completed, snapshot.latest_savepoint) if c is not None]

@@ -1,8 +1,8 @@
 """The statistics of a job's checkpoints as frozen values, and how their distributions are computed.
 
-`stats` keeps them, `stats_json` renders them.
+`stats` collects them, and `stats_json` renders them.
 
-Sizes in bytes, durations in milliseconds, timestamps in epoch milliseconds; −1 says "not yet", as Flink does.
+Sizes in bytes, durations in milliseconds, timestamps in epoch milliseconds; −1 means "not yet", as in Flink.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class Distribution:
-    """All zero when there was nothing to measure; `quantiles` is None when there are too few values for any."""
+    """Figures of several values. All are 0 without any value, and `quantiles` is None for too few values."""
 
     minimum: int = 0
     maximum: int = 0
@@ -52,7 +52,7 @@ NOTHING_BUFFERED = Distribution(quantiles=Quantiles(0.0, 0.0, 0.0, 0.0, 0.0))
 
 @dataclass(frozen=True)
 class CheckpointCounts:
-    """`total` counts every attempt, also those that failed before they got an id; restores are not among them."""
+    """Counts of checkpoints. `total` includes those that failed before they got an ID, but no restores."""
 
     restored: int = 0
     total: int = 0
@@ -63,7 +63,10 @@ class CheckpointCounts:
 
 @dataclass(frozen=True)
 class CompletedSummary:
-    """Over all checkpoints and savepoints that completed under this job manager; quantiles over the last 10,000."""
+    """A summary of all checkpoints and savepoints that completed under this job manager.
+
+    Quantiles cover the last 10,000.
+    """
 
     checkpointed_size: Distribution = Distribution()
     state_size: Distribution = Distribution()
@@ -74,7 +77,7 @@ class CompletedSummary:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskStatistics:
-    """One subtask that acknowledged."""
+    """The figures of one subtask that acknowledged."""
 
     index: int
     ack_timestamp: int
@@ -96,7 +99,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class TaskStatistics:
-    """One vertex at one checkpoint. `metrics[i]` and `ack_timestamps[i]` are subtask i's; None and −1 while it owes."""
+    """One vertex at one checkpoint. Subtask i has `metrics[i]` and `ack_timestamps[i]`: None and −1 while missing."""
 
     vertex_id: str
     trigger_timestamp: int
@@ -114,7 +117,7 @@ class TaskStatistics:
 
     @property
     def subtasks(self) -> tuple[SubtaskStatistics | None, ...]:
-        """Made when asked for: thousands of them are kept, few are ever looked at."""
+        """Return the subtasks. They are created on access, because thousands of tasks are stored and few are read."""
         return tuple(
             None
             if metrics is None
@@ -124,16 +127,19 @@ class TaskStatistics:
 
 
 def duration_since(trigger_timestamp: int, timestamp: int) -> int:
-    """−1 before the first acknowledgement; never negative otherwise, wherever the wall clock was moved to meanwhile."""
+    """Return the duration, −1 before the first acknowledgement.
+
+    It is never negative, even if the wall clock was set back.
+    """
     return NOT_YET if timestamp == NOT_YET else max(0, timestamp - trigger_timestamp)
 
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """One checkpoint. The failure fields mean something when it failed; `external_path`, `metadata_size` (bytes) and
-    `discarded` when it completed.
+    """One checkpoint. The failure fields have a meaning only if it failed.
 
-    `waiting_for`: what it waits for while in progress, in words; "" when the tasks have said nothing.
+    `external_path`, `metadata_size` (bytes) and `discarded` have a meaning only if it completed. `waiting_for`: a text
+    about what it waits for while in progress, "" if the tasks reported nothing.
     """
 
     checkpoint_id: int
@@ -165,7 +171,7 @@ class RestoredCheckpoint:
 
 @dataclass(frozen=True)
 class CheckpointStatsSnapshot:
-    """All statistics at one moment; nothing in it changes later.
+    """All statistics at one moment. They do not change later.
 
     `history` is newest first and holds all three statuses. `latest_completed` is never a savepoint; those are in
     `latest_savepoint`.
@@ -180,14 +186,20 @@ class CheckpointStatsSnapshot:
     history: tuple[CheckpointStatistics, ...] = ()
 
     def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
-        """From the history or among the latest ones, which outlive it; None when it was evicted or never was."""
+        """Return a checkpoint from the history, or from the latest ones, which stay longer.
+
+        Return None if it is unknown.
+        """
         latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)
         known = (*self.history, *(statistics for statistics in latest if statistics is not None))
         return next((statistics for statistics in known if statistics.checkpoint_id == checkpoint_id), None)
 
 
 class RunningSummary:
-    """Minimum, maximum and average over all values; quantiles over the last `window`. Adding costs no sort."""
+    """Minimum, maximum and average over all values, and quantiles over the last `window`.
+
+    Adding a value needs no sort.
+    """
 
     def __init__(self, window: int = QUANTILE_WINDOW) -> None:
         self._window = window
@@ -225,7 +237,7 @@ def quantiles_of(ascending: Sequence[int]) -> Quantiles:
 
 
 def _percentile(ascending: Sequence[int], p: float) -> float:
-    """The estimate of Apache Commons Math (LEGACY), which Flink uses: position p·(n+1)/100, interpolated."""
+    """Return the estimate of Apache Commons Math (LEGACY), which Flink uses: position p·(n+1)/100, interpolated."""
     n = len(ascending)
     position = p * (n + 1) / 100
     if position < 1:

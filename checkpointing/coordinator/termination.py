@@ -1,4 +1,4 @@
-"""The end of a coordinator: close the store and the counter, remove what need not be kept, empty directories too."""
+"""The end of a coordinator: it closes the store and the counter, and removes unneeded files and empty directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorTermination:
-    """Begins when no other step of the coordinator is under way, and ends when nothing is being removed."""
+    """Ends a coordinator.
+
+    Begins when no other step of the coordinator is running, and ends when no removal is running.
+    """
 
     def __init__(self, context: CoordinatorContext, endings: CheckpointEndings, cleaner: CheckpointsCleaner) -> None:
         self._outbox = context.outbox
@@ -32,16 +35,19 @@ class CoordinatorTermination:
         self._closed: Future[Exception | None] = running_future()
 
     def request(self, status: JobStatus, *, is_saved: bool) -> Future[Exception | None]:
-        """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
+        """Request the end. The store is closed first: after that, its checkpoints cannot be found again.
+
+        So their files are removed or kept at that moment.
+        """
         self._first = CloseStore(status, is_saved)
         return self._closed
 
     def abandon(self) -> None:
-        """Do not begin any more."""
+        """Cancel an end that has not begun."""
         self._first = None
 
     def proceed(self) -> None:
-        """Take the next step if what it waits for is over."""
+        """Take the next step if the steps before it have ended."""
         if self._first is not None and self._outbox.num_steps == self._cleaner.num_removals:
             self._cleaner.try_for_the_last_time()
             self._outbox.do(self._first)
@@ -62,7 +68,7 @@ class CoordinatorTermination:
                 self._stats.report_discarded(checkpoint.checkpoint_id)
         if step.status.globally_terminal:
             self._endings.discard_uncertain(step.status, is_saved=step.is_saved)
-        # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
+        # Otherwise another job manager may already lead, and its checkpoints may need files in the shared pool.
         self._owns_directory = step.status.globally_terminal or bool(dropped)
         if self._owns_directory:
             self._cleaner.remove_condemned()
@@ -95,5 +101,8 @@ class CoordinatorTermination:
 
 
 def _is_all_there_is(checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> bool:
-    """A claimed snapshot that the job never got beyond goes back to its owner, lest a failed start cost the state."""
+    """Return whether the job never completed a checkpoint after this claimed snapshot.
+
+    Such a snapshot goes back to its owner, so that a failed start does not cost the state.
+    """
     return checkpoint.properties.claimed and checkpoint is dropped[-1]

@@ -1,8 +1,8 @@
-"""The cadence of checkpoints, and from a chosen request to the message that starts the tasks.
+"""The interval of checkpoints, and the steps from a chosen request to the message that triggers the tasks.
 
-A request gets an id, a pending checkpoint and a location, and then triggers the tasks.
-At most one request is in the pipeline. A step may end after the checkpoint it was for; then only its result is cleaned
-up: a location that nobody needs is discarded.
+A request gets an ID, a pending checkpoint and a location, and then triggers the tasks. At most one request is in these
+steps. A step may end after its checkpoint was aborted. Then only its result is cleaned up: an unused location is
+discarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Reason = CheckpointFailureReason
 
 
 class PeriodicScheduler:
-    """Sets its timer for every interval while started, on the monotonic clock.
+    """Sets its timer for every interval while it is started, on the monotonic clock.
 
     `initial_delay_ms(low, high)` picks the very first delay.
     """
@@ -45,7 +45,11 @@ class PeriodicScheduler:
         self._due = 0.0
 
     def start(self) -> None:
-        """First time after a random delay in [min pause, interval], lest all jobs fire together; later min pause."""
+        """Start the interval.
+
+        The first delay is random in [min pause, interval], so that not all jobs trigger together. Later ones are the
+        min pause.
+        """
         if not self._config.periodic:
             return
         delay_ms = self._config.min_pause_ms
@@ -60,12 +64,12 @@ class PeriodicScheduler:
         self._outbox.put(CancelTimer(JobTimer.PERIODIC))
 
     def postpone(self, delay_ms: float) -> None:
-        """Fire next in `delay_ms`, and every interval from there; nothing when stopped."""
+        """Fire next in `delay_ms`, and then every interval. Do nothing if stopped."""
         if self.is_running:
             self._schedule(delay_ms / 1000)
 
     def fired(self) -> None:
-        """Schedule the next time. A late thread skips what it missed; it does not catch up."""
+        """Schedule the next trigger. If the thread is late, skip missed triggers instead of catching up."""
         interval_s = self._config.effective_interval_ms / 1000
         now = self._clock.monotonic()
         missed = max(0, int((now - self._due) // interval_s))
@@ -77,7 +81,7 @@ class PeriodicScheduler:
 
 
 class TriggerPipeline:
-    """`plan` returns who must acknowledge, as of now."""
+    """Takes one request from the queue to the tasks. `plan` returns who must acknowledge now."""
 
     def __init__(
         self,
@@ -100,11 +104,11 @@ class TriggerPipeline:
         return self._is_allocating or any(pending.location is None for pending in self._endings.pending.values())
 
     def close(self) -> None:
-        """The coordinator shuts down: a request whose id is being allocated fails."""
+        """Let a request fail whose ID is being allocated, because the coordinator shuts down."""
         self._is_closed = True
 
     def raise_ids_to(self, least_id: int) -> None:
-        """No checkpoint gets an id below `least_id` from now on; ids never go down."""
+        """Give no checkpoint an ID below `least_id` from now on. IDs never decrease."""
         self._least_id = max(self._least_id, least_id)
 
     def start(self, request: CheckpointRequest) -> None:

@@ -1,4 +1,5 @@
-"""What outlives a job manager: checkpoint handles, id counters, job graphs, job results, leadership.
+"""Data that outlives a job manager: checkpoint handles, ID counters, job graphs, job results, leadership.
 
-One `HighAvailabilityServices`, two makers: `standalone` (mode NONE) and `zookeeper` (mode ZOOKEEPER).
+`HighAvailabilityServices` is the interface, with two implementations: standalone (mode NONE) and ZooKeeper (mode
+ZOOKEEPER).
 """

@@ -1,8 +1,9 @@
-"""One attempt of a job at a time: what a driver holds while it lives.
+"""The claim of a driver on its job, so that only one attempt of a job runs at a time.
 
-With ZooKeeper it is `jobs/<job-id>/attempt`, an ephemeral node of the driver's own session. A job manager starts the
-next attempt only once it is gone; the driver knows that it lost it before that can happen, and stops itself. Standalone
-there is nobody to ask: the lease between driver and job manager (the heartbeat time-out, at both ends) alone rules.
+With ZooKeeper the claim is `jobs/<job-id>/attempt`, an ephemeral node of the driver's own session. A job manager starts
+the next attempt only after the node is gone. The driver notices a lost claim before that can happen, and stops itself.
+A standalone job manager has no such claims: only the lease between driver and job manager (the heartbeat timeout, at
+both ends) applies.
 """
 
 from __future__ import annotations
@@ -48,43 +49,49 @@ class HeldAttempt(Protocol):
 
     @property
     def lost(self) -> bool:
-        """True as soon as another attempt may start before long: this one must stop."""
+        """Return True as soon as another attempt may start before long. This attempt must then stop."""
         ...
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the attempt is lost, at once if it is; on another thread. Not after `release`."""
+        """Call `callback` once when the claim is lost, or at once if it already is, on another thread.
+
+        Not after `release`.
+        """
         ...
 
     def release(self) -> None:
-        """The attempt has ended; the next one may start. May be called twice."""
+        """Release the claim, because the attempt has ended. The next attempt may start. May be called twice."""
         ...
 
 
 class AttemptRegistry(Protocol):
-    """Blocking; ConnectionUnavailable when the server does not answer.
+    """The claims of attempts. All methods block, and raise ConnectionUnavailable if the server does not answer.
 
-    AttemptUnreadable while something that no driver wrote is in the place of the job's attempt.
+    They raise AttemptUnreadable while the node of the job's attempt contains something that no driver wrote.
     """
 
     @property
     def knows_all_machines(self) -> bool:
-        """Whether a job that is free here has no driver on any machine."""
+        """Return whether a job without a claim here has no driver on any machine."""
         ...
 
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
-        """In the driver, before it does anything: AttemptTaken when an attempt of the job lives, whichever."""
+        """Claim the job.
+
+        The driver calls it before anything else. Raise AttemptTaken if another attempt of the job lives.
+        """
         ...
 
     def holder(self, job_id: str) -> int | None:
-        """In the job manager: the attempt that lives."""
+        """Return the attempt that lives, or None. The job manager calls it."""
         ...
 
     def wait_until_free(self, job_id: str, timeout_s: float) -> bool: ...
 
     def free(self, job_id: str, attempt: int) -> None:
-        """In the job manager that saw this attempt's process end: nobody needs to wait for its session to expire.
+        """Remove the claim of an attempt whose process the job manager saw end, so that nothing waits for its session.
 
-        LeadershipLost when another one may have taken over.
+        Raise LeadershipLost if another job manager may have taken over.
         """
         ...
 
@@ -96,14 +103,14 @@ class StandaloneHeldAttempt:
         self.attempt = attempt
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Never: the driver's lease ends it."""
+        """Do nothing: a standalone claim is never lost, and the driver's lease ends it."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is claimed."""
 
 
 class StandaloneAttemptRegistry:
-    """Knows of nobody: the lease alone rules."""
+    """A registry for a standalone job manager: it records nothing, because the lease alone decides."""
 
     knows_all_machines = False
 
@@ -117,11 +124,11 @@ class StandaloneAttemptRegistry:
         return True
 
     def free(self, job_id: str, attempt: int) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is claimed."""
 
 
 class ZooKeeperAttemptRegistry:
-    """`fence` names the node of this leader's term; a driver has none."""
+    """Claims in ZooKeeper. `fence` returns the node of this leader's term; a driver has none."""
 
     knows_all_machines = True
 
@@ -170,7 +177,7 @@ class ZooKeeperAttemptRegistry:
         def remove() -> None:
             node = self._find(job_id, None)
             if node is not None and _attempt_of(job_id, node) == attempt:
-                # Fenced: the next attempt's node, a later leader's, must not be taken for this one.
+                # This write is fenced, so that a former leader does not delete the node of the next attempt.
                 with contextlib.suppress(NodeMissing):
                     self._connection.commit([Delete(_path(job_id))], self._fence())
 
@@ -181,10 +188,10 @@ class ZooKeeperAttemptRegistry:
         return self._connection.find(_path(job_id), watch)
 
     def _check_is_ours(self, job_id: str, attempt: int) -> None:
-        """An earlier try of this very request may have made the node."""
+        """Raise AttemptTaken unless an earlier try of this same request created the node."""
         node = self._find(job_id, None)
         if node is None:
-            raise ConnectionUnavailable(f"{_path(job_id)} came and went")  # try again
+            raise ConnectionUnavailable(f"{_path(job_id)} came and went")  # a retry follows
         living = _attempt_of(job_id, node)
         if (node.owner_session, living) != (self._connection.session_id, attempt):
             raise AttemptTaken(job_id, living)
@@ -194,7 +201,7 @@ class ZooKeeperAttemptRegistry:
 
 
 class ZooKeeperHeldAttempt:
-    """Watched over by a thread of its own."""
+    """A claim in ZooKeeper, which a separate thread watches."""
 
     def __init__(
         self,
@@ -241,7 +248,7 @@ class ZooKeeperHeldAttempt:
             self._released = True
             self._callbacks.clear()
         self._end_thread()
-        with contextlib.suppress(HighAvailabilityError):  # else the node ends with the session
+        with contextlib.suppress(HighAvailabilityError):  # if this fails, the node ends with the session
             self._connection.retrying(self._remove_node)
 
     def _remove_node(self) -> None:
@@ -250,7 +257,7 @@ class ZooKeeperHeldAttempt:
             return
         with contextlib.suppress(NodeMissing):
             self._connection.delete(self._path)
-        # Of a job that was cleaned up while its driver was still ending, this node was the last.
+        # If the job was cleaned up while its driver was still ending, this was the last node of the job.
         with contextlib.suppress(NodeMissing, NodeNotEmpty):
             self._connection.delete(self._path.rpartition("/")[0])
 
@@ -274,7 +281,10 @@ class ZooKeeperHeldAttempt:
             self._wake.wait(min(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT, max(0.0, remaining)))
 
     def _still_held(self) -> bool:
-        """Hold a claim that cannot be read, for any reason, until its lease ends."""
+        """Return whether the claim is still held.
+
+        If it cannot be read for any reason, it is held until its lease ends.
+        """
         asked_at = self._clock.monotonic()
         try:
             if self._connection.state is ConnectionState.CONNECTED:
@@ -310,7 +320,7 @@ def _path(job_id: str) -> str:
 
 
 def _attempt_of(job_id: str, node: Node) -> int:
-    """A driver's node is ephemeral: a persistent one would hold the job for ever."""
+    """Return the attempt in a driver's node, which is ephemeral. A persistent node would block the job forever."""
     try:
         attempt = json.loads(node.data)["attempt"] if node.owner_session else None
     except (ValueError, KeyError, TypeError):

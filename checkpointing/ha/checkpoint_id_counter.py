@@ -1,4 +1,4 @@
-"""Ascending checkpoint ids (Flink's StandaloneCheckpointIDCounter and ZooKeeperCheckpointIDCounter)."""
+"""Ascending checkpoint IDs (Flink's StandaloneCheckpointIDCounter and ZooKeeperCheckpointIDCounter)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INT = struct.Struct(">i")
 
 
 class CheckpointIDCounter(Protocol):
-    """Ascending checkpoint ids of one job. Blocking."""
+    """Ascending checkpoint IDs of one job. All methods block."""
 
     def get_and_increment(self) -> int: ...
 
@@ -48,7 +48,7 @@ class CheckpointIDCounter(Protocol):
 
 
 class StandaloneCheckpointIDCounter:
-    """1, 2, …: ends with its process."""
+    """A counter in memory: 1, 2, … It ends with its process."""
 
     def __init__(self) -> None:
         self._next = INITIAL_ID
@@ -67,15 +67,15 @@ class StandaloneCheckpointIDCounter:
             self._next = value
 
     def shutdown(self, status: JobStatus) -> None:
-        """Nothing outlives the process."""
+        """Do nothing, because nothing outlives the process."""
 
 
 class ZooKeeperCheckpointIDCounter:
-    """The node holds the *next* id, four bytes, big-endian, as Curator's SharedCount writes it.
+    """A counter in ZooKeeper. The node contains the *next* ID: four bytes, big-endian, as in Curator's SharedCount.
 
-    Every change is a compare-and-set on the node's version, so that no id is given twice, whoever asks; ids may be
-    skipped. CounterUnavailable while the connection is suspended or lost, and when a change's outcome is not known;
-    CounterUnreadable, and nothing is overwritten, when the node holds anything else.
+    Every change is a compare-and-set on the node's version, so no ID is given twice, even with several callers. IDs may
+    be skipped. CounterUnavailable is raised while the connection is suspended or lost, and if the outcome of a change
+    is unknown. CounterUnreadable is raised if the node contains anything else; nothing is overwritten then.
     """
 
     def __init__(self, connection: ZooKeeperConnection, path: str, fence: Fence = unfenced) -> None:
@@ -101,7 +101,10 @@ class ZooKeeperCheckpointIDCounter:
             pass
 
     def shutdown(self, status: JobStatus) -> None:
-        """Globally terminal: remove the node, a missing one is fine; after an error try again. Else keep it."""
+        """Remove the node if the status is globally terminal, else keep it.
+
+        A missing node is no error; retry after an error.
+        """
         if status.globally_terminal:
             with contextlib.suppress(NodeMissing):
                 self._connection.retrying(lambda: self._connection.commit([Delete(self._path)], self._fence()))
@@ -134,7 +137,7 @@ class ZooKeeperCheckpointIDCounter:
             return self._connection.get(self._path)
 
     def _changed(self, value: int, version: int) -> bool:
-        """False: somebody else was faster."""
+        """Write the value. Return False if another client was faster."""
         try:
             self._connection.commit([SetData(self._path, _INT.pack(value), version)], self._fence())
         except (NodeChanged, NodeMissing):

@@ -22,7 +22,7 @@ HANDLE_NAME = re.compile(r"\d{19}")
 LoadCheckpoint = Callable[[str], CompletedCheckpoint]
 """Reads the `_metadata` in a checkpoint's directory.
 
-SnapshotUnusable or ValueError when it is damaged or missing beyond doubt, another OSError when it cannot be read now.
+Raises SnapshotUnusable or ValueError if it is certainly damaged or missing, another OSError if it cannot be read now.
 """
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,10 @@ class StoreShutDown(RuntimeError):
 
 @dataclass(frozen=True)
 class CheckpointHandle:
-    """What the handle store keeps of a checkpoint: where it lies, never the state itself.
+    """The stored handle of a checkpoint: its location, never the state itself.
 
-    `claimed`: the job took it over, and this is the retention it has from then on; its metadata is its maker's.
+    `claimed`: the job claimed the checkpoint, and this is its retention from then on. Its metadata is still the
+    original.
     """
 
     checkpoint_id: int
@@ -51,7 +52,7 @@ class CheckpointHandle:
         return cls(checkpoint.checkpoint_id, checkpoint.location, properties.kind, claimed)
 
     def applied_to(self, checkpoint: CompletedCheckpoint) -> CompletedCheckpoint:
-        """`checkpoint`, as its metadata has it, as the job's own."""
+        """Return `checkpoint`, read from its metadata, with the job's own properties if the job claimed it."""
         if self.claimed is None:
             return checkpoint
         return replace(checkpoint, properties=checkpoint.properties.claimed_by_job_with(self.claimed))
@@ -67,7 +68,7 @@ class CheckpointHandle:
 
     @classmethod
     def decode(cls, data: bytes) -> CheckpointHandle:
-        """ValueError on anything that `encode` did not write."""
+        """Decode a handle. Raise ValueError on anything that `encode` did not write."""
         try:
             fields = json.loads(data)
             if fields["version"] != HANDLE_VERSION:
@@ -80,18 +81,19 @@ class CheckpointHandle:
 
 @dataclass(frozen=True)
 class UnreadableCheckpoint:
-    """A handle whose checkpoint is damaged or missing. It is kept, for a person to look at."""
+    """A handle whose checkpoint is damaged or missing. It is kept, so that a person can inspect it."""
 
     name: str
     reason: str
 
 
 class HandleCompletedCheckpointStore:
-    """The store over any StateHandleStore. Blocking; used by one thread at a time.
+    """The store over any StateHandleStore. All methods block; one thread uses it at a time.
 
-    Recovery differs from Flink's on purpose: there one unreadable checkpoint fails it. Here one that is damaged or
-    missing beyond doubt is reported in `unreadable`, and the others are used. One that cannot be read now fails the
-    recovery, which may be repeated: an older state must not be preferred because the storage is away (decision 123).
+    Recovery differs from Flink's on purpose: in Flink one unreadable checkpoint makes it fail. Here a checkpoint that
+    is certainly damaged or missing is reported in `unreadable`, and the others are used. A checkpoint that cannot be
+    read now makes the recovery fail, and it may be repeated: an older state must not be preferred because the storage
+    is unavailable (decision 123).
     """
 
     def __init__(self, handles: StateHandleStore, num_retained: int, load_checkpoint: LoadCheckpoint) -> None:
@@ -114,24 +116,25 @@ class HandleCompletedCheckpointStore:
 
     @property
     def outlives_job_manager(self) -> bool:
-        """Whether the next job manager finds what this one leaves in it."""
+        """Return whether the next job manager finds the stored checkpoints."""
         return self._handles.durable
 
     @property
     def latest_id(self) -> int:
-        """0 when the store is empty."""
+        """Return the newest ID, or 0 if the store is empty."""
         return self._checkpoints[-1].checkpoint_id if self._checkpoints else 0
 
     @property
     def unreadable(self) -> Sequence[UnreadableCheckpoint]:
-        """What the last recovery had to leave out."""
+        """Return the checkpoints that the last recovery left out."""
         return self._unreadable
 
     def add_checkpoint(self, checkpoint: CompletedCheckpoint) -> Sequence[CompletedCheckpoint]:
-        """Keep `checkpoint`; return the subsumed ones that are now nobody's, oldest first, savepoints among them.
+        """Store `checkpoint`. Return the subsumed checkpoints, oldest first, savepoints included.
 
-        When storing fails nothing has changed here. PossibleInconsistentState: the checkpoint's files must stay.
-        A subsumed one that cannot be removed, or that another job manager uses, is not returned: its files stay.
+        If storing fails, nothing has changed here. After PossibleInconsistentState the checkpoint's files must stay. A
+        subsumed checkpoint that cannot be removed, or that another job manager uses, is not returned, so its files
+        stay.
         """
         self._check_open()
         self._store(checkpoint)
@@ -141,7 +144,7 @@ class HandleCompletedCheckpointStore:
         return [old for old in dropped if self._removed(old)]
 
     def _store(self, checkpoint: CompletedCheckpoint) -> None:
-        """Store the handle. An error that does not say whether it was stored becomes PossibleInconsistentState."""
+        """Store the handle. Turn an error with an unknown outcome into PossibleInconsistentState."""
         handle = CheckpointHandle.of(checkpoint)
         try:
             self._handles.add_and_lock(handle_name(checkpoint.checkpoint_id), handle.encode())
@@ -153,7 +156,10 @@ class HandleCompletedCheckpointStore:
             ) from error
 
     def withdraw(self, checkpoint_id: int) -> bool:
-        """After PossibleInconsistentState: make sure that the handle is not there. False: it may still be."""
+        """Remove a handle that may have been stored (PossibleInconsistentState).
+
+        Return False if it may still be there.
+        """
         self._check_open()
         if any(checkpoint.checkpoint_id == checkpoint_id for checkpoint in self._checkpoints):
             return False
@@ -164,10 +170,10 @@ class HandleCompletedCheckpointStore:
             return False
 
     def recover(self) -> None:
-        """Read what an earlier job manager stored. Nothing is subsumed: the next `add_checkpoint` does.
+        """Read what an earlier job manager stored. Nothing is subsumed here; the next `add_checkpoint` does that.
 
-        CheckpointsUnreadable when there are handles and every checkpoint is damaged or missing. OSError when one cannot
-        be read now.
+        Raise CheckpointsUnreadable if there are handles and every checkpoint is damaged or missing. Raise OSError if a
+        checkpoint cannot be read now.
         """
         self._check_open()
         found, unreadable = self._read_all()
@@ -179,10 +185,12 @@ class HandleCompletedCheckpointStore:
         self._checkpoints, self._unreadable = found, tuple(unreadable)
 
     def shutdown(self, status: JobStatus) -> Sequence[CompletedCheckpoint]:
-        """Globally terminal: forget all, return those that are now nobody's (discard them as their properties say).
+        """Close the store.
 
-        Else everything stays for the next job manager, only our locks go; but where nothing outlives this process there
-        is no next one, and all are returned as well.
+        Return the checkpoints that no longer belong to it, to be discarded according to their properties.
+
+        With a globally terminal status, or if nothing outlives this process, these are all that no one else uses.
+        Otherwise everything stays for the next job manager, and only this one's locks are released.
         """
         if self._shut_down:
             return ()
@@ -209,19 +217,19 @@ class HandleCompletedCheckpointStore:
     def _removed(self, checkpoint: CompletedCheckpoint) -> bool:
         try:
             return self._handles.release_and_try_remove(handle_name(checkpoint.checkpoint_id))
-        except Exception:  # an error here must not fail the newer checkpoint, whose handle is stored
+        except Exception:  # such an error must not make the newer checkpoint fail, whose handle is stored
             log.exception("the handle of checkpoint %d could not be removed; its files stay", checkpoint.checkpoint_id)
             return False
 
     def _clear(self) -> None:
-        # The caller needs the list of what to discard; what is left here goes with HighAvailabilityServices.clean_up.
+        # The caller needs the list of checkpoints to discard. HighAvailabilityServices.clean_up removes the rest.
         try:
             self._handles.clear_entries()
         except HighAvailabilityError:
             log.exception("checkpoint handles could not be cleared")
 
     def _release(self) -> None:
-        # Leadership is mostly lost with the connection; then the locks go with the session.
+        # Leadership is mostly lost with the connection. Then the locks end with the session.
         try:
             self._handles.release_all()
         except HighAvailabilityError as error:
@@ -233,15 +241,16 @@ class HandleCompletedCheckpointStore:
 
 
 def handle_name(checkpoint_id: int) -> str:
-    """19 digits, so that names sort as numbers."""
+    """Return the ID with 19 digits, so that names sort as numbers."""
     return f"{checkpoint_id:019d}"
 
 
 def subsumed(checkpoints: Sequence[CompletedCheckpoint], num_retained: int) -> list[CompletedCheckpoint]:
-    """Those of `checkpoints` (oldest first) to drop so that at most `num_retained` stay, where the rules allow it.
+    """Return the checkpoints (oldest first) to drop so that at most `num_retained` stay, if the rules allow it.
 
-    The newest always stays. A savepoint may be dropped from the list (its files are the user's and stay). The newest
-    checkpoint that is no savepoint stays, unless the newest of all is a synchronous savepoint: the job ends with it.
+    The newest always stays. A savepoint may be dropped from the list (its files belong to the user and stay). The
+    newest checkpoint that is not a savepoint stays, unless the newest of all is a synchronous savepoint, which ends the
+    job.
     """
     if not checkpoints:
         return []

@@ -1,4 +1,4 @@
-"""The driver's side: it finds the leader and holds its attempt, both over one session of its own."""
+"""The driver's side: it finds the leader and claims its job, over one session of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPERATIONS_PER_TIMEOUT = 6
 
 
 class DriverServices:
-    """`close` ends the session: a held attempt that was not released goes with it, at once."""
+    """The driver's services. `close` ends the session, and with it a claim that was not released."""
 
     def __init__(self, specification: HighAvailabilitySpec, clock: Clock) -> None:
         self._connection = ZooKeeperConnection(
@@ -37,19 +37,22 @@ def _access(specification: HighAvailabilitySpec) -> ZooKeeperAccess:
 
 
 class OwningLeaderRetrieval(ZooKeeperLeaderRetrieval):
-    """Closes its connection with itself."""
+    """A leader retrieval that owns its connection and closes it."""
 
     def close(self) -> None:
         self._connection.close()
 
 
 def driver_services(specification: HighAvailabilitySpec, clock: Clock | None = None) -> DriverServices:
-    """ConnectionUnavailable when no server answers."""
+    """Return the services of a driver. Raise ConnectionUnavailable if no server answers."""
     return DriverServices(specification, clock or SystemClock())
 
 
 def leader_retrieval_for(specification: HighAvailabilitySpec, clock: Clock | None = None) -> LeaderRetrieval:
-    """For one that only looks for the leader. ConnectionUnavailable when no server answers."""
+    """Return a retrieval for a process that only looks for the leader.
+
+    Raise ConnectionUnavailable if no server answers.
+    """
     connection = ZooKeeperConnection(
         specification.hosts,
         specification.root,

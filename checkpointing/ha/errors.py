@@ -1,27 +1,27 @@
-"""What can go wrong with high availability data.
+"""The errors of high availability data.
 
     HighAvailabilityError
-     ├─ ConnectionUnavailable      no answer: whether the operation took place is not known
-     ├─ ZooKeeperRefusal           the server said no: nothing was changed
+     ├─ ConnectionUnavailable      no answer: it is unknown whether the operation took place
+     ├─ ZooKeeperRefusal           the server refused: nothing was changed
      │   ├─ NodeMissing · NodeExists · NodeChanged · NodeNotEmpty
      ├─ LeadershipLost             the fence of this leader's term is gone: nothing was changed
-     ├─ CounterUnavailable         no checkpoint id can be given now
-     │   ├─ CounterOverflow        … nor ever again
-     │   └─ CounterUnreadable      … until a person has looked: the counter's node holds something else
-     ├─ CheckpointsUnreadable      handles exist, but not one checkpoint behind them can be read
+     ├─ CounterUnavailable         no checkpoint ID is available now
+     │   ├─ CounterOverflow        … or ever again
+     │   └─ CounterUnreadable      … until a person repairs the counter's node, which contains something else
+     ├─ CheckpointsUnreadable      handles exist, but none of their checkpoints can be read
      ├─ JobGraphUnreadable         a stored job graph cannot be read
      ├─ AttemptTaken               another attempt of the job lives
-     └─ AttemptUnreadable          something that no driver wrote stands in the place of an attempt
+     └─ AttemptUnreadable          the node of an attempt contains something that no driver wrote
 
-`coordinator.ports.PossibleInconsistentState` is raised where ConnectionUnavailable meets files that only the unknown
-outcome decides about: they must stay.
+`coordinator.ports.PossibleInconsistentState` is raised instead of ConnectionUnavailable if files depend on the unknown
+outcome: they must stay.
 """
 
 from __future__ import annotations
 
 
 class HighAvailabilityError(Exception):
-    """Base of all errors of this package."""
+    """The base of all errors of this package."""
 
 
 class ConnectionUnavailable(HighAvailabilityError):
@@ -41,7 +41,7 @@ class NodeExists(ZooKeeperRefusal):
 
 
 class NodeChanged(ZooKeeperRefusal):
-    """A compare-and-set met another version."""
+    """A compare-and-set found another version."""
 
 
 class NodeNotEmpty(ZooKeeperRefusal):
@@ -79,4 +79,4 @@ class AttemptTaken(HighAvailabilityError):
 
 
 class AttemptUnreadable(HighAvailabilityError):
-    """Whether a driver lives cannot be told, so none may be started."""
+    """It is unknown whether a driver lives, so none may be started."""

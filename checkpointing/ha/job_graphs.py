@@ -1,4 +1,4 @@
-"""Submitted jobs, so that the next leader can start them again (Flink's JobGraphStore or ExecutionPlanStore)."""
+"""The graphs of submitted jobs, so that the next leader can start them again (Flink's JobGraphStore)."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from checkpointing.model.job_graph import JobGraph
 log = logging.getLogger(__name__)
 
 _VERSION = 1
-_VERSION_WITH_SEALED = 2  # an older job manager, which cannot open the secrets, must not start the job
+_VERSION_WITH_SEALED = 2  # an older job manager, which cannot decrypt the secrets, must not start the job
 
 
 class JobGraphStore(Protocol):
-    """Blocking; used by the leader only."""
+    """Stores job graphs. All methods block; only the leader uses them."""
 
     def put(self, graph: JobGraph) -> None:
-        """Keep `graph`, in place of one with its id. PossibleInconsistentState: it may or may not have been taken."""
+        """Store `graph` and replace one with its ID. PossibleInconsistentState: it may or may not have been stored."""
         ...
 
     def recover(self, job_id: str) -> JobGraph | None:
-        """None when there is no such job; JobGraphUnreadable when there is one that cannot be read."""
+        """Return the graph, or None if there is no such job. Raise JobGraphUnreadable if it cannot be read."""
         ...
 
     def job_ids(self) -> Sequence[str]: ...
 
     def remove(self, job_id: str) -> None:
-        """The job is over for all. May be repeated."""
+        """Remove a job that is over for all job managers. May be repeated."""
         ...
 
     def release(self, job_id: str) -> None:
-        """This job manager is done with the job; it stays for the next one. Ending the session does the same."""
+        """Release the job for the next job manager; its graph stays. Ending the session has the same effect."""
         ...
 
 
 class StandaloneJobGraphStore:
-    """Jobs live as long as their job manager, as in Flink's mode NONE."""
+    """Job graphs in memory. Jobs live as long as their job manager, as in Flink's mode NONE."""
 
     def __init__(self) -> None:
         self._graphs: dict[str, JobGraph] = {}
@@ -63,13 +63,13 @@ class StandaloneJobGraphStore:
         self._graphs.pop(job_id, None)
 
     def release(self, job_id: str) -> None:
-        """Nothing is locked."""
+        """Do nothing, because nothing is locked."""
 
 
 class HandleJobGraphStore:
-    """The graph is a file in `directory`, which all job managers share; the handle store keeps where it lies.
+    """Stores each graph as a file in `directory`, which all job managers share, and its path in a handle store.
 
-    A file is written before its handle and removed after it, so that a handle always has its file.
+    A file is written before its handle and removed after it, so a handle always has its file.
     """
 
     def __init__(self, handles: StateHandleStore, directory: Path) -> None:
@@ -82,7 +82,7 @@ class HandleJobGraphStore:
         write_durably(file, json.dumps({"version": _version(graph), "graph": graph.to_json()}))
         try:
             self._store_handle(graph.job_id, file, exists=old is not None)
-        except HighAvailabilityError:  # certainly not taken, unlike PossibleInconsistentState
+        except HighAvailabilityError:  # certainly not stored, unlike PossibleInconsistentState
             file.unlink(missing_ok=True)
             raise
         if old is not None:
@@ -142,7 +142,7 @@ def _remove_file(file: Path) -> None:
 
 
 def _decoded(job_id: str, text: str) -> JobGraph:
-    """KeyError, TypeError or ValueError on what `put` did not write for this job."""
+    """Return the stored graph. Raise KeyError, TypeError or ValueError on what `put` did not write for this job."""
     content = json.loads(text)
     if content["version"] not in (_VERSION, _VERSION_WITH_SEALED):
         raise ValueError(f"version {content['version']!r} of a job graph is not known")

@@ -1,8 +1,7 @@
-"""How jobs ended, so that no job manager recovers a job that is over (Flink's FileSystemJobResultStore).
+"""The results of ended jobs, so that no job manager recovers a job that is over (Flink's FileSystemJobResultStore).
 
-A result is *dirty* from the job's end until its data are cleaned up, then *clean*:
-`<job-id>_DIRTY.json` → `<job-id>.json`. A new leader does not run a job that has a result; it finishes the clean-up of
-dirty ones.
+A result is *dirty* from the job's end until its data is cleaned up, then *clean*: `<job-id>_DIRTY.json` →
+`<job-id>.json`. A new leader does not run a job that has a result. It finishes the clean-up of jobs with dirty results.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class JobResult:
-    """`status` is globally terminal; times are epoch milliseconds. `is_saved`: a savepoint holds all that it did.
+    """How a job ended. `status` is globally terminal; times are epoch milliseconds.
 
-    `keep_state`: the job failed because its snapshots could not be used, so the clean-up removes none of them.
-    `keep_files`: the clean-up keeps the files of the job's attempts, too, because they are its only state.
+    `is_saved`: a savepoint holds all that the job did. `keep_state`: the job failed because its snapshots could not be
+    used, so the clean-up removes none of them. `keep_files`: the clean-up keeps the files of the job's attempts, too,
+    because they are its only state.
     """
 
     job_id: str
@@ -65,32 +65,35 @@ class JobResultMissing(LookupError):
 
 
 class JobResultStore(Protocol):
-    """Blocking; OSError when the storage fails."""
+    """Stores job results. All methods block, and raise OSError if the storage fails."""
 
     def create_dirty_result(self, result: JobResult, confirm_term: Callable[[], None] = lambda: None) -> None:
-        """JobResultExists when the job has one, dirty or clean.
+        """Store a result. Raise JobResultExists if the job has one, dirty or clean.
 
-        What `confirm_term` raises, called right before the result is there for all, means that nothing was written.
+        `confirm_term` is called right before the result becomes visible. If it raises, nothing was written.
         """
         ...
 
     def mark_as_clean(self, job_id: str) -> None:
-        """May be repeated; JobResultMissing when the job has no result."""
+        """Mark the result as clean. May be repeated. Raise JobResultMissing if the job has no result."""
         ...
 
     def has_result(self, job_id: str) -> bool:
-        """Whether the job is over, cleaned up or not."""
+        """Return whether the job is over, cleaned up or not."""
         ...
 
     def has_clean_result(self, job_id: str) -> bool: ...
 
     def dirty_results(self) -> Sequence[JobResult]:
-        """Sorted by job id. One that cannot be read is logged and left out: its job is over, as `has_result` says."""
+        """Return the dirty results by job ID.
+
+        An unreadable one is logged and left out; `has_result` is still True for it.
+        """
         ...
 
 
 class FileJobResultStore:
-    """Results as files. Clean ones are kept: they are what makes a job id that was used once refused for good."""
+    """Results as files. Clean ones are kept, so that a used job ID is refused forever."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

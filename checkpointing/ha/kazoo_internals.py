@@ -1,4 +1,4 @@
-"""Private API of kazoo: the log-in at the start of each connection, and how a connection over TLS is made."""
+"""Private API of kazoo: the log-in at the start of each connection, and the creation of a TLS connection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 _SUPPORTED = "2.11"
 
 LogIn = Callable[[], tuple[float, float]]
-"""Logs in; returns the time-outs in milliseconds after which kazoo misses an answer, and gives a server up."""
+"""Logs in. Returns two timeouts in milliseconds: one for an answer, and one after which kazoo leaves the server."""
 
 
 class UnsupportedKazoo(Exception):
-    """This kazoo lacks private API; the text names it, this version and the supported one."""
+    """This kazoo lacks private API. The text names it, this version and the supported one."""
 
 
 def check(client: KazooClient) -> None:
@@ -37,8 +37,9 @@ def check(client: KazooClient) -> None:
 
 
 def around_log_in(client: KazooClient, call: Callable[[LogIn], tuple[float, float]]) -> None:
-    """Let `call` do each log-in from now on. kazoo's listeners, which are public, get neither the time-out that the
-    server granted nor the reason of a refusal.
+    """Let `call` perform each log-in from now on.
+
+    kazoo's public listeners get neither the timeout that the server granted nor the reason of a refusal.
     """
     connection: Any = client._connection
     connect = connection._connect

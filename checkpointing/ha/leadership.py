@@ -1,4 +1,4 @@
-"""Who leads: the election's and the retrieval's contracts, and the standalone ones."""
+"""Leadership: the interfaces of the election and of the leader retrieval, and their standalone implementations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from checkpointing.ha.errors import LeadershipLost
 
 @dataclass(frozen=True)
 class LeaderInformation:
-    """`address` is the leader's REST base URL, `session_id` the random UUID of its term: it fences every message."""
+    """The leader.
+
+    `address` is its REST base URL, `session_id` the random UUID of its term, which fences every message.
+    """
 
     address: str
     session_id: str
@@ -22,7 +25,7 @@ class LeaderInformation:
 
     @classmethod
     def decode(cls, data: bytes) -> LeaderInformation | None:
-        """None when nobody, or something else, is published."""
+        """Decode the information. Return None if no leader, or something else, is published."""
         try:
             fields = json.loads(data)
             return cls(str(fields["address"]), str(fields["session_id"]))
@@ -31,77 +34,82 @@ class LeaderInformation:
 
 
 class LeaderContender(Protocol):
-    """Told about its leadership, in order, on a thread of the election's, one call at a time.
+    """Gets calls about its leadership, in order, one at a time, on a thread of the election.
 
-    A call may use the election (confirm, close); a slow one delays the next, never the loss of leadership itself.
+    A call may use the election (confirm, close). A slow call delays the next one, but never the loss of leadership
+    itself.
     """
 
     def grant_leadership(self, session_id: str) -> None:
-        """A new term begins: prepare, then confirm with the address. Not called when the term is over already.
+        """Prepare a new term, then confirm it with the address. Not called if the term is already over.
 
-        A contender that cannot lead raises any exception: the election ends the term, revokes the leadership and lets
-        every other contender lead before this one.
+        A contender that cannot lead raises any exception. The election then ends the term, revokes the leadership and
+        lets every other contender lead before this one.
         """
         ...
 
     def revoke_leadership(self) -> None:
-        """The term granted last is over. An exception is fatal: see `on_fatal_error`."""
+        """End the last granted term. An exception is fatal: see `on_fatal_error`."""
         ...
 
     def on_error(self, error: Exception) -> None:
-        """Something is wrong in ZooKeeper; the election retries by itself."""
+        """Report a problem in ZooKeeper. The election itself retries."""
         ...
 
     def on_fatal_error(self, error: Exception) -> None:
-        """The election or the contender is broken: end the process, and with it the session and its claim to lead.
+        """End the process, and with it the session and its leadership, because the election or the contender is broken.
 
-        May be called on any thread of the election's.
+        May be called on any thread of the election.
         """
         ...
 
 
 class LeaderElection(Protocol):
-    """One contender, one election, started once."""
+    """An election with one contender, started once."""
 
     def start(self, contender: LeaderContender) -> None: ...
 
     def confirm_leadership(self, session_id: str, address: str) -> bool:
-        """Publish where the leader is found. False, nothing published, when `session_id` is not the current term."""
+        """Publish the leader's address. Return False and publish nothing if `session_id` is not the current term."""
         ...
 
     def has_leadership(self, session_id: str) -> bool:
-        """Whether `session_id` is the current term, now. Cheap; true only while certainly no other one can lead."""
+        """Return whether `session_id` is the current term.
+
+        Fast. True only while certainly no other process can lead.
+        """
         ...
 
     def confirm_term(self, session_id: str) -> None:
-        """For an act that no fence protects, right before it: LeadershipLost unless `session_id` is the current term.
+        """Raise LeadershipLost unless `session_id` is the current term. Call it right before an action without a fence.
 
-        Blocking: the quorum has just confirmed it. ConnectionUnavailable when it does not answer.
+        Blocks: the quorum confirms the term. Raise ConnectionUnavailable if the quorum does not answer.
         """
         ...
 
     @property
     def fence(self) -> str | None:
-        """A node that exists only during the current term, for writes that must not outlive it.
+        """Return a node that exists only during the current term, for writes that must not outlive it.
 
-        None where nothing can be fenced (standalone, or not started); LeadershipLost when another one may lead.
+        Return None if nothing can be fenced (standalone, or not started). Raise LeadershipLost if another process may
+        lead.
         """
         ...
 
     def close(self) -> None:
-        """Give up: the contender is revoked if it led, published information goes. Final."""
+        """Give up: revoke the contender if it led, and remove published information. Final."""
         ...
 
 
 class LeaderRetrieval(Protocol):
-    """Finds the leader. Blocking."""
+    """Finds the leader. All methods block."""
 
     def current(self) -> LeaderInformation | None:
-        """None while there is no leader, or none can be asked for."""
+        """Return the leader, or None if there is none or it is unknown."""
         ...
 
     def wait(self, timeout_s: float, *, other_than: str | None = None) -> LeaderInformation | None:
-        """The leader, as soon as there is one whose session id is not `other_than`; None when the time is over."""
+        """Return the leader as soon as there is one whose session ID is not `other_than`, or None after the timeout."""
         ...
 
     def close(self) -> None: ...
@@ -112,7 +120,7 @@ class ElectionClosed(RuntimeError):
 
 
 class StandaloneLeaderElection:
-    """The only job manager leads from the start, in `start` itself, on the caller's thread."""
+    """An election in which the only job manager leads at once, in `start` itself, on the caller's thread."""
 
     def __init__(self) -> None:
         self._contender: LeaderContender | None = None
@@ -152,7 +160,7 @@ class StandaloneLeaderElection:
 
 
 class StandaloneLeaderRetrieval:
-    """Within the job manager's own process; a driver has the address in its specification."""
+    """The retrieval within the job manager's own process. A driver has the address in its specification."""
 
     def __init__(self, election: StandaloneLeaderElection) -> None:
         self._election = election
@@ -161,9 +169,9 @@ class StandaloneLeaderRetrieval:
         return self._election.information
 
     def wait(self, timeout_s: float, *, other_than: str | None = None) -> LeaderInformation | None:
-        """There is one leader and there will be no other: no reason to wait."""
+        """Return the leader without waiting, because the leader never changes."""
         information = self.current()
         return information if information is None or information.session_id != other_than else None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is held."""

@@ -1,4 +1,4 @@
-"""What outlives a job manager, behind one door with two makers: `standalone_services` and `zookeeper_services`.
+"""Services for data that outlives a job manager, made by `standalone_services` or `zookeeper_services`.
 
     leader_election, leader_retrieval   who leads
     job_graphs                          which jobs run
@@ -7,7 +7,7 @@
     attempts                            which driver of a job lives
 
 Everything here blocks (round trips to ZooKeeper, files) and is called from worker threads, not from an event loop.
-`close` ends this process's session and with it its leadership; nothing that is stored is removed.
+`close` ends this process's session and so its leadership. Stored data stays.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HighAvailabilityMode(Enum):
 
 @dataclass(frozen=True)
 class HighAvailabilitySettings:
-    """`storage_directory` is shared by all job managers; `hosts` is `host:port,host:port[/chroot]`."""
+    """The settings. `storage_directory` is shared by all job managers; `hosts` is `host:port,host:port[/chroot]`."""
 
     storage_directory: Path
     mode: HighAvailabilityMode = HighAvailabilityMode.NONE
@@ -80,17 +80,17 @@ class HighAvailabilitySettings:
 
 @dataclass(frozen=True)
 class CheckpointRecovery:
-    """The checkpoints and ids of one job, for one term of one leader. Call `store.recover()` before use."""
+    """The checkpoints and IDs of one job, for one term of one leader. Call `store.recover()` before use."""
 
     store: HandleCompletedCheckpointStore
     counter: CheckpointIDCounter
     term_lasts: Callable[[], bool]
-    """For acts that no fence protects, right before each: cheap, true only while certainly no other one leads."""
+    """Call it right before each action without a fence. Fast; True only while certainly no other job manager leads."""
 
 
 class CheckpointRecoveryFactory(Protocol):
     def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
-        """LeadershipLost when an election is under way and this job manager does not lead."""
+        """Return the recovery of a job. Raise LeadershipLost if an election runs and this job manager does not lead."""
         ...
 
 
@@ -115,14 +115,14 @@ class HighAvailabilityServices(Protocol):
 
     @property
     def driver_specification(self) -> HighAvailabilitySpec | None:
-        """What a driver needs to find the leader and to hold its attempt; None standalone."""
+        """Return what a driver needs to find the leader and to claim its job, or None in standalone mode."""
         ...
 
     def clean_up(self, job_id: str) -> None:
-        """The job is over for all: remove its checkpoint handles and its counter. May be repeated.
+        """Remove the checkpoint handles and the counter of a job that is over for all job managers. May be repeated.
 
-        LeadershipLost when an election is under way and this job manager does not lead. The job graph and the result
-        have their own stores.
+        Raise LeadershipLost if an election runs and this job manager does not lead. The job graph and the result have
+        their own stores.
         """
         ...
 
@@ -140,7 +140,7 @@ class StandaloneServices:
         self.driver_specification: HighAvailabilitySpec | None = None
 
     def clean_up(self, job_id: str) -> None:
-        """Nothing outlives the process."""
+        """Do nothing, because nothing outlives the process."""
 
     def close(self) -> None:
         self.leader_election.close()
@@ -180,7 +180,7 @@ class ZooKeeperServices:
         job = f"jobs/{job_id}"
         _checkpoint_handles(self._connection, job, self._fence).clear_entries()
         _counter(self._connection, job, self._fence).shutdown(JobStatus.FINISHED)
-        with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its attempt
+        with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its claim
             self._connection.retrying(lambda: self._connection.commit([Delete(job)], self._fence()))
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class ZooKeeperServices:
 
 
 class ZooKeeperRecoveryFactory:
-    """What it creates is fenced with the term in which it was created."""
+    """Creates stores that are fenced with the term in which they were created."""
 
     def __init__(self, connection: ZooKeeperConnection, fence: Fence, load_checkpoint: LoadCheckpoint) -> None:
         self._connection = connection
@@ -239,7 +239,7 @@ def zookeeper_services(
     clock: Clock | None = None,
     access: ZooKeeperAccessFiles | None = None,
 ) -> HighAvailabilityServices:
-    """Connects; ConnectionUnavailable when no server answers. `clock` measures leases and waits."""
+    """Connect. Raise ConnectionUnavailable if no server answers. `clock` measures leases and waits."""
     path = f"{root.rstrip('/')}/{cluster_id.strip('/')}"
     asked_as = opened(access) if access else OPEN
     connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s, access=asked_as)

@@ -1,4 +1,4 @@
-"""Named handles under locks: what the stores keep, wherever it is kept (Flink's StateHandleStore)."""
+"""Named handles under locks, in memory or in ZooKeeper (Flink's StateHandleStore)."""
 
 from __future__ import annotations
 
@@ -8,57 +8,68 @@ from checkpointing.ha.errors import NodeExists, NodeMissing
 
 
 class StateHandleStore(Protocol):
-    """Handles of at most 1 KB by name. Blocking.
+    """Stores handles of at most 1 KB by name. All methods block.
 
-    A handle is removed only when no other store instance holds a lock on it: what one job manager uses, another cannot
-    delete. Locks end with the holder's session. A handle without a place for locks is *marked for deletion*
+    A handle is removed only if no other store instance holds a lock on it, so one job manager cannot delete what
+    another one uses. Locks end with the holder's session. A handle without a node for locks is *marked for deletion*
     and no longer exists.
     """
 
     @property
     def durable(self) -> bool:
-        """Whether another job manager can find the handles after this one is gone."""
+        """Return whether another job manager can find the handles after this one has ended."""
         ...
 
     def add_and_lock(self, name: str, handle: bytes) -> None:
-        """Store a new handle, locked. NodeExists: there is one. PossibleInconsistentState: the outcome is not known."""
+        """Store a new handle and lock it.
+
+        Raise NodeExists if there is one, PossibleInconsistentState if the outcome is unknown.
+        """
         ...
 
     def replace(self, name: str, handle: bytes) -> None:
-        """Overwrite a handle that is locked here; errors as `add_and_lock`, NodeMissing when there is none."""
+        """Overwrite a handle that is locked here. Raise NodeMissing if there is none, else errors as `add_and_lock`."""
         ...
 
     def get_and_lock(self, name: str) -> bytes:
-        """NodeMissing when there is none or it is marked for deletion; a failed read leaves no lock behind."""
+        """Lock and return a handle.
+
+        Raise NodeMissing if it is missing or marked for deletion. A failed read leaves no lock.
+        """
         ...
 
     def get_all_and_lock(self) -> list[tuple[str, bytes]]:
-        """All handles, sorted by name; those marked for deletion are skipped."""
+        """Return all handles sorted by name, without those marked for deletion."""
         ...
 
     def names(self) -> list[str]:
-        """All names, sorted, including those marked for deletion."""
+        """Return all names, sorted, including those marked for deletion."""
         ...
 
     def exists(self, name: str) -> bool: ...
 
     def release(self, name: str) -> None:
-        """Give up the own lock; the handle stays."""
+        """Release this instance's lock. The handle stays."""
         ...
 
     def release_all(self) -> None: ...
 
     def release_and_try_remove(self, name: str) -> bool:
-        """Give up the own lock and remove the handle. False: another one holds it, it stays. A missing one: True."""
+        """Release this instance's lock and remove the handle.
+
+        Return False if another instance holds it, so that it stays.
+
+        Return True if the handle is missing.
+        """
         ...
 
     def clear_entries(self) -> None:
-        """Remove everything, whoever holds it: the job is over for all."""
+        """Remove everything, even with locks of others, because the job is over for all job managers."""
         ...
 
 
 class InMemoryStateHandleStore:
-    """Handles that live and end with this process, so nobody else can hold one."""
+    """Handles in memory, which end with this process, so no other instance can hold one."""
 
     durable = False
 
@@ -89,10 +100,10 @@ class InMemoryStateHandleStore:
         return name in self._handles
 
     def release(self, name: str) -> None:
-        """Nothing is locked."""
+        """Do nothing, because nothing is locked."""
 
     def release_all(self) -> None:
-        """Nothing is locked."""
+        """Do nothing, because nothing is locked."""
 
     def release_and_try_remove(self, name: str) -> bool:
         self._handles.pop(name, None)

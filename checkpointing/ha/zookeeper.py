@@ -1,11 +1,13 @@
-"""The one door to ZooKeeper: nothing else in this package imports kazoo, but what says who asks (`zookeeper_access`)
-and the module for kazoo's private API (`kazoo_internals`).
+"""The only access to ZooKeeper.
 
-Paths are relative to the root that the connection was made with. Every operation is tried once, waits at most the
-operation time-out, and fails as `errors` says; `retrying` repeats one that may safely be repeated.
+Only two other modules of this package import kazoo: `zookeeper_access` (log-in and TLS) and `kazoo_internals` (kazoo's
+private API).
 
-Threads: all methods may be called from any thread but kazoo's own. Listeners run on kazoo's connection thread and
-watches on its callback thread: both must return at once and must not call back into the connection.
+Paths are relative to the root of the connection. Every operation is tried once, waits at most the operation timeout,
+and raises the errors in `errors`. `retrying` repeats an operation that may safely be repeated.
+
+Threads: all methods may be called from any thread except kazoo's own. Listeners run on kazoo's connection thread and
+watches on its callback thread. Both must return at once and must not call the connection.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ log = logging.getLogger(__name__)
 class ConnectionState(Enum):
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
-    """No connection; the session, and with it our ephemeral nodes, may still live."""
+    """No connection. The session, and with it our ephemeral nodes, may still live."""
     LOST = "LOST"
-    """The session is over: our ephemeral nodes are gone."""
+    """The session is over, and our ephemeral nodes are gone."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Node:
     data: bytes
     version: int
     owner_session: int
-    """The session of an ephemeral node, 0 for a persistent one."""
+    """The session of an ephemeral node, or 0 for a persistent one."""
     children: int
 
 
@@ -84,19 +86,19 @@ class Delete:
 
 @dataclass(frozen=True)
 class Exists:
-    """Changes nothing: the transaction fails with NodeMissing when there is no such node."""
+    """A check without a change: the transaction fails with NodeMissing if the node does not exist."""
 
     path: str
 
 
 Operation = Create | SetData | Delete | Exists
 Fence = Callable[[], str | None]
-"""Names the node without which a write must not happen."""
+"""Returns the node that must exist for a write, or None."""
 StateListener = Callable[[ConnectionState], None]
 Watch = Callable[[object], None]
-"""Fires once. Give the same bound method every time: a watch that is set again before it fired is still one."""
+"""Called once. Pass the same bound method every time: a watch that is set again before it fired is still one."""
 
-# Errors after which the server has certainly changed nothing, as Flink's ZooKeeperStateHandleStore lists them.
+# After these errors the server has certainly changed nothing, as in Flink's ZooKeeperStateHandleStore.
 _REFUSALS: dict[type[Exception], type[ZooKeeperRefusal]] = {
     kazoo_errors.NoNodeError: NodeMissing,
     kazoo_errors.NodeExistsError: NodeExists,
@@ -116,7 +118,10 @@ def unfenced() -> None:
 
 
 def translated(error: Exception, what: str) -> HighAvailabilityError:
-    """kazoo's error in our terms; one that does not prove that nothing happened is ConnectionUnavailable."""
+    """Return kazoo's error as one of ours.
+
+    An error that does not prove that nothing happened is ConnectionUnavailable.
+    """
     kind: type[HighAvailabilityError] = _REFUSALS.get(type(error), ConnectionUnavailable)
     return kind(f"{what}: {type(error).__name__} {error}".rstrip())
 
@@ -130,7 +135,7 @@ def _errors_of(what: str) -> Iterator[None]:
 
 
 class ZooKeeperConnection:
-    """One session. After it expired, the next one is opened by itself; listeners see LOST, then CONNECTED."""
+    """One session. After it has expired, the next one is opened automatically; listeners see LOST, then CONNECTED."""
 
     def __init__(
         self,
@@ -159,7 +164,7 @@ class ZooKeeperConnection:
         self._remember_negotiated_timeout()
 
     def start(self, timeout_s: float = 15.0) -> None:
-        """Connect; ConnectionUnavailable when no server answered in time."""
+        """Connect. Raise ConnectionUnavailable if no server answers in time."""
         try:
             self._client.start(timeout=timeout_s)
             self.retrying(lambda: self.ensure(""))
@@ -173,7 +178,7 @@ class ZooKeeperConnection:
             raise
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go at once. May be called twice."""
+        """End the session, which removes its ephemeral nodes at once. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -186,13 +191,13 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int | None:
-        """The live session, None while not connected."""
+        """Return the ID of the live session, or None while not connected."""
         identity = self._client.client_id
         return identity[0] if identity else None
 
     @property
     def session_timeout_s(self) -> float:
-        """What the server granted, which need not be what was asked for."""
+        """Return the timeout that the server granted, which may differ from the requested one."""
         return self._session_timeout_s
 
     def add_listener(self, listener: StateListener) -> None:
@@ -208,7 +213,7 @@ class ZooKeeperConnection:
             ) and not (self._closed or timeout_s <= 0)
 
     def retrying(self, work: Callable[[], T]) -> T:
-        """`work`, which must be repeatable, repeated while the connection fails, for about a session time-out."""
+        """Call `work`, which must be repeatable, until the connection works, for about a session timeout."""
         deadline = self._clock.monotonic() + self._retry_for_s
         while True:
             try:
@@ -221,13 +226,16 @@ class ZooKeeperConnection:
     # Reading
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        """NodeMissing sets no watch; use `find` for a node that may come later."""
+        """Return the node. Raise NodeMissing without setting a watch; use `find` for a node that may appear later."""
         with _errors_of(f"get {path}"):
             data, stat = self._await(self._client.get_async(self._full(path), watch))
         return Node(data, stat.version, stat.ephemeralOwner, stat.numChildren)
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
-        """The node, or None; `watch` fires once when it comes, changes, goes, or the connection breaks."""
+        """Return the node, or None.
+
+        `watch` fires once if it is created, changed or removed, or the connection breaks.
+        """
         with _errors_of(f"find {path}"):
             stat = self._await(self._client.exists_async(self._full(path), watch))
         if stat is None:
@@ -238,7 +246,7 @@ class ZooKeeperConnection:
             return None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Sorted names; a missing node has none."""
+        """Return sorted names, or none for a missing node."""
         try:
             with _errors_of(f"children of {path}"):
                 return sorted(self._await(self._client.get_children_async(self._full(path), watch)))
@@ -248,8 +256,8 @@ class ZooKeeperConnection:
     def is_ours(self, path: str) -> bool:
         """Return whether only we can change `path` and the nodes above it, up to our root.
 
-        Anybody may write another's name into the ACL of a node that they make, but they can make one only where the
-        node above is open. Always true for a connection without a name.
+        Any user may write another user's name into the ACL of a new node, but can create one only below an open node.
+        Always true for a connection without a name.
         """
         if not self._access.has_name:
             return True
@@ -260,7 +268,7 @@ class ZooKeeperConnection:
             return all(self._access.owns(self._await(each)[0]) for each in pending)
 
     def sync(self, path: str) -> None:
-        """Let reads that follow see everything that was committed before."""
+        """Make later reads see everything that was committed before."""
         with _errors_of(f"sync {path}"):
             self._await(self._client.sync_async(self._full(path)))
 
@@ -271,7 +279,7 @@ class ZooKeeperConnection:
             self._await(self._client.ensure_path_async(self._full(path)))
 
     def protect(self) -> None:
-        """Close nodes that were made without a name, by an earlier version for example, to everybody but us."""
+        """Restrict access to nodes that were created without a name, for example by an earlier version, to us."""
         if self._access.has_name:
             self._protect("")
 
@@ -282,13 +290,13 @@ class ZooKeeperConnection:
                 acls, _ = self._await(self._client.get_acls_async(full))
                 if not self._access.owns(acls):
                     self._await(self._client.set_acls_async(full, CREATOR_ALL_ACL))
-        except NodeMissing:  # an ephemeral node whose session has ended
+        except NodeMissing:  # the session of this ephemeral node has ended
             return
         for name in self.children(path):
             self._protect(f"{path}/{name}".strip("/"))
 
     def create_sequential(self, path: str, data: bytes = b"") -> str:
-        """An ephemeral node whose name ends in ten ascending digits; returns that name."""
+        """Create an ephemeral node whose name ends in ten ascending digits. Return the name."""
         with _errors_of(f"create {path}"):
             made = self._await(self._client.create_async(self._full(path), data, ephemeral=True, sequence=True))
         return str(made).rpartition("/")[2]
@@ -298,7 +306,10 @@ class ZooKeeperConnection:
             self._await(self._client.delete_async(self._full(path)))
 
     def commit(self, operations: Sequence[Operation], fence: str | None = None) -> None:
-        """All of `operations` or none, and only while the node `fence` exists, else LeadershipLost."""
+        """Perform all of `operations` or none, and only while the node `fence` exists.
+
+        Otherwise raise LeadershipLost.
+        """
         transaction = self._client.transaction()
         if fence is not None:
             transaction.check(self._full(fence), ANY_VERSION)
@@ -324,10 +335,12 @@ class ZooKeeperConnection:
                 raise translated(result, what) from result
 
     def confirm(self, path: str) -> None:
-        """Ask the quorum that the node exists and that this session lives; NodeMissing when the node does not.
+        """Let the quorum confirm that the node exists and that this session lives.
 
-        A transaction that checks and changes nothing: unlike a read, no server can answer it that was cut off from the
-        others.
+        Raise NodeMissing if it does not exist.
+
+        The transaction checks and changes nothing. Unlike a read, it cannot be answered by a server that was cut off
+        from the others.
         """
         transaction = self._client.transaction()
         transaction.check(self._full(path), ANY_VERSION)
@@ -337,7 +350,8 @@ class ZooKeeperConnection:
                 raise result
 
     def _pause(self) -> None:
-        # A broken connection fails its requests a moment before its state says so: do not spin in between.
+        # A broken connection fails its requests shortly before its state changes. Do not loop without a pause in
+        # between.
         with self._changed:
             self._changed.wait(0.05)
 
@@ -358,7 +372,7 @@ class ZooKeeperConnection:
             listener(self._state)
 
     def _remember_negotiated_timeout(self) -> None:
-        # kazoo keeps what the server granted to itself, but leases that are longer than the session are no leases.
+        # kazoo does not publish the timeout that the server granted, but a lease must not be longer than the session.
         def log_in_and_remember(log_in: LogIn) -> tuple[float, float]:
             read_timeout_ms, connect_timeout_ms = log_in()
             self._session_timeout_s = connect_timeout_ms * len(self._client.hosts) / 1000

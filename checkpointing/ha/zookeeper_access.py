@@ -1,4 +1,4 @@
-"""How an ensemble is asked that does not talk to everybody: who asks, and whether in secret."""
+"""Access to a ZooKeeper ensemble: authentication and encryption."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeper
 
 @dataclass(frozen=True)
 class ZooKeeperAccess:
-    """`tls` None: in plain text."""
+    """The access to ZooKeeper. Without `tls` the connection is plain text."""
 
     scheme: ZooKeeperScheme = ZooKeeperScheme.NONE
     username: str = ""
@@ -28,7 +28,7 @@ class ZooKeeperAccess:
     tls: ssl.SSLContext | None = None
 
     def client_options(self) -> dict[str, Any]:
-        """For a client of its own. Who says who he is makes nodes that are his alone."""
+        """Return the options for a new client. A client with a name creates nodes that only it may use."""
         options: dict[str, Any] = {}
         match self.scheme:
             case ZooKeeperScheme.DIGEST:
@@ -44,11 +44,11 @@ class ZooKeeperAccess:
 
     @property
     def has_name(self) -> bool:
-        """Whether nodes that we make are ours alone."""
+        """Return whether only we may use the nodes that we create."""
         return self.scheme is not ZooKeeperScheme.NONE
 
     def owns(self, acls: Iterable[ACL]) -> bool:
-        """Return whether a node with these ACLs can be changed by us and by nobody else.
+        """Return whether a node with these ACLs can be changed only by us.
 
         Over TLS the server adds the certificate's subject, which is ours as well, to what we make.
         """
@@ -66,9 +66,9 @@ OPEN = ZooKeeperAccess()
 
 
 def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooClient:
-    """A client that is not started. `refused` on it: the last log-in was not accepted, or the server left meanwhile.
+    """Return a client that is not started. `refused` on it: the server refused the last log-in, or failed during it.
 
-    Raises UnsupportedKazoo.
+    Raise UnsupportedKazoo.
     """
     client = KazooClient(hosts, **options, **access.client_options())
     check(client)
@@ -79,7 +79,7 @@ def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooCli
 
 
 def _try_again_when_refused(client: KazooClient) -> None:
-    """kazoo gives up for good when a log-in fails, also when it was the server that died in the middle of it."""
+    """Repeat failed log-ins: kazoo gives up after one, even if the server failed in the middle of it."""
 
     def log_in_or_try_again(log_in: LogIn) -> tuple[float, float]:
         try:
@@ -94,9 +94,9 @@ def _try_again_when_refused(client: KazooClient) -> None:
 
 
 class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo reads certificates from files, for each connection anew; ours may be in no file.
+    """Creates TLS connections with a given context, because kazoo reads certificates from files for each connection.
 
-    `problem`: why the last connection did not come about, "" when it did.
+    `problem`: why the last connection failed, "" if it succeeded.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -120,7 +120,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
 
 
 def opened(files: ZooKeeperAccessFiles) -> ZooKeeperAccess:
-    """Read the files. OSError, of which ssl.SSLError is one, for a file that cannot be read or used."""
+    """Read the files. Raise OSError, such as ssl.SSLError, for a file that cannot be read or used."""
     password = Path(files.password_file).read_text().strip() if files.password_file else ""
     return ZooKeeperAccess(files.scheme, files.username, password, _context(files) if files.uses_tls else None)
 
@@ -128,6 +128,6 @@ def opened(files: ZooKeeperAccessFiles) -> ZooKeeperAccess:
 def _context(files: ZooKeeperAccessFiles) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=files.authorities)
     if files.certificate is not None:
-        # A key with a password would be asked for on the terminal.
+        # Without a password, OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(files.certificate, files.key, password="")
     return context

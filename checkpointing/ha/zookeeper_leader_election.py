@@ -1,15 +1,15 @@
-"""Election on ephemeral sequential nodes: the lowest leads, each other one watches the one before it.
+"""Leader election on ephemeral sequential nodes: the lowest leads, and each other one watches the one before it.
 
     leader/latch/_c_<uuid>-latch-<10 digits>     one for each contender; a new one for every term
     leader/rest_server/connection_info           ephemeral, published by the leader
 
-A term ends, and `has_leadership` turns false, at once when the connection is suspended, and on the monotonic clock when
-the quorum has not confirmed it for most of a session time-out (`session_lease`): before it can give the leadership to
-another one. After a term the contender's node is removed and a new one
-made, so that a write fenced with the old node can never succeed.
+A term ends, and `has_leadership` becomes false, at once when the connection is suspended. It also ends on the monotonic
+clock when the quorum has not confirmed it for most of a session timeout (`session_lease`), so before another contender
+can lead. After a term the contender's node is removed and a new one is made. So a write that is fenced with the old
+node can never succeed.
 
 A contender that cannot lead never keeps the others from leading. When it refuses its term, the election removes its
-node at once and joins again after a rest, behind all others. When the election itself is broken, it makes the
+node at once and joins again after a pause, behind all others. When the election itself is broken, it makes the
 contender end the process (decision 123).
 """
 
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperLeaderElection:
-    """Two threads of its own: one takes part in the election, one calls the contender."""
+    """An election with two threads: one takes part in the election, one calls the contender."""
 
     def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
         self._connection = connection
@@ -73,7 +73,10 @@ class ZooKeeperLeaderElection:
         self._thread.start()
 
     def confirm_leadership(self, session_id: str, address: str) -> bool:
-        """When the server does not answer now, the information is published as soon as it does."""
+        """Publish the leader's address.
+
+        If the server does not answer now, it is published as soon as the server answers.
+        """
         with self._lock:
             if not self._leads(session_id):
                 return False
@@ -121,7 +124,7 @@ class ZooKeeperLeaderElection:
         self._end_term("the election was closed")
         self._wake.set()
         self._thread.join()
-        with contextlib.suppress(HighAvailabilityError):  # else the nodes end with the session
+        with contextlib.suppress(HighAvailabilityError):  # if this fails, the nodes end with the session
             if self._connection.state is ConnectionState.CONNECTED:
                 self._withdraw()
         if self._notifier is not None:
@@ -142,7 +145,7 @@ class ZooKeeperLeaderElection:
         try:
             self._take_part_until_closed()
         except Exception as error:
-            # The node of a thread that ended would keep all others from leading for as long as the session lives.
+            # If this thread ended, its node would keep all others from leading for as long as the session lives.
             log.exception("the leader election failed")
             self._end_term(f"the election failed: {error!r}")
             if self._notifier is not None:
@@ -182,11 +185,14 @@ class ZooKeeperLeaderElection:
             self._lead(latch, asked_at)
 
     def _another_is_before(self, latches: Sequence[str]) -> bool:
-        """Watch the contender next to us. A node that no session holds is none, and would never go."""
+        """Watch the contender before us and return whether there is one.
+
+        A persistent node is no contender and never goes.
+        """
         for latch in reversed(latches):
             node = self._connection.find(f"{LATCH}/{latch}", self._on_watch)
             if node is None:
-                self._wake.set()  # look again: the one before it may be gone, too
+                self._wake.set()  # check again: the contender before it may be gone, too
                 return True
             if node.owner_session:
                 return True
@@ -201,7 +207,7 @@ class ZooKeeperLeaderElection:
         return latch
 
     def _withdraw(self) -> None:
-        """Remove all that this contender left, also by a request whose answer was lost."""
+        """Remove all nodes of this contender, including one whose creation was not answered."""
         published = self._connection.find(CONNECTION_INFO)
         if published is not None and published.owner_session == self._connection.session_id:
             with contextlib.suppress(NodeMissing):
@@ -213,9 +219,9 @@ class ZooKeeperLeaderElection:
 
     def _lead(self, latch: str, asked_at: float) -> None:
         with self._lock:
-            if self._latch != latch or self._closed:  # the connection broke since the server was asked
+            if self._latch != latch or self._closed:  # the connection broke after the request
                 return
-            # Whoever asked since it became uncertain was told that the term is over: so it is.
+            # Callers may have seen the uncertain term as over, so it must end.
             over = self._session_id is not None and not self._leads(self._session_id)
             granted = self._session_id is None
             if granted:
@@ -234,7 +240,7 @@ class ZooKeeperLeaderElection:
         self._publish()
 
     def _publish(self) -> None:
-        """Make the published information what this leader confirmed, whoever changed it."""
+        """Publish the information that this leader confirmed, if something else is published."""
         with self._lock:
             information, latch = self._information, self._latch
         if information is None or latch is None:
@@ -248,9 +254,9 @@ class ZooKeeperLeaderElection:
         operations.append(Create(CONNECTION_INFO, wanted, ephemeral=True))
         try:
             self._connection.commit(operations, fence=f"{LATCH}/{latch}")
-        except (NodeExists, NodeMissing):  # changed since it was read
+        except (NodeExists, NodeMissing):  # changed after it was read
             self._wake.set()
-        except NodeNotEmpty as error:  # what lies below it is not ours to remove; tried again with the next renewal
+        except NodeNotEmpty as error:  # nodes below it must not be removed; the next renewal retries
             self._report(error)
 
     def _end_uncertain_term(self) -> None:
@@ -270,7 +276,7 @@ class ZooKeeperLeaderElection:
                 self._notifier.revoke()
 
     def _give_up(self, session_id: str, error: Exception) -> None:
-        """The contender cannot lead in this term: it makes room at once, and joins again behind all others."""
+        """End the term of a contender that cannot lead. It joins again behind all others."""
         with self._lock:
             if self._session_id != session_id:
                 return
@@ -285,9 +291,9 @@ class ZooKeeperLeaderElection:
 
 
 class _Notifier:
-    """Calls the contender, in order, on its own thread; a grant whose term is over is not delivered.
+    """Calls the contender, in order, on a separate thread. A grant whose term is over is not delivered.
 
-    `give_up(session id, error)` is called when the contender refuses a grant.
+    `give_up(session_id, error)` is called if the contender refuses a grant.
     """
 
     def __init__(
@@ -314,7 +320,7 @@ class _Notifier:
         self._calls.put(call)
 
     def close(self) -> None:
-        """Deliver what is due, then end; from the contender's own call, end after it."""
+        """Deliver the remaining calls, then end. If the contender itself calls this, end after its call."""
         self._calls.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()

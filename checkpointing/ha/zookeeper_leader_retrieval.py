@@ -1,4 +1,4 @@
-"""Finding the leader that is published in ZooKeeper."""
+"""Finds the leader that is published in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperLeaderRetrieval:
-    """Asks the server each time: while the connection is suspended there is no answer, so no leader is known.
+    """Reads the leader from the server each time. While the connection is suspended, no leader is known.
 
-    A connection with a name believes only what nobody else can have written: the token is sent to that address.
+    A connection with a name ignores an address that others could have written, because the token is sent to it.
     """
 
     def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
@@ -43,7 +43,7 @@ class ZooKeeperLeaderRetrieval:
             self._changed.wait(min(remaining, _LONGEST_WAIT_S))
 
     def close(self) -> None:
-        """The connection is its maker's to close."""
+        """Do nothing: the creator of the connection closes it."""
 
     def _read(self, watch: Watch | None) -> LeaderInformation | None:
         if self._connection.state is not ConnectionState.CONNECTED:
@@ -53,7 +53,7 @@ class ZooKeeperLeaderRetrieval:
             if node is not None and not self._connection.is_ours(CONNECTION_INFO):
                 log.warning("others can change the address of the leader in ZooKeeper: it is not used")
                 return None
-        except (ConnectionUnavailable, ZooKeeperRefusal):  # a node that is gone, or that shuts us out
+        except (ConnectionUnavailable, ZooKeeperRefusal):  # the node is gone, or reading it is not allowed
             return None
         return None if node is None else LeaderInformation.decode(node.data)
 

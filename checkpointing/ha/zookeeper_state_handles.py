@@ -6,7 +6,7 @@
 
 All three are made in one transaction, so a handle is never seen unlocked between its creation and its use.
 
-Whatever else lies below `path` was not written by Waymark: it is reported, skipped, and never removed.
+Other nodes below `path` were not written by Waymark. They are reported, skipped, and never removed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperStateHandleStore:
-    """`fence` names the node of this leader's term: writes are refused with LeadershipLost once it is gone.
+    """Handles in ZooKeeper. `fence` returns the node of this leader's term: without it, writes raise LeadershipLost.
 
-    `own_names`: what the names of this store's handles look like. Making a store asks the server nothing.
+    `own_names`: the pattern for names of this store's handles. The constructor does not contact the server.
     """
 
     durable = True
@@ -70,7 +70,10 @@ class ZooKeeperStateHandleStore:
         self._lock_name = str(uuid.uuid4())
 
     def add_and_lock(self, name: str, handle: bytes) -> None:
-        """One transaction, unless it is the first handle, or a leftover marked for deletion has the name."""
+        """Store and lock in one transaction.
+
+        More are needed for the first handle, or if a marked leftover has the name.
+        """
         _check_size(name, handle)
         node = self._node(name)
         creation = [Create(node, handle), Create(f"{node}/locks"), Create(self._lock(name), ephemeral=True)]
@@ -97,7 +100,7 @@ class ZooKeeperStateHandleStore:
     def get_all_and_lock(self) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []
         for name in self.names():
-            with contextlib.suppress(NodeMissing):  # removed, or marked for deletion, since it was listed
+            with contextlib.suppress(NodeMissing):  # removed or marked for deletion after the listing
                 found.append((name, self.get_and_lock(name)))
         return found
 
@@ -128,7 +131,10 @@ class ZooKeeperStateHandleStore:
         self._connection.retrying(lambda: self._delete_own(self._path))
 
     def _commit_known(self, name: str, handle: bytes, operations: Sequence[Operation]) -> None:
-        """Commit; find out what became of a try whose answer was lost, else PossibleInconsistentState."""
+        """Commit, and find out the outcome of a try without an answer.
+
+        If that fails, raise PossibleInconsistentState.
+        """
         tried = False
 
         def commit() -> None:
@@ -144,7 +150,7 @@ class ZooKeeperStateHandleStore:
 
         try:
             self._connection.retrying(commit)
-        except (NodeExists, NodeMissing):  # whatever became of the earlier tries, this one tells what is there now
+        except (NodeExists, NodeMissing):  # this try shows the current nodes, whatever the earlier ones did
             raise
         except HighAvailabilityError as error:
             if tried:
@@ -154,7 +160,7 @@ class ZooKeeperStateHandleStore:
             raise
 
     def _holds(self, name: str, handle: bytes) -> bool:
-        """Whether the node is the one that an earlier try made; a lock that went with the session is made again."""
+        """Return whether an earlier try made the node. Restore a lock that ended with the session."""
         try:
             if self._get_and_lock(name) == handle:
                 return True
@@ -177,7 +183,7 @@ class ZooKeeperStateHandleStore:
             self._connection.delete(self._lock(name))
 
     def _release_and_try_remove(self, name: str) -> bool:
-        """Mostly one transaction: our lock was the only one."""
+        """Remove a handle and its lock, mostly in one transaction because no other lock exists."""
         node = self._node(name)
         try:
             self._connection.commit([Delete(self._lock(name)), Delete(f"{node}/locks"), Delete(node)], self._fence())
@@ -202,7 +208,10 @@ class ZooKeeperStateHandleStore:
         return True
 
     def _remove_if_marked(self, name: str) -> bool:
-        """False: it is there and not marked, or something foreign lies below it."""
+        """Remove a handle that is marked for deletion.
+
+        Return False if it is not marked or has foreign nodes below it.
+        """
         node = self._connection.find(self._node(name))
         if node is None:
             return True
@@ -213,7 +222,7 @@ class ZooKeeperStateHandleStore:
         return True
 
     def _clear(self, name: str) -> None:
-        """Cut short anywhere, it leaves a handle that the next try finds."""
+        """Remove a handle with all its locks. If interrupted anywhere, it leaves a handle that the next try finds."""
         locks = f"{self._node(name)}/locks"
         for lock in self._connection.children(locks):
             if _LOCK_NAME.fullmatch(lock):

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 def make_app(dispatcher: Dispatcher, token: str | None, log: RecentLog) -> Starlette:
     """Return the app. Every request must carry `token` as its bearer token; None admits everyone who reaches the port.
 
-    `log` is this process's. No CORS headers are sent.
+    `log` has this process's log lines. No CORS headers are sent.
     """
     services = dispatcher.services
     api = [*or_archived(dispatcher, _job_routes(dispatcher)), *_other_routes(dispatcher, log)]
@@ -159,9 +159,9 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 
 
 class BearerToken:
-    """ASGI middleware, when a token is configured for the API and the drivers' connections.
+    """ASGI middleware that checks the token of the API and of the drivers' connections.
 
-    401 (a refused handshake for a WebSocket) unless `Authorization: Bearer <token>` is right.
+    It answers 401 (a refused handshake for a WebSocket) unless `Authorization: Bearer <token>` is right.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers about jobs that ended under an earlier job manager: the ones that were given then."""
+"""Answers about jobs that ended under an earlier job manager. They are the stored answers of that job manager."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from checkpointing.rest.requests import path_id
 
 
 def describe(job: JobMaster) -> Answers:
-    """All that is kept of a job: no figures of single subtasks, of which there may be very many."""
+    """Return the answers to store for a job.
+
+    Figures of single subtasks are left out, because there may be very many.
+    """
     record, snapshot = job.record, job.checkpoints.stats.snapshot()
     now_ms = record.state.last_modified_ms
     answers: dict[str, Any] = {
@@ -52,7 +55,7 @@ def describe(job: JobMaster) -> Answers:
 
 
 def or_archived(dispatcher: Dispatcher, routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """`routes`, but what is asked of an archived job is answered from the archive where it has an answer."""
+    """Return `routes` that answer requests for archived jobs from the archive, where it has an answer."""
     return [_with_archive(dispatcher, route) for route in routes]
 
 

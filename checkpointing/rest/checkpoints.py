@@ -1,4 +1,4 @@
-"""`/jobs/:jobid/checkpoints`: statistics, configuration, and triggering one."""
+"""`/jobs/:jobid/checkpoints`: statistics, configuration, and triggering a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from checkpointing.rest.requests import choice_field, id_field, json_body, path_
 
 OPERATION = "checkpoint"
 STATE_STORE_KEY = "spark.sql.streaming.stateStore.providerClass"
-# What a driver uses unless the job says otherwise.
+# The default of drivers unless the job sets another one.
 DEFAULT_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -49,7 +49,7 @@ class CheckpointHandlers:
         return JSONResponse(found)
 
     async def trigger(self, request: Request) -> JSONResponse:
-        """CONFIGURED and FULL; an explicit INCREMENTAL fails as it does in Flink."""
+        """Trigger a checkpoint, CONFIGURED or FULL. An explicit INCREMENTAL fails, as in Flink."""
         job_id = path_id(request, "jobid")
         body = await json_body(request)
         kind = choice_field(body, "checkpointType", ("CONFIGURED", "FULL", "INCREMENTAL"), "CONFIGURED")

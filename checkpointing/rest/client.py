@@ -1,4 +1,4 @@
-"""A small blocking client of the API, for the command line and for tests: standard library only."""
+"""A small blocking client of the API, for the command line and for tests. It uses the standard library only."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NO_SUCH_RANGE = 416
 
 
 class JobManagerUnreachable(Exception):
-    """Nobody answers at the address."""
+    """No job manager answers at the address."""
 
 
 class RequestRefused(Exception):
-    """The job manager answered with an error: `status` and the text for people."""
+    """The job manager answered with an error: `status` and a text for people."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,10 @@ class RequestRefused(Exception):
 
 
 class JobManagerClient:
-    """`address` such as `http://127.0.0.1:8081`. Every call raises JobManagerUnreachable or RequestRefused."""
+    """A client of the job manager at `address`, such as `http://127.0.0.1:8081`.
+
+    Every call raises JobManagerUnreachable or RequestRefused.
+    """
 
     def __init__(self, address: str, token: str | None = None, timeout_s: float = 30.0) -> None:
         if not address.startswith(("http://", "https://")):
@@ -48,7 +51,7 @@ class JobManagerClient:
         return self._call("PUT", path, json.dumps(body).encode(), "application/json")
 
     def get_content(self, path: str, start: int | None = None) -> bytes:
-        """Return a file, or what it has from byte `start` on: nothing where it is shorter."""
+        """Return a file, or its content from byte `start` on: empty if the file is shorter."""
         headers = {} if start is None else {"Range": f"bytes={start}-"}
         try:
             return self._answer("GET", path, None, {"Accept": "text/plain", **headers})
@@ -58,7 +61,7 @@ class JobManagerClient:
             raise
 
     def upload(self, program: Path) -> str:
-        """The id under which the program can be run. OSError when the file cannot be read."""
+        """Upload a program and return its ID. Raise OSError if the file cannot be read."""
         boundary = uuid.uuid4().hex
         head = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{program.name}"\r\n'
@@ -69,7 +72,7 @@ class JobManagerClient:
         return Path(answer["filename"]).name
 
     def run(self, jar_id: str, request: Mapping[str, Any]) -> str:
-        """The new job's id. `request` as in Flink's `/jars/:id/run`."""
+        """Start a job and return its ID. `request` has the form of Flink's `/jars/:id/run`."""
         return str(self.post(f"/jars/{urllib.parse.quote(jar_id)}/run", request)["jobid"])
 
     def delete_program(self, jar_id: str) -> None:
@@ -101,7 +104,7 @@ class JobManagerClient:
 
 
 def _first_error(content: bytes) -> str:
-    """The text for people in Flink's error form: after the class name, the first line."""
+    """Return the text for people in Flink's error form: the first line, without the class name."""
     try:
         text = str(json.loads(content)["errors"][-1])
     except (ValueError, KeyError, IndexError, TypeError):

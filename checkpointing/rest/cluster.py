@@ -1,4 +1,4 @@
-"""`/overview` and `/config`: the job manager itself."""
+"""`/overview` and `/config`: information about the job manager itself."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ _ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
 
 def _installed_version() -> str:
-    """A checkout that was never installed has none."""
+    """Return the installed version. A checkout that was never installed has none."""
     try:
         return metadata.version("waymark")
     except metadata.PackageNotFoundError:
         return "0.2.0"
 
 
-# Looked up once, when the process starts: it reads files, which the event loop must not.
+# Read once when the process starts, because reading files would block the event loop.
 VERSION = _installed_version()
 
 
 class ClusterHandlers:
-    """A driver counts as a task manager, each of its subtasks as a slot in use: there are no spare ones."""
+    """Handlers for the cluster.
+
+    A driver counts as a task manager, each of its subtasks as a used slot. No slot is free.
+    """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -56,7 +59,7 @@ class ClusterHandlers:
         )
 
     async def config(self, request: Request) -> JSONResponse:
-        """The time zone is the job manager's own."""
+        """Return Flink's configuration for its UI. The time zone is the job manager's."""
         return JSONResponse(
             {
                 "refresh-interval": REFRESH_INTERVAL_MS,

@@ -1,6 +1,6 @@
 """`/jobs/:jobid/logs`: the drivers' logs of a job by attempt, also after the job has ended.
 
-Flink has no such address: the list and the files have the form of its `/taskmanagers/:taskmanagerid/logs`.
+Flink has no such address. The list and the files have the form of Flink's `/taskmanagers/:taskmanagerid/logs`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DriverLogHandlers:
         return JSONResponse({"matches": matches, "truncated": len(found) > MOST_MATCHES})
 
     async def position(self, request: Request) -> JSONResponse:
-        """Return where the first line is that was written at `time` (milliseconds since 1970) or later."""
+        """Return the position of the first line that was written at `time` (milliseconds since 1970) or later."""
         name, time_ms = str(request.path_params["name"]), query_number(request, "time")
         return JSONResponse({"offset": await self._read(request, lambda logs: logs.position(name, time_ms))})
 
@@ -80,7 +80,7 @@ class DriverLogHandlers:
 
 
 def _range(text: str, size: int) -> tuple[int, int]:
-    """Return the first byte and the one after the last; nothing where the log has no such bytes."""
+    """Return the first byte and the one after the last. They are equal if the log has no such bytes."""
     match = _RANGE.fullmatch(text.strip())
     if match is None or not (match["first"] or match["last"]):
         raise bad_request(f"Range: {text!r} is not allowed; one range such as bytes=0-999 or bytes=-1000 is expected")

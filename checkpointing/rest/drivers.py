@@ -1,4 +1,4 @@
-"""`/drivers`: the WebSocket that a driver opens; and the program of a driver that shares no disk with us."""
+"""`/drivers`: the WebSocket for drivers, and the program for a driver that shares no disk with the job manager."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DriverHandler:
         self._dispatcher = dispatcher
 
     async def connect(self, websocket: WebSocket) -> None:
-        """One driver's connection, from its handshake to its end. 1013: look for the leader and come again."""
+        """Serve one driver's connection until its end. Code 1013: the driver must look for the leader and retry."""
         await websocket.accept()
         channel = DriverChannel()
         writer = asyncio.create_task(_write(websocket, channel))
@@ -63,7 +63,7 @@ class DriverHandler:
                 await writer
 
     async def program(self, request: Request) -> Response:
-        """Return the job's program to the driver that proves itself with the secret of the current attempt."""
+        """Return the job's program to a driver that sends the secret of the current attempt."""
         job_id, number = path_id(request, "jobid"), path_number(request, "attempt")
         attempt = job_of(self._dispatcher, request).record.attempt
         secret = request.headers.get(SECRET_HEADER, "")
@@ -90,7 +90,7 @@ class DriverHandler:
 
 
 async def _write(websocket: WebSocket, channel: DriverChannel) -> None:
-    """Send what the channel holds; when the channel was closed, hang up."""
+    """Send the channel's messages. Close the connection after the channel was closed."""
     try:
         async for message in channel.outgoing():
             await websocket.send_text(encode(message))

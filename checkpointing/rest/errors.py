@@ -10,7 +10,7 @@ NO_LEADER = "Service temporarily unavailable due to an ongoing leader election. 
 
 
 class RestError(Exception):
-    """Answered as `status` with `message`; `kind` is the class name that Flink's answer starts with ("" for none)."""
+    """An error answer with `status` and `message`. `kind` is the class name at its start in Flink ("" for none)."""
 
     def __init__(self, status: int, message: str, kind: str = REST_HANDLER) -> None:
         super().__init__(message)

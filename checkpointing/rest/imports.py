@@ -1,6 +1,6 @@
-"""`/savepoints/import`: make a savepoint of Spark's own checkpoint locations, and look at them before.
+"""`/savepoints/import`: makes a savepoint from Spark's own checkpoint locations, and validates them before.
 
-Flink has nothing like it.
+Flink has no such address.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ImportHandlers:
         self._dispatcher = dispatcher
 
     async def begin(self, request: Request) -> JSONResponse:
-        """`checkpoints`: locations by the name of their query, or one by "" for a program of one query.
+        """Begin an import. `checkpoints` has locations by query name; a program with one query may use the name "".
 
-        `entryClass` is the program that the savepoint is for. A state of gigabytes takes its time: see `status`.
+        `entryClass` is the program that the savepoint is for. Large state takes time; `status` tells the progress.
         """
         self._dispatcher.require_all_recovered()
         body = await json_body(request)
@@ -68,10 +68,10 @@ class ImportHandlers:
         return JSONResponse({"request-id": trigger_id}, 202)
 
     async def validate(self, request: Request) -> JSONResponse:
-        """Say what is at each location of `checkpoints`, and why one cannot be imported. Nothing is copied.
+        """Describe each location of `checkpoints`, or say why it cannot be imported. Nothing is copied.
 
-        A location that is `valid` has the newest committed batch, its operators and its formats; any other a `reason`.
-        503 when a storage does not answer: that says nothing about the location.
+        A location that is `valid` has the newest committed batch, its operators and its formats. Any other has a
+        `reason`. The answer 503 means that a storage does not answer, which says nothing about the location.
         """
         self._dispatcher.require_leading()
         locations = _locations(await json_body(request))
@@ -88,7 +88,7 @@ class ImportHandlers:
         return JSONResponse({"checkpoints": found})
 
     def _unless_continued(self, location: str, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return `answer`, or that the location cannot be imported, because a job continues its query."""
+        """Return `answer`, or a refusal if a job already continues the query of the location."""
         try:
             self._dispatcher.check_import({answer["queryId"]: location} if answer["valid"] else {})
         except AlreadyContinued as error:
@@ -106,7 +106,7 @@ class ImportHandlers:
 
 
 def _by_query_id(locations: Iterable[str]) -> dict[str, str]:
-    """Return each location by Spark's id of its query. ImportRefused, OSError."""
+    """Return each location by Spark's ID of its query. Raise ImportRefused or OSError."""
     return {found.query_id: found.location for found in map(find, locations)}
 
 

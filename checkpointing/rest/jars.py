@@ -46,11 +46,11 @@ from checkpointing.rest.savepoints import SavepointUnusable, confined, usable_sa
 from checkpointing.storage.claims import JobClaims
 
 JOB_NAME_KEY = "pipeline.name"
-# Flink's, too.
+# Flink's limit, too.
 MAX_PARALLELISM = 1 << 15
 
 
-# What Flink takes in the query, and how it calls that in the body. Its own UI sends both; the body counts.
+# The names of Flink's query parameters and of the same fields in the body. Flink's UI sends both, and the body counts.
 _QUERY_FIELDS = {
     "entry-class": "entryClass",
     "parallelism": "parallelism",
@@ -62,7 +62,7 @@ _ARGUMENTS = {"programArgs", "programArgsList"}
 
 
 class CannotClaim(Exception):
-    """The savepoint can be restored from, but not taken over; the text says why."""
+    """The savepoint can be restored, but not claimed. The text says why."""
 
 
 class JarHandlers:
@@ -95,7 +95,7 @@ class JarHandlers:
         return JSONResponse({"address": self._services.address, "files": await self._services.io.run(described)})
 
     async def content(self, request: Request) -> Response:
-        """The file as it was uploaded: Flink hands none out, but then its users keep their jars."""
+        """Return the file as it was uploaded. Flink has no such answer."""
         self._dispatcher.require_leading()
         jar_id = str(request.path_params["jarid"])
         try:
@@ -116,7 +116,7 @@ class JarHandlers:
         return JSONResponse({})
 
     async def run(self, request: Request) -> JSONResponse:
-        """Everything that can be wrong is found before anything starts: 400 with the reason, 409 for a taken job id."""
+        """Start a job. Check everything before: answer 400 with a reason, or 409 for a job ID that is in use."""
         self._dispatcher.require_leading()
         body = _with_query(request, await json_body(request))
         program = await self._program(str(request.path_params["jarid"]))
@@ -143,7 +143,7 @@ class JarHandlers:
         return JSONResponse({"jobid": graph.job_id})
 
     async def _savepoint(self, graph: JobGraph) -> CompletedCheckpoint:
-        """Return the savepoint, at its real directory: a link must not lead elsewhere later."""
+        """Return the savepoint with its real directory, because a link could point elsewhere later."""
         path, other_program = graph.savepoint_path or "", graph.allow_non_restored_state
         found = await usable_savepoint(self._services, path, graph.entry_class, allow_other_program=other_program)
         if claims_savepoint(graph):
@@ -151,7 +151,10 @@ class JarHandlers:
         return found
 
     def _check_owner_ended(self, checkpoint: CompletedCheckpoint) -> None:
-        """A running job removes its checkpoints when they are subsumed: only a savepoint of it can be claimed."""
+        """Raise CannotClaim for a checkpoint of a running job, which removes it when it is subsumed.
+
+        A savepoint is allowed.
+        """
         owner = next((job for job in self._dispatcher.jobs if job.graph.job_id == checkpoint.job_id), None)
         if owner is not None and not owner.status.terminal and not checkpoint.properties.is_savepoint:
             raise CannotClaim(
@@ -161,7 +164,7 @@ class JarHandlers:
 
     @asynccontextmanager
     async def _claimed(self, graph: JobGraph) -> AsyncIterator[None]:
-        """In mode CLAIM the savepoint is the job's before the job starts, and its owner's again if it does not."""
+        """In mode CLAIM, claim the savepoint before the job starts. Release it if the job does not start."""
         if graph.savepoint_path is None or not claims_savepoint(graph):
             yield
             return
@@ -176,7 +179,7 @@ class JarHandlers:
             raise
 
     async def _claim(self, claims: JobClaims, path: str) -> bool:
-        """Whether the claim is new."""
+        """Claim the savepoint. Return whether the claim is new."""
         io = self._services.storage_io_at(path)
         try:
             return await io.run(lambda: claims.lies_elsewhere(path) and claims.claim(path))
@@ -242,7 +245,7 @@ def _described(program: Program) -> dict[str, Any]:
 
 
 def _with_query(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body's fields, and what only the query has. `programArg` is a list, separated by commas."""
+    """Return the body's fields, and the fields that only the query has. `programArg` is a list, separated by commas."""
     query = request.query_params
     values: dict[str, Any] = {
         _QUERY_FIELDS[name]: text for name, text in query.items() if name in _QUERY_FIELDS and text
@@ -270,7 +273,7 @@ def _configuration(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _refuse_hidden(field: str, texts: Mapping[str, str]) -> None:
-    """What `/jobs/:id/config` shows in place of a secret is not the secret: with it the job would start and fail."""
+    """Raise if a value contains the placeholder for a secret in `/jobs/:id/config`: the job would start and fail."""
     for name, text in texts.items():
         if HIDDEN in text:
             raise bad_request(f"{field}: {name} has a hidden value ({HIDDEN}); write the value itself")
@@ -307,6 +310,6 @@ def _parallelism(body: Mapping[str, Any]) -> int | None:
 
 
 def _claim_mode(body: Mapping[str, Any], configured: str) -> str:
-    """`restoreMode` is its name before Flink 1.20. LEGACY is as careful here as NO_CLAIM."""
+    """Return the claim mode. `restoreMode` is its name before Flink 1.20. LEGACY behaves like NO_CLAIM here."""
     key = "claimMode" if body.get("claimMode") else "restoreMode"
     return choice_field(body, key, CLAIM_MODES, configured)

@@ -1,8 +1,9 @@
 """A failure as the Java object that Flink's own client reads: an `org.apache.flink.util.SerializedThrowable`.
 
-Without it the client takes a failed operation's answer for a damaged one, asks again for most of a minute and then says
-nothing of the cause. Written by the Java Object Serialization Stream Protocol (version 5): a class description names
-each class's fields, then come their values, superclass first; a value that appeared before is a reference to it.
+Without this object the client treats the answer of a failed operation as damaged. It repeats the request for most of a
+minute and then reports no cause. The format is the Java Object Serialization Stream Protocol (version 5). A class
+description names each class's fields, then their values follow, superclass first. A value that appeared before is a
+reference to it.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ _MAGIC = struct.pack(">HH", 0xACED, 5)
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _END, _LONG_STRING = b"p", b"q", b"r", b"s", b"t", b"x", b"|"
 _FIRST_HANDLE = 0x7E0000
 _SERIALIZABLE, _WITH_OWN_WRITER = 2, 1
-# The second thing with a handle, after the first class description: the type name "Ljava/lang/String;".
+# The handle of the type name "Ljava/lang/String;", which is the second one after the first class description.
 _STRING_TYPE_HANDLE = _FIRST_HANDLE + 1
 _LONGEST_SHORT_STRING = 0xFFFF
 
 
 def java_failure(class_name: str, message: str, stack_trace: str) -> dict[str, str]:
-    """Flink's JSON of a failure: for people, and as the Java object."""
+    """Return Flink's JSON of a failure: as text for people, and as the Java object."""
     java_object = base64.b64encode(serialized_throwable(class_name, message, stack_trace)).decode()
     return {"class": class_name, "stack-trace": stack_trace, "serialized-throwable": java_object}
 
 
 def serialized_throwable(class_name: str, message: str, stack_trace: str) -> bytes:
-    """`stack_trace` is what the client prints; it has no cause and no Java frames of its own."""
+    """Return the serialized object. The client prints `stack_trace`; the object has no cause and no Java frames."""
     throwable_fields = _NULL + _string(f"{class_name}: {message}") + _NULL + _NULL
     own_fields = _string(stack_trace) + _string(class_name) + _NULL
     return _MAGIC + _OBJECT + _descriptions() + throwable_fields + _END + own_fields
 
 
 def _descriptions() -> bytes:
-    """SerializedThrowable, its superclass Exception, and Throwable above that. The numbers are Java's and Flink's."""
+    """Return the descriptions of SerializedThrowable, Exception and Throwable. The numbers are Java's and Flink's."""
     string_again = _REFERENCE + struct.pack(">I", _STRING_TYPE_HANDLE)
     return (
         _class("org.apache.flink.util.SerializedThrowable", 0x65169DF51FA713F3, _SERIALIZABLE, 3)
@@ -74,7 +75,7 @@ def _short_utf(text: str) -> bytes:
 
 
 def _modified_utf8(text: str) -> bytes:
-    """Java's: each UTF-16 unit on its own in up to three bytes, and the character 0 in two."""
+    """Return Java's modified UTF-8: each UTF-16 unit separately in up to three bytes, and the character 0 in two."""
     units = text.encode("utf-16-be", "surrogatepass")
     encoded = bytearray()
     for (unit,) in struct.iter_unpack(">H", units):

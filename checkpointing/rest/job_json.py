@@ -1,4 +1,4 @@
-"""A job as Flink's JSON: what `/jobs/overview`, `/jobs/:id` and most of what lies below it answer."""
+"""A job as Flink's JSON: the answers of `/jobs/overview`, `/jobs/:id` and most paths below it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def job_overview(job: JobRecord, now_ms: int) -> dict[str, Any]:
 
 
 def job_details(job: JobRecord, now_ms: int, wait: tuple[LaunchWait, int] | None = None) -> dict[str, Any]:
-    """`wait`: why its driver may not start yet, and since when."""
+    """Return the details of a job. `wait`: why its driver may not start yet, and since when."""
     return {
         "jid": job.graph.job_id,
         "name": job.graph.name,
@@ -76,7 +76,7 @@ def job_plan(job: JobRecord) -> dict[str, Any]:
 
 
 def job_config(job: JobMaster) -> dict[str, Any]:
-    """Return a job's configuration as Flink does. `launch` is ours: how to start the job again, secrets hidden."""
+    """Return a job's configuration as Flink does. Waymark adds `launch`: how to start the job again, secrets hidden."""
     graph = job.graph
     return {
         "jid": graph.job_id,
@@ -92,7 +92,7 @@ def job_config(job: JobMaster) -> dict[str, Any]:
 
 
 def job_launch(job: JobMaster) -> dict[str, Any]:
-    """Return the body of `/jars/:id/run` that starts the job again, its declared secrets sealed."""
+    """Return the body of `/jars/:id/run` that starts the job again, with encrypted secrets."""
     graph = job.graph
     return {
         "jarId": graph.jar_id,
@@ -107,7 +107,7 @@ def job_launch(job: JobMaster) -> dict[str, Any]:
 
 
 def opened_launch(launch: Mapping[str, Any], keys: SecretKeys) -> dict[str, Any]:
-    """Return the record with plain secrets; one that no key opens is hidden, so that no job starts with it."""
+    """Return the record with plain secrets. A secret that no key decrypts is hidden, so that no job starts with it."""
     return {**launch, "flinkConfiguration": keys.opened_or_hidden(launch["flinkConfiguration"])}
 
 
@@ -133,7 +133,7 @@ _APPLICATION_STATUS = {JobStatus.FINISHED: "SUCCEEDED", JobStatus.CANCELED: "CAN
 
 
 def execution_result(job: JobRecord) -> dict[str, Any]:
-    """`/jobs/:id/execution-result`: IN_PROGRESS until the job has ended everywhere."""
+    """Return the answer of `/jobs/:id/execution-result`: IN_PROGRESS until the job has ended everywhere."""
     if job.status not in _APPLICATION_STATUS:
         return {"status": {"id": "IN_PROGRESS"}}
     result: dict[str, Any] = {
@@ -149,7 +149,7 @@ def execution_result(job: JobRecord) -> dict[str, Any]:
 
 
 def exception_text(info: ExceptionInfo) -> str:
-    """The stack trace, as Flink shows it, below the one line that says what went wrong."""
+    """Return the stack trace as Flink shows it, after a line that says what failed."""
     headline = f"{info.name}: {sentence(info.message)}"
     return info.stacktrace if info.stacktrace.startswith(headline) else f"{headline}\n{info.stacktrace}".rstrip()
 
@@ -187,7 +187,7 @@ def _ship_strategy(source: Vertex, target: Vertex) -> str:
 
 
 def _inputs(vertex: Vertex, vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Within its query a vertex reads from the nearest kind before it, stateful operators from each other."""
+    """Return the inputs of a vertex: the nearest kind before it in its query, or the stateful operator before it."""
     query = [other for other in vertices if other.query == vertex.query]
     sources = [other for other in query if other.kind is VertexKind.SOURCE]
     stateful = [other for other in query if other.kind is VertexKind.STATEFUL]
@@ -229,9 +229,9 @@ def _restored_from(record: AttemptRecord) -> str | None:
 
 
 def _python_environment(job: JobRecord) -> dict[str, Any] | None:
-    """Return the environment that is prepared for the job; None for a job that runs in an existing Python.
+    """Return the environment that is prepared for the job, or None for a job that runs in an existing Python.
 
-    Only its name is known of a driver that was adopted.
+    For an adopted driver only the environment's name is known.
     """
     python, used = job.python, None if job.attempt is None else job.attempt.record.python_environment
     if python is None:
@@ -252,7 +252,7 @@ def _environment_wait(job: JobRecord) -> dict[str, Any] | None:
 
 
 def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
-    """The last micro-batch of each query, as its heartbeats told; the last committed one before the first heartbeat."""
+    """Return the last micro-batch of each query from its heartbeats, or the last committed one before any heartbeat."""
     if attempt is None:
         return []
     sinks = {sink["name"]: sink for sink in sinks_json(attempt.vertices or attempt.record.sinks)}
@@ -275,10 +275,10 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
 
 
 def _ended_by_itself(job: JobRecord) -> dict[str, Any] | None:
-    """Return how the state of a job that ended by itself was kept, None for every other job.
+    """Return how the state of a job that ended by itself was kept, or None for every other job.
 
-    `is-saved` is False where checkpoints stay instead of a savepoint. `state-path` is what the next run starts from:
-    the final savepoint; of a run without a new batch the savepoint that it was started from; None without a state.
+    `is-saved` is False if checkpoints stay instead of a savepoint. `state-path` is the snapshot for the next run: the
+    final savepoint, or the savepoint that a run without a new batch started from. It is None without state.
     """
     attempt = job.attempt
     if attempt is None or not attempt.ended_by_itself:

@@ -1,4 +1,4 @@
-"""Read the logs of a job's drivers, attempt by attempt, as they grow."""
+"""Reads the logs of a job's drivers, attempt by attempt, as they grow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.rest.job_operations import ENDED, NO_LEADER, JobNotFound
 
 Json = Mapping[str, Any]
 _POLL_S = 1.0
-_ENOUGH_BYTES = 4 << 20  # for the last lines; the job manager answers with so many at a time
+_ENOUGH_BYTES = 4 << 20  # for the last lines; the job manager returns this much at a time
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class JobLogs:
     job_id: str
 
     def log(self, attempt: int | None) -> Json:
-        """Return the log of an attempt, or of the newest one; JobNotFound when there is none."""
+        """Return the log of an attempt, or of the newest one. Raise JobNotFound if there is none."""
         logs = self._by_attempt()
         if not logs:
             raise JobNotFound(f"Job {self.job_id} has no log yet.")
@@ -39,7 +39,7 @@ class JobLogs:
     def follow(self, wait: Callable[[float], None], last: int | None = None) -> Iterator[tuple[int, str]]:
         """Yield (attempt, line) of the newest attempt and of those that follow it, until the job has ended.
 
-        Of what is there at first only the `last` lines, if that is given. A job manager that goes away is waited for.
+        If `last` is given, yield only that many of the existing lines. Wait for a job manager that does not answer.
         """
         attempt, start = 0, 0
         while True:
@@ -52,7 +52,7 @@ class JobLogs:
                 newer = [number for number in logs if number > attempt]
                 log = logs.get(attempt)
                 if log is not None and log["size"] < start:
-                    start = 0  # its beginning was cut off
+                    start = 0  # the beginning of the log was cut off
                 added = b"" if log is None else self.read(log, start)
                 lines, length = _whole_lines(added, to_the_end=has_ended or bool(newer))
             except (JobManagerUnreachable, RequestRefused) as error:
@@ -76,6 +76,6 @@ class JobLogs:
 
 
 def _whole_lines(content: bytes, *, to_the_end: bool) -> tuple[list[str], int]:
-    """Return the lines and how many bytes they take. A last one that is still being written waits for its end."""
+    """Return the lines and how many bytes they take. An unfinished last line is left for the next call."""
     whole = content if to_the_end else content[: content.rfind(b"\n") + 1]
     return whole.decode(errors="replace").splitlines(), len(whole)

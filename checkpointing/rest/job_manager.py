@@ -23,7 +23,7 @@ LINES_KEPT = 5_000
 
 
 class RecentLog(logging.Handler):
-    """The last lines that were logged, wherever else they go: so the log can be read without access to the machine."""
+    """Keeps the last log lines, so that the log can be read without access to the machine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class RecentLog(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A copy: formatting leaves its traces on the record, which other handlers would print.
+        # Format a copy, because formatting changes the record, and other handlers would print the changes.
         self._lines.extend(self.format(copy.copy(record)).splitlines())
         self.changed_ms = round(record.created * 1000)
 
@@ -51,7 +51,7 @@ class RecentLog(logging.Handler):
 
 
 class JobManagerHandlers:
-    """Answered by standbys too: these are about this process."""
+    """Handlers for this process. Standbys answer, too."""
 
     def __init__(self, settings: JobManagerSettings, log: RecentLog) -> None:
         self._settings = settings
@@ -74,7 +74,10 @@ class JobManagerHandlers:
 
 
 def _described(settings: JobManagerSettings) -> Iterator[tuple[str, str]]:
-    """Names as in `JobManagerSettings`; secrets masked, what is not set left out."""
+    """Yield the settings with the names of `JobManagerSettings`.
+
+    Secrets are masked, and unset settings are left out.
+    """
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if value is not None and value != "":

@@ -1,4 +1,4 @@
-"""What `manage.py job` does with a job, over the REST API: find it, take a savepoint, stop, cancel and restart it."""
+"""The operations of `manage.py job` on a job over the REST API: find it, take a savepoint, stop, cancel, restart."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NO_LEADER = 503
 
 
 class JobNotFound(LookupError):
-    """No job, or more than one, is meant; the text lists the candidates."""
+    """No job, or more than one, matches. The text lists the candidates."""
 
 
 class OperationFailed(Exception):
-    """The job manager tried and reports why it failed."""
+    """The job manager tried and reports why the operation failed."""
 
 
 class StillInProgress(Exception):
-    """The time-out has passed. The operation continues in the job manager."""
+    """The timeout has passed. The operation continues in the job manager."""
 
 
 def find_job(jobs: Sequence[Json], text: str) -> Json:
@@ -53,10 +53,10 @@ def find_job(jobs: Sequence[Json], text: str) -> Json:
 
 @dataclass(frozen=True)
 class JobOperations:
-    """`monotonic` and `wait` are the clock's; no call waits longer than `timeout_s`.
+    """Operations on jobs. `monotonic` and `wait` are those of the clock; no call waits longer than `timeout_s`.
 
-    Every method raises JobManagerUnreachable or RequestRefused, and those that wait StillInProgress. A job manager that
-    goes away while a method waits is waited for.
+    Every method raises JobManagerUnreachable or RequestRefused, and those that wait also StillInProgress. If the job
+    manager does not answer while a method waits, the method keeps waiting.
     """
 
     client: JobManagerClient
@@ -69,19 +69,20 @@ class JobOperations:
         return sorted(self.client.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
 
     def trigger_savepoint(self, job_id: str, directory: str | None, *, cancel_job: bool = False) -> str:
-        """Return the trigger id."""
+        """Trigger a savepoint and return the trigger ID."""
         body = {"target-directory": directory, "cancel-job": cancel_job, "triggerId": new_id()}
         return str(self.client.post(f"/jobs/{job_id}/savepoints", body)["request-id"])
 
     def trigger_stop(self, job_id: str, directory: str | None, *, drain: bool = False) -> str:
-        """Return the trigger id."""
+        """Trigger a stop and return the trigger ID."""
         body = {"targetDirectory": directory, "drain": drain, "triggerId": new_id()}
         return str(self.client.post(f"/jobs/{job_id}/stop", body)["request-id"])
 
     def savepoint(self, job_id: str, trigger_id: str, in_progress: Callable[[], object] = lambda: None) -> str:
         """Wait for a savepoint or a stop, and return the savepoint's location. Raises OperationFailed.
 
-        `in_progress` is called once, unless the operation has ended by the first look, as one that was refused.
+        `in_progress` is called once, unless the operation has already ended at the first check, for example with a
+        refusal.
         """
         is_said = False
 
@@ -106,7 +107,7 @@ class JobOperations:
         self.wait_canceled(job_id)
 
     def wait_canceled(self, job_id: str) -> None:
-        """Raises OperationFailed when the job ended in another way."""
+        """Wait until the job is CANCELED. Raise OperationFailed if the job ended in another way."""
 
         def ended() -> str | None:
             status = str(self.client.get(f"/jobs/{job_id}/status")["status"])

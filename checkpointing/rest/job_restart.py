@@ -1,4 +1,4 @@
-"""Restart a job from the command line: what it starts from, how the running one ends, and the start.
+"""Restarts a job from the command line: chooses the state, ends the running job, and starts the new one.
 
 Everything that can be checked is checked before the running job is stopped.
 """
@@ -14,15 +14,16 @@ from checkpointing.rest.job_operations import ENDED, JobOperations, OperationFai
 from checkpointing.rest.rows_written_again import warning_of, writing_again
 
 Json = Mapping[str, Any]
-_NOT_ADDRESSABLE = "<"  # how Flink writes that a checkpoint has no location
+_NOT_ADDRESSABLE = "<"  # the start of Flink's text for a checkpoint without a location
 
 
 @dataclass(frozen=True)
 class JobRestart:
-    """`savepoint` is a location to start from; None: a savepoint of the running job, or the ended job's newest state.
+    """A restart of one job.
 
-    `say` gets one sentence a step, `warn` what a person must know before it. `only_ended`: a job that has not ended is
-    refused instead of stopped.
+    `savepoint` is the location to restore. None: a savepoint of the running job, or the ended job's newest state. `say`
+    gets one sentence for each step, `warn` gets warnings before it. `only_ended`: a job that has not ended is refused
+    instead of stopped.
     """
 
     operations: JobOperations
@@ -34,9 +35,9 @@ class JobRestart:
     only_ended: bool = False
 
     def run(self) -> tuple[str, str | None]:
-        """Return the new job's id and the location that it starts from, None for a job that has no state yet.
+        """Return the new job's id and the location that it starts from, or None for a job that has no state yet.
 
-        Raises what the methods of JobOperations raise. OperationFailed says if the job was stopped before.
+        Raises what the methods of JobOperations raise. The text of OperationFailed says if the job was stopped before.
         """
         if self.only_ended and self.job["state"] not in ENDED:
             raise OperationFailed(
@@ -100,7 +101,7 @@ class JobRestart:
         return self.operations.client.post("/savepoints/validate", body)
 
     def _warn_of_rows_written_again(self) -> None:
-        """The state may be older than what the job has written."""
+        """Warn if queries write rows a second time, because the state may be older than the job's output."""
         queries = self.operations.client.get(f"/jobs/{self.job_id}")["queries"]
         if again := writing_again(queries):
             self.warn(warning_of(again))
@@ -110,7 +111,7 @@ class JobRestart:
         return self.operations.savepoint(self.job_id, self.operations.trigger_stop(self.job_id, None))
 
     def _cancel(self) -> str | None:
-        """Return the location of a savepoint to come back to; None for a job that does not run."""
+        """Cancel the job. Return the location of a savepoint to return to, or None for a job that does not run."""
         operations, job_id = self.operations, self.job_id
         if self.job["state"] != "RUNNING":
             self.say(f"Canceling job {job_id}.")
@@ -123,7 +124,7 @@ class JobRestart:
         return location
 
     def _end_state(self, launch: Json) -> str | None:
-        """Return the state that a job which ended by itself starts from again; for others the newest usable state."""
+        """Return the end state of a job that ended by itself. For other jobs return the newest usable state."""
         end = self.operations.client.get(f"/jobs/{self.job_id}").get("ended-by-itself")
         if not end or not end["is-saved"]:
             return self._newest_state(launch)
@@ -151,7 +152,7 @@ class JobRestart:
         )
 
     def _completed(self) -> Iterator[Json]:
-        """Checkpoints and savepoints that the job manager knows of and has not deleted."""
+        """Yield the checkpoints and savepoints that the job manager knows and has not deleted."""
         statistics = self.operations.client.get(f"/jobs/{self.job_id}/checkpoints")
         latest = statistics["latest"]
         found = {

@@ -1,4 +1,4 @@
-"""`/jobs`: what runs here, and cancelling it."""
+"""`/jobs`: the jobs of this job manager, and canceling them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_EXCEPTIONS = 20
 
 
 def job_of(dispatcher: Dispatcher, request: Request) -> JobMaster:
-    """The job that the path names; 404 when there is none."""
+    """Return the job that the path names. Answer 404 if there is none."""
     job_id = path_id(request, "jobid")
     try:
         return dispatcher.job(job_id)
@@ -78,7 +78,7 @@ class JobHandlers:
         return JSONResponse(execution_result(self._job(request).record))
 
     async def refuse_graph(self, request: Request) -> JSONResponse:
-        """Answer `flink run`, which sends a compiled job graph: with an error that its client does not retry."""
+        """Refuse the compiled job graph that `flink run` sends, with an error that its client does not retry."""
         await discard_body(request, self._dispatcher.services.settings.max_upload_bytes)
         self._dispatcher.require_leading()
         logger.info("refused a Flink job graph")
@@ -88,7 +88,7 @@ class JobHandlers:
         )
 
     async def configuration(self, request: Request) -> JSONResponse:
-        """Return the keys that the job was submitted with, secrets hidden."""
+        """Return the keys that the job was submitted with. Secrets are hidden."""
         settings = mask_values(self._job(request).graph.configuration)
         return JSONResponse([{"key": key, "value": value} for key, value in sorted(settings.items())])
 
@@ -96,7 +96,7 @@ class JobHandlers:
         return JSONResponse(job_config(self._job(request)))
 
     async def launch(self, request: Request) -> JSONResponse:
-        """Return all that is needed to start the job again, secrets in clear: who may call this may run programs."""
+        """Return all that is needed to start the job again, with plain secrets: callers may run programs anyway."""
         keys = self._dispatcher.services.secret_keys
         return JSONResponse(opened_launch(job_launch(self._job(request)), keys))
 
@@ -107,7 +107,7 @@ class JobHandlers:
         return JSONResponse(job_exceptions(self._job(request).record, int(text)))
 
     async def cancel(self, request: Request) -> JSONResponse:
-        """PATCH with mode=cancel, Flink's default."""
+        """Cancel the job. The request is PATCH with mode=cancel, Flink's default."""
         mode = request.query_params.get("mode", "cancel")
         if mode == "stop":
             raise RestError(308, 'The termination mode "stop" has been removed. Use the stop endpoint instead.')

@@ -1,4 +1,4 @@
-"""Refuse requests that a web page of another site makes a browser send.
+"""Refuses requests that a web page of another site makes a browser send.
 
 A page whose name was made to point at this machine (DNS rebinding) is recognised by its `Host`, every other foreign
 page by its `Origin`. The job manager sends no CORS headers, so no foreign page can read an answer either.
@@ -20,16 +20,16 @@ from checkpointing.rest.errors import RestError
 
 
 def known_hosts(settings: JobManagerSettings, address: str) -> frozenset[str]:
-    """Return the names of this job manager: where it listens, what it tells drivers, and those of the settings."""
+    """Return the names of this job manager: its listening host, its address for drivers, and those of the settings."""
     hosts = (_bracketed(settings.host), urlsplit(address).netloc, *settings.more_hosts)
     return frozenset(_name_of(host) for host in hosts)
 
 
 class KnownHosts:
-    """ASGI middleware: 400 for an unknown `Host`, 403 for a foreign `Origin`; a handshake of a WebSocket is refused.
+    """ASGI middleware that answers 400 to an unknown `Host` and 403 to a foreign `Origin`, and refuses such handshakes.
 
-    `names` are known besides those of loopback and the address that a connection came in at. `origins`
-    (`flink.example`, `flink.example:8443`) are allowed besides the `Host` itself, for a proxy that changes that.
+    Known names are `names`, those of loopback, and the address at which a connection arrived. Allowed origins are the
+    `Host` itself and `origins` (`flink.example`, `flink.example:8443`), for a proxy that changes the `Host`.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str], origins: Collection[str]) -> None:
@@ -67,7 +67,7 @@ class KnownHosts:
 
 
 def _name_of(host: str) -> str:
-    """Return the name or address in `name:port`, without brackets; "" for what is none."""
+    """Return the name or address in `name:port`, without brackets, or "" if there is none."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -86,6 +86,6 @@ def _is_same_address(name: str, address: str) -> bool:
 
 
 def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the IPv4 address in an IPv6 one: a socket for both names its IPv4 connections so."""
+    """Return the IPv4 address in an IPv6 one, because a socket for both shows IPv4 connections like this."""
     parsed = ipaddress.ip_address(address)
     return getattr(parsed, "ipv4_mapped", None) or parsed

@@ -1,4 +1,4 @@
-"""Why a job waits until its driver may start: as JSON, ours beside Flink's, and as a sentence for the command line."""
+"""Why a job waits until its driver may start: as JSON, which Flink does not have, and as a sentence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def environment_wait_json(preparation: Preparation) -> dict[str, Any]:
 
 
 def launch_wait_text(wait: Mapping[str, Any]) -> str:
-    """Return what the JSON says as a sentence for the command line."""
+    """Return the JSON as a sentence for the command line."""
     if wait["for"] == Lacking.ENVIRONMENT.value:
         return _environment_text(wait)
     return f"{_reason(wait)}; position {wait['position']} of {wait['length']}"

@@ -1,4 +1,4 @@
-"""`/jobs/:jobid/metrics`, Flink's gauges of a job, as texts; `/jobs/metrics`, the same over several jobs."""
+"""`/jobs/:jobid/metrics`: Flink's gauges of a job, as texts. `/jobs/metrics`: the same over several jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkpointing.model.status import JobStatus
 from checkpointing.rest.errors import bad_request
 from checkpointing.rest.requests import path_id
 
-# Of a job that has ended.
+# The value for a job that has ended.
 NO_LONGER_RUNNING = -1
 
 _TIME_IN = {
@@ -50,7 +50,7 @@ class MetricHandlers:
         self._dispatcher = dispatcher
 
     async def job(self, request: Request) -> JSONResponse:
-        """The names of all gauges; with `?get=a,b` the values of those. What nobody knows is left out, as in Flink."""
+        """Return the names of all gauges, or with `?get=a,b` their values. Unknown gauges are left out, as in Flink."""
         gauges = self._gauges(path_id(request, "jobid"))
         wanted = _listed(request, "get")
         if not wanted:
@@ -61,7 +61,7 @@ class MetricHandlers:
     async def jobs(self, request: Request) -> JSONResponse:
         """Return the names of the jobs' gauges; with `?get=a,b` those gauges over all jobs, or over `jobs=id,id`.
 
-        `agg=min,max,avg,sum,skew` chooses the figures, all by default. A gauge that is no number has none.
+        `agg=min,max,avg,sum,skew` chooses the figures, all by default. Gauges that are not numbers are left out.
         """
         gauges = [self._gauges(job_id) for job_id in self._chosen_jobs(request)]
         wanted = _listed(request, "get")
@@ -86,7 +86,7 @@ class MetricHandlers:
         return chosen or [job.graph.job_id for job in self._dispatcher.jobs]
 
     def _gauges(self, job_id: str) -> dict[str, int | str]:
-        """Of an unknown job there are none: Flink answers with an empty list, not with 404."""
+        """Return the gauges of a job. An unknown job has none: Flink answers with an empty list, not with 404."""
         try:
             return job_gauges(self._dispatcher.job(job_id), self._dispatcher.services.clock.now_ms())
         except JobNotFound:
@@ -108,11 +108,11 @@ def _aggregations(request: Request) -> list[str]:
 
 
 def job_gauges(job: JobMaster, now_ms: int) -> dict[str, int | str]:
-    """Times in milliseconds; that of a status is how long the job is in it by now, 0 when it is in another."""
+    """Return the gauges. Times are in milliseconds; that of a status is 0 if the job has another status."""
     return {
         **checkpoint_gauges(job.checkpoints.stats.snapshot()),
         "numRestarts": job.record.num_restarts,
-        "fullRestarts": job.record.num_restarts,  # its name before Flink 1.20
+        "fullRestarts": job.record.num_restarts,  # the name before Flink 1.20
         "numRescales": job.record.num_rescales,
         **status_gauges(job.record, now_ms),
     }
@@ -133,7 +133,7 @@ def status_gauges(record: JobRecord, now_ms: int) -> dict[str, int | str]:
 
 
 def _deploying_since(record: JobRecord) -> int | None:
-    """When the driver was launched that does not run yet."""
+    """Return when the driver was launched that does not run yet, or None."""
     attempt = record.attempt
     if record.status is not JobStatus.CREATED or attempt is None or attempt.ended.done():
         return None
@@ -141,7 +141,7 @@ def _deploying_since(record: JobRecord) -> int | None:
 
 
 def _outage(record: JobRecord, now_ms: int) -> int:
-    """Since the job ran last; 0 while it runs, and when it never did."""
+    """Return the time since the job last ran, or 0 while it runs and if it never ran."""
     left_running = [move.at_ms for move in record.state.moves if move.source is JobStatus.RUNNING]
     if record.status is JobStatus.RUNNING or not left_running:
         return 0

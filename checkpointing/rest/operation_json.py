@@ -1,4 +1,4 @@
-"""Asynchronous operations as Flink's JSON. COMPLETED means ended: a failed one carries its `failure-cause`."""
+"""Asynchronous operations as Flink's JSON. COMPLETED means ended: a failed operation has a `failure-cause`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, 
 from checkpointing.model.refusals import Refused
 from checkpointing.rest.java_throwable import java_failure
 
-# What Flink's clients and ours know these failures by.
+# The class names by which Flink's clients and ours recognise these failures.
 _FLINK_CLASS: dict[type[BaseException], str] = {
     CheckpointException: "org.apache.flink.runtime.checkpoint.CheckpointException",
     JobNotFound: "org.apache.flink.runtime.messages.FlinkJobNotFoundException",

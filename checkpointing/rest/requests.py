@@ -1,4 +1,4 @@
-"""Read requests: path parameters, bodies of a bounded size, uploaded files. Each error names the field."""
+"""Reads requests: path parameters, bodies of a limited size, uploaded files. Each error names the field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def path_id(request: Request, name: str) -> str:
-    """The 32 hexadecimal digits of a path parameter."""
+    """Return the 32 hexadecimal digits of a path parameter."""
     text = str(request.path_params[name])
     if not is_id(text):
         raise _unparsed(name, text)
@@ -68,7 +68,7 @@ async def json_body(request: Request) -> Mapping[str, Any]:
     try:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        # It would break every answer that it becomes a part of.
+        # Half a character would break every answer that contains it.
         character = f"\\u{ord(error.object[error.start]):04x}"
         raise bad_request(f"Bad request received: the body has half a character ({character}).") from error
     if not isinstance(body, dict):
@@ -77,7 +77,10 @@ async def json_body(request: Request) -> Mapping[str, Any]:
 
 
 async def limited_body(request: Request, limit: int, too_large: str) -> bytes:
-    """Return the body; RestError 413 with the text `too_large` as soon as more than `limit` bytes have come."""
+    """Return the body.
+
+    Raise RestError 413 with the text `too_large` as soon as more than `limit` bytes have arrived.
+    """
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
@@ -89,9 +92,10 @@ async def limited_body(request: Request, limit: int, too_large: str) -> bytes:
 
 
 async def discard_body(request: Request, limit: int) -> None:
-    """Read up to `limit` bytes of a body that nobody needs, before an error is answered.
+    """Read up to `limit` bytes of an unused body before an error is answered.
 
-    A client that is still sending when the server hangs up sees a broken connection instead of the answer, and retries.
+    If the server closes the connection while a client is still sending, the client sees a broken connection instead of
+    the answer, and retries.
     """
     size = 0
     with contextlib.suppress(ClientDisconnect):
@@ -109,7 +113,7 @@ def text_field(body: Mapping[str, Any], name: str) -> str | None:
 
 
 def flag_field(body: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
-    """Return true or false; both may come as a text, as Flink takes them."""
+    """Return true or false. Like Flink, accept both as texts."""
     value = body.get(name)
     if value is None or value == "":
         return default
@@ -121,14 +125,14 @@ def flag_field(body: Mapping[str, Any], name: str, *, default: bool = False) -> 
 
 
 def whole_number(value: object) -> int | None:
-    """Return the whole number that a JSON value is, or that it writes as a text (as Flink takes it); None otherwise."""
+    """Return the whole number in a JSON value, which may be a text as in Flink, or None."""
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def id_field(body: Mapping[str, Any], name: str) -> str:
-    """The id that the client chose, or a new one."""
+    """Return the ID in the body, or a new one."""
     value = text_field(body, name)
     if value is None:
         return new_id()
@@ -151,7 +155,7 @@ class UploadedFile:
 
 
 def uploaded_file(content_type: str, body: bytes, field: str) -> UploadedFile:
-    """Return the file in the form field `field`, else the only file of the body. RestError 400 when there is none.
+    """Return the file in the form field `field`, else the only file of the body. Raise RestError 400 if there is none.
 
     The standard library's mail parser reads multipart/form-data.
     """

@@ -1,4 +1,4 @@
-"""`/jobs/:id/resource-requirements`: the parallelism of a running job, as Flink's adaptive scheduler takes it.
+"""`/jobs/:id/resource-requirements`: the parallelism of a running job, as in Flink's adaptive scheduler.
 
 {"<vertex id>": {"parallelism": {"lowerBound": 1, "upperBound": 4}}, …}    for every vertex of the job
 """
@@ -29,7 +29,10 @@ class ResourceRequirementsHandlers:
         return JSONResponse({vertex_id: _bounds_json(bounds) for vertex_id, bounds in requirements.items()})
 
     async def put(self, request: Request) -> JSONResponse:
-        """Answered once the requirements are stored; the job restarts after that. 400 and 409: nothing was changed."""
+        """Answer once the requirements are stored; the job restarts after that.
+
+        After 400 and 409 nothing was changed.
+        """
         job = job_of(self._dispatcher, request)
         requirements = {vertex_id: _bounds(vertex_id, value) for vertex_id, value in (await json_body(request)).items()}
         try:

@@ -1,4 +1,4 @@
-"""Which queries write the rows of batches after a restored state a second time: as JSON, and as a warning."""
+"""Which queries write rows of batches after a restored state a second time: as JSON, and as a warning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = Mapping[str, Any]
 
 
 def sinks_json(operators: Iterable[Vertex | OperatorState]) -> list[dict[str, Any]]:
-    """Return what each query writes to, and what happens to its rows after a restore; null: not known."""
+    """Return each query's sink, and what happens to its rows after a restore (null: unknown)."""
     return [
         {"name": operator.query, "sink": operator.name, "after-restore": _value(operator.after_restore)}
         for operator in operators
@@ -25,7 +25,7 @@ def _value(after_restore: AfterRestore | None) -> str | None:
 
 
 def writing_again(queries: Iterable[Json]) -> list[dict[str, Any]]:
-    """Return those of `sinks_json` that write rows again. Older job managers do not say what a query does."""
+    """Return those of `sinks_json` that write rows again. Older job managers do not report this for a query."""
     return [
         {"query": query["name"], "sink": str(query["sink"]).removeprefix("Sink: ")}
         for query in queries
@@ -34,11 +34,11 @@ def writing_again(queries: Iterable[Json]) -> list[dict[str, Any]]:
 
 
 def warning_of(again: Sequence[Json]) -> str:
-    """Return a warning for people; `again` is what `writing_again` returns, and is not empty."""
+    """Return a warning for people. `again` is a result of `writing_again` and not empty."""
     targets = targets_of(again)
     return f"Warning: these queries write the rows of batches after the restored state a second time: {targets}."
 
 
 def targets_of(again: Sequence[Json]) -> str:
-    """Name the queries of `writing_again` with their sinks."""
+    """Return a text with the queries of `writing_again` and their sinks."""
     return ", ".join(f"{each['query']} to {each['sink']}" for each in again)

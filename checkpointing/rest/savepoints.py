@@ -30,21 +30,21 @@ from checkpointing.storage.verification import verify
 OPERATION = "savepoint"
 DISPOSAL = "savepoint-disposal"
 _FORMATS = ("CANONICAL", "NATIVE")
-# Hashed within a request's time, here and from afar; the content of a larger snapshot is checked when the job starts.
+# Snapshots up to this size are hashed within a request, local and remote. A larger one is checked when the job starts.
 _MOST_HASHED_BYTES = 1 << 30
 _MOST_HASHED_REMOTE_BYTES = 64 << 20
 
 
 class SavepointUnusable(Exception):
-    """A savepoint that this job cannot start from; the text says why."""
+    """This job cannot start from the savepoint. The text says why."""
 
 
 async def usable_savepoint(
     services: JobServices, path: str, entry_class: str | None, *, allow_other_program: bool
 ) -> CompletedCheckpoint:
-    """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's.
+    """Return the savepoint at `path` after checking every file. Raise SavepointUnusable if it cannot be used.
 
-    503 when its storage cannot be reached: that says nothing about the savepoint.
+    Answer 503 if its storage cannot be reached, which says nothing about the savepoint.
     """
     roots = services.settings.restore_roots
     try:
@@ -64,7 +64,7 @@ async def usable_savepoint(
 
 
 def _replaced(services: JobServices, checkpoint: CompletedCheckpoint) -> str | None:
-    """Say which query may have replaced batches of the snapshot since it was taken."""
+    """Return a text about a query that may have replaced batches of the snapshot since it was taken, or None."""
     repeating = [operator.query for operator in checkpoint.operators if operator.repeats_numbers]
     if not repeating:
         return None
@@ -78,7 +78,10 @@ def _replaced(services: JobServices, checkpoint: CompletedCheckpoint) -> str | N
 
 
 async def confined(services: JobServices, roots: SavepointRoots, path: str, field: str) -> str:
-    """`path` confined to `roots`; 400 names the `field` that it came in, 503 says that the storage is silent."""
+    """Return `path` confined to `roots`.
+
+    The answer 400 names the `field`, and 503 means that the storage does not answer.
+    """
     try:
         return await services.storage_io_at(path).look(path, lambda: roots.confine(path))
     except StorageSilent as error:
@@ -94,7 +97,7 @@ def _verified(directory: str) -> CompletedCheckpoint:
 
 
 def _is_same(entry_class: str, other: str) -> bool:
-    """`wordcount:main` and `wordcount.py:main` are one program."""
+    """Return whether both name one program, as `wordcount:main` and `wordcount.py:main` do."""
     return entry_class.replace(".py:", ":") == other.replace(".py:", ":")
 
 
@@ -122,7 +125,7 @@ class SavepointHandlers:
         return JSONResponse({"request-id": trigger_id}, 202)
 
     async def stop(self, request: Request) -> JSONResponse:
-        """Stop-with-savepoint. `targetDirectory` is camel case here, as in Flink."""
+        """Stop the job with a savepoint. `targetDirectory` is camel case here, as in Flink."""
         job_id = path_id(request, "jobid")
         body = await json_body(request)
         choice_field(body, "formatType", _FORMATS, "CANONICAL")
@@ -138,7 +141,7 @@ class SavepointHandlers:
         return JSONResponse({"request-id": trigger_id}, 202)
 
     async def status(self, request: Request) -> JSONResponse:
-        """Of savepoints and of stops."""
+        """Return the status of a savepoint or a stop."""
         job_id, trigger_id = path_id(request, "jobid"), path_id(request, "triggerid")
         try:
             outcome = self._dispatcher.outcome(job_id, trigger_id, OPERATION)
@@ -148,7 +151,10 @@ class SavepointHandlers:
         return JSONResponse(operation_json(outcome))
 
     async def dispose(self, request: Request) -> JSONResponse:
-        """A path outside the roots is refused at once; anything else shows in the operation's result."""
+        """Dispose of a savepoint.
+
+        Refuse a path outside the roots at once; other errors are in the operation's result.
+        """
         self._dispatcher.require_leading()
         body = await json_body(request)
         path = text_field(body, "savepoint-path")
@@ -175,7 +181,7 @@ class SavepointHandlers:
         return JSONResponse(operation_json(outcome))
 
     async def validate(self, request: Request) -> JSONResponse:
-        """Ours: whether a job could start from this path, asked before anything is stopped."""
+        """Return whether a job could start from this path, before anything is stopped. Flink has no such address."""
         self._dispatcher.require_leading()
         body = await json_body(request)
         path = text_field(body, "savepointPath")
@@ -191,7 +197,10 @@ class SavepointHandlers:
         return JSONResponse(_verdict(None, found))
 
     async def _is_storage_there(self, path: str) -> bool:
-        """False: the snapshot at `path` may only look missing, because its storage is not mounted (decision 123)."""
+        """Return whether the storage of `path` is available.
+
+        If it is not mounted, the snapshot may only look missing (decision 123).
+        """
         roots = self._services.settings.restore_roots
         try:
             await self._services.storage_io_at(path).look(path, lambda: require_storage(roots.confine(path)))
@@ -204,7 +213,7 @@ class SavepointHandlers:
         return None if target is None else await self._confined(target, name)
 
     async def _confined(self, path: str, name: str) -> str:
-        """The directory that `path` leads to; refused when it is outside the savepoint roots."""
+        """Return the real directory of `path`. Refuse it if it is outside the savepoint roots."""
         roots = self._services.settings.savepoint_roots
         return await confined(self._services, roots, path, name)
 
@@ -213,13 +222,13 @@ class SavepointHandlers:
 
 
 def _dispose(path: str, roots: SavepointRoots) -> None:
-    """One that a job has claimed is that job's to remove."""
+    """Dispose of a savepoint. Refuse one that a job has claimed, because that job removes it."""
     check_unclaimed(roots.confine(path))
     dispose_savepoint(path, roots)
 
 
 def _verdict(reason: str | None, found: CompletedCheckpoint | None, *, missing: bool = False) -> dict[str, Any]:
-    """`missing`: there is no snapshot at the path, so none that could be damaged."""
+    """Return the answer. `missing`: there is no snapshot at the path, so none is damaged."""
     return {
         "valid": found is not None,
         "missing": missing,

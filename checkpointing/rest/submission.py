@@ -1,4 +1,4 @@
-"""Submitting from the command line: what is asked for, and following the job until it runs."""
+"""Submits from the command line: parses the arguments, and follows the job until it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from checkpointing.storage.locations import as_absolute
 _POLL_S = 0.5
 _STACK_LINES = 40
 _NO_LEADER = 503
-# FAILING says what happened, FAILED what came of it: it tells when a job never got as far as failing.
+# FAILING has the cause of a failure. FAILED has one, too, if the job never was FAILING.
 _TELLING = ("FAILING", "FAILED")
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
@@ -32,7 +32,7 @@ class BadLocations(Refused, ValueError):
 
 
 class JobFailed(Exception):
-    """The job failed, was canceled, or did not run in time; the text says why, `stack` where, "" if not known."""
+    """The job failed, was canceled, or did not run in time. The text says why; `stack` is "" if unknown."""
 
     def __init__(self, text: str, stack: str = "") -> None:
         super().__init__(text)
@@ -41,9 +41,9 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True)
 class Submission:
-    """`arguments` are the program's, as a script finds them in `sys.argv[1:]`.
+    """A submission. `arguments` are the program's, as in a script's `sys.argv[1:]`.
 
-    `checkpoints` are Spark's checkpoint locations to start from, by their query; "" is the program's only one.
+    `checkpoints` are Spark's checkpoint locations to start from, by query; the query "" is the program's only one.
     """
 
     program: Path
@@ -74,12 +74,14 @@ class Submission:
         checkpoints: Sequence[str] = (),
         directory: str | None = None,
     ) -> Submission:
-        """`program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
+        """Parse the options.
 
-        `arguments` are written KEY=VALUE and become `--KEY VALUE`; `more_arguments` stay as they are. `secrets` and
-        `secret_files` are NAME=FILE: the value is what the file holds. `checkpoints` are written LOCATION or
-        NAME=LOCATION. The program's relative paths are below `directory`. ValueError says what is wrong, OSError that a
-        file cannot be read.
+        `program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
+
+        `arguments` are written KEY=VALUE and become `--KEY VALUE`; `more_arguments` stay unchanged. `secrets` and
+        `secret_files` are NAME=FILE: the value is the file's content. `checkpoints` are written LOCATION or
+        NAME=LOCATION. The program's relative paths are below `directory`. Raise ValueError with a description of the
+        problem, or OSError if a file cannot be read.
         """
         if savepoint and checkpoints:
             raise ValueError("--from-savepoint and --from-checkpoint: only one of them is allowed")
@@ -107,7 +109,7 @@ class Submission:
         )
 
     def request(self) -> dict[str, Any]:
-        """The body of `/jars/:id/run`."""
+        """Return the body of `/jars/:id/run`."""
         body: dict[str, Any] = {
             "entryClass": self.entry_class,
             "programArgsList": list(self.arguments),
@@ -125,7 +127,7 @@ def import_checkpoints(
     wait: Callable[[float], None],
     timeout_s: float,
 ) -> str:
-    """Have the job manager make a savepoint of the checkpoint locations. Return its location; JobFailed."""
+    """Let the job manager make a savepoint from the checkpoint locations. Return its location. Raise JobFailed."""
     body = {"checkpoints": dict(submission.checkpoints), "entryClass": submission.entry_class}
     trigger = client.post("/savepoints/import", body)["request-id"]
     deadline = monotonic() + timeout_s
@@ -143,7 +145,7 @@ def import_checkpoints(
 
 
 def newest_batches(client: JobManagerClient, checkpoints: Mapping[str, str]) -> Iterator[str]:
-    """Say for each checkpoint location which batch it ends with, and when that began by the old driver's clock."""
+    """Yield a sentence for each checkpoint location about its last batch, with its start by the old driver's clock."""
     for found in client.post("/savepoints/import/validate", {"checkpoints": dict(checkpoints)})["checkpoints"]:
         if found["valid"]:
             began = found["batchTimestamp"]
@@ -152,7 +154,7 @@ def newest_batches(client: JobManagerClient, checkpoints: Mapping[str, str]) -> 
 
 
 def queries_writing_again(client: JobManagerClient, savepoint: str) -> Sequence[Mapping[str, Any]]:
-    """Return the queries of a snapshot that write rows a second time once it is restored, as `writing_again` does."""
+    """Return the queries of a snapshot that write rows a second time after a restore, as `writing_again` does."""
     verdict = client.post("/savepoints/validate", {"savepointPath": savepoint})
     return writing_again(verdict.get("queries") or ())
 
@@ -167,7 +169,7 @@ def follow(
     *,
     until_finished: bool = False,
 ) -> None:
-    """Say each status as it comes, until the job runs, or is FINISHED. JobFailed otherwise, with the cause.
+    """Pass each new status to `say` until the job runs, or is FINISHED. Otherwise raise JobFailed with the cause.
 
     `timeout_s` limits the time until the job runs for the first time. While no job manager answers, the request is
     repeated: the job is stored, and this job manager or the next one continues it.
@@ -179,9 +181,9 @@ def follow(
         status = str(job["state"]) if job else "unknown: no job manager answers"
         waits = job.get("launch-wait") or {}
         if waits.get("for") == Lacking.ENVIRONMENT.value:
-            deadline = monotonic() + timeout_s  # the job manager has a limit of its own
+            deadline = monotonic() + timeout_s  # the job manager has a separate limit for this
         said = (status, waits.get("for"), waits.get("step"))
-        if said != shown:  # not each time that its position, or pip's last line, changes
+        if said != shown:  # a change of its position, or of pip's last line, is not shown
             say(f"{status}: {launch_wait_text(waits)}" if waits else status)
             shown = said
         if status == "FINISHED" or (status == "RUNNING" and not until_finished):
@@ -201,7 +203,7 @@ def follow(
 
 
 def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
-    """The job's details; empty while no leader answers."""
+    """Return the job's details, empty while no leader answers."""
     try:
         return client.get(f"/jobs/{job_id}")
     except JobManagerUnreachable:
@@ -213,14 +215,17 @@ def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
 
 
 def _with_cause(text: str, job: Mapping[str, Any]) -> str:
-    """One sentence."""
+    """Return one sentence with the cause."""
     moves = job.get("status-history", ())
     causes = [move["cause"] for status in _TELLING for move in reversed(moves) if move["status"] == status]
     return f"{text}: {causes[0].splitlines()[0]}" if causes else f"{text}."
 
 
 def _stack(client: JobManagerClient, job_id: str) -> str:
-    """The newest failure's, from its beginning: Python's traceback comes before Java's frames. One line is none."""
+    """Return the start of the newest failure's stack, where Python's traceback is.
+
+    A single line does not count as one.
+    """
     try:
         entries = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
     except (JobManagerUnreachable, RequestRefused):

@@ -1,4 +1,4 @@
-"""`/taskmanagers`: what runs the jobs' tasks: each executor of each running job.
+"""`/taskmanagers`: each executor of each running job, because executors run the jobs' tasks.
 
 With a local master the driver's own JVM is the job's one executor.
 """
@@ -34,7 +34,7 @@ class TaskManagerHandlers:
         return JSONResponse(_described(attempt, executor, job_id))
 
     async def log(self, request: Request) -> PlainTextResponse:
-        """The end of the driver's log; an executor on another machine keeps its own there."""
+        """Return the end of the driver's log. The log of an executor on another machine is there."""
         _, attempt, executor = self._found(request)
         if executor.id != "driver" or attempt.process is None:
             raise RestError(404, f"The log of {request.path_params['taskmanagerid']} is kept on its own machine.")
@@ -61,7 +61,7 @@ def task_manager_id(job_id: str, attempt: Attempt, executor: Executor) -> str:
 
 
 def _described(attempt: Attempt, executor: Executor, job_id: str) -> dict[str, Any]:
-    """Flink's form; null where Spark knows no such figure. Memory is in MiB in Flink's resources, else in bytes."""
+    """Return Flink's form, null if Spark has no such figure. Memory is in MiB in Flink's resources, else in bytes."""
     free = max(0, executor.cores - executor.active_tasks)
     return {
         "id": task_manager_id(job_id, attempt, executor),

@@ -14,7 +14,7 @@ EXECUTION_STATES = (
     "RECONCILING",
 )  # fmt: skip
 
-# A task's state follows from the job's: a Spark driver starts and ends all its tasks together.
+# A task's status follows from the job's, because a Spark driver starts and ends all its tasks together.
 TASK_STATE = {
     JobStatus.INITIALIZING: "CREATED",
     JobStatus.CREATED: "DEPLOYING",
@@ -39,7 +39,7 @@ _NO_TIMES: dict[str, Any] = {
 
 
 def _metrics(rows: VertexRows) -> dict[str, Any]:
-    """Flink's counters; of one that Spark does not count, 0 that is marked as not complete. What is ours: `state-…`."""
+    """Return Flink's counters. An uncounted one is 0 and marked as not complete. Only Waymark has `state-…`."""
     counted = {"read-bytes": None, "write-bytes": None, "read-records": rows.read, "write-records": rows.written}
     ours = {
         "state-rows": rows.state,
@@ -82,9 +82,10 @@ def vertex_json(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
 
 
 def vertex_details(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
-    """Spark places each batch's tasks anew: a subtask has an `endpoint` only where there is no other choice.
+    """Return a vertex with its subtasks. `endpoint` is known only if there is one executor.
 
-    It counts rows by operator: those of a subtask are known only where there is but one.
+    Spark chooses the place of each batch's tasks. It counts rows by operator, so a subtask's rows are known only if
+    there is just one.
     """
     times = _times(job, now_ms)
     executors: tuple[Executor, ...] = job.attempt.executors if job.attempt else ()
@@ -115,7 +116,7 @@ def vertex_details(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any
 
 
 def _times(job: JobRecord, now_ms: int) -> dict[str, int]:
-    """-1 for what has not come about."""
+    """Return the times, -1 for events that have not happened."""
     attempt = job.attempt
     start = attempt.running_since_ms if attempt and attempt.running_since_ms is not None else -1
     end = attempt.ended_ms if attempt and attempt.ended_ms is not None else -1

@@ -1,1 +1,1 @@
-"""Sinks that can be rewound and fenced: exactly-once end to end."""
+"""Sinks that can return to an older state and are fenced: exactly-once end to end."""

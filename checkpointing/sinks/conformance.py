@@ -1,13 +1,13 @@
-"""What a sink must do so that a job's output is exact: tests that any sink can be put through.
+"""Tests of what a sink must do so that a job's output is exact. Any sink can run them.
 
     class TestMySink(SinkConformance):
         def make_sink(self): ...      # a fresh sink, as a new driver process makes it; always the same target
         def batch(self, *words): ...  # a DataFrame with these words, as the sink wants its rows
         def read(self): ...           # every word that a reader of the target sees now, in any order
 
-A sink that passes may say so by a class attribute, `goes_back = True`: then nobody is warned of doubled rows.
-pytest runs the subclass. Fixtures set up the three methods: see tests/checkpointing/sinks/test_sinks_conform.py, where
-our own sinks are put through it. A sink that replaces rows by key conforms when each word is a key.
+A sink that passes may have the class attribute `goes_back = True`, so that no warning about doubled rows appears.
+pytest runs the subclass. Fixtures set up the three methods: see tests/checkpointing/sinks/test_sinks_conform.py, which
+tests our own sinks. A sink that replaces rows by key conforms if each word is a key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from checkpointing.sinks.context import FencedOut, SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage, begin
 
 QUERY = "query"
-# Far apart, as no test writes so many batches.
+# The numbers are far apart, because no test writes so many batches.
 _FIRST_NUMBERS = itertools.count(1000, 1000)
 
 Sink = Callable[[Any, int], None]
@@ -32,9 +32,9 @@ Sink = Callable[[Any, int], None]
 
 @dataclass(frozen=True)
 class SnapshotOfOutput:
-    """A state that can be restored: the lineage that it was taken in, and the last batch that it contains.
+    """A state that can be restored: its lineage, and the last batch that it contains.
 
-    `ordinal` is its number without those that restores have passed over.
+    `ordinal` is the batch's number without the numbers that restores skipped.
     """
 
     lineage: Lineage
@@ -46,7 +46,7 @@ class SnapshotOfOutput:
 class PlayedJob:
     """Makes this process one attempt of a job after the other, as the driver does.
 
-    `new_numbers`: a restore gives numbers to the batches that no job before has used. See `number_of`.
+    `new_numbers`: a restore gives batches numbers that no earlier batch has used. See `number_of`.
     """
 
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -56,7 +56,7 @@ class PlayedJob:
     passed_over: int = 0
 
     def start(self, timeline: str, restored: SnapshotOfOutput | None = None) -> SinkContext:
-        """The next attempt, in a new timeline: of `restored`, or without state."""
+        """Begin the next attempt, in a new timeline: from `restored`, or without state."""
         name = f"{timeline}-{self.job_id}"
         if restored is None:
             self.lineage, self.passed_over = begin((), name, None), 0
@@ -67,11 +67,11 @@ class PlayedJob:
         return self.go_on()
 
     def number_of(self, ordinal: int) -> int:
-        """Return the number of a batch of the current timeline, which is counted without new numbers."""
+        """Return the number of a batch of the current timeline. `ordinal` counts without new numbers."""
         return ordinal + self.passed_over
 
     def go_on(self) -> SinkContext:
-        """The next attempt, in the timeline of the last one (local recovery)."""
+        """Begin the next attempt, in the timeline of the last one (local recovery)."""
         self.number += 1
         return self.be(SinkContext(self.job_id, self.number, self.lineage[-1].timeline, {}, {QUERY: self.lineage}))
 
@@ -84,7 +84,10 @@ class PlayedJob:
 
 
 class SinkConformance(ABC):
-    """`query` of the sink under test must be QUERY: there is no streaming query here whose name it could find."""
+    """The base class of the tests.
+
+    The sink under test must have the `query` QUERY, because no streaming query runs here.
+    """
 
     @abstractmethod
     def make_sink(self) -> Sink: ...
@@ -96,11 +99,11 @@ class SinkConformance(ABC):
     def read(self) -> Sequence[str]: ...
 
     def crashes(self) -> Iterable[Callable[[], AbstractContextManager[None]]]:
-        """Ways in which the sink may die in the middle of a batch: it raises where a process would be gone."""
+        """Return ways in which the sink may die in the middle of a batch. Each raises where a process would end."""
         return ()
 
     def failing_batch(self, *words: str) -> Any:
-        """Some of the words, then an exception in a task."""
+        """Return a batch with some of the words, then an exception in a task."""
 
         def fail(batches: Iterator[Any]) -> Iterator[Any]:
             yield next(batches)
@@ -125,7 +128,7 @@ class SinkConformance(ABC):
         self.holds("a0 b0 a2")
 
     def test_a_batch_that_runs_again_in_its_timeline_is_there_once(self) -> None:
-        """The sink had it, and the driver died before Spark recorded it."""
+        """The sink had the batch, and the driver died before Spark recorded it."""
         job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
@@ -156,7 +159,7 @@ class SinkConformance(ABC):
         self.holds("b0")
 
     def test_a_state_that_was_left_behind_finds_its_rows_again(self) -> None:
-        """Its input is behind it: nothing would write them again."""
+        """The input before the restored state is not read again, so nothing would write those rows again."""
         job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
@@ -214,7 +217,7 @@ class SinkConformance(ABC):
         self.holds("a0 a1")
 
     def test_a_crash_in_the_middle_loses_and_doubles_nothing(self) -> None:
-        """In every way that the sink names: then the batch runs again, or an older state is restored."""
+        """Try every way of the sink's `crashes`. Then the batch runs again, or an older state is restored."""
         job = PlayedJob(new_numbers=True)
         for number, crash in enumerate(self.crashes()):
             job.start(f"A{number}")
@@ -235,7 +238,7 @@ class SinkConformance(ABC):
         try:
             with crash():
                 sink(self.batch(word), job.number_of(1))
-        except Exception:  # noqa: BLE001 - it is dead, whatever killed it
+        except Exception:  # noqa: BLE001 - the sink is dead after any error
             return True
         return False
 

@@ -10,12 +10,12 @@
             aside/<attempt>-…/                          a batch in the making
             abandoned/<timeline>/waymark_batch=7/       a batch that no longer counts, see `lineage`
 
-A batch is written aside and appears with one rename, whole or not at all. When a job goes back to an older state, the
-batches that it abandons are moved away before the next one appears, and back when a state that contains them is
-restored. Who reads the directory with its partitions finds the batch's number as a column.
+A batch is written to a hidden directory and appears with one rename, as a whole or not at all. When a job returns to an
+older state, its abandoned batches are moved away before the next one appears. A restore of a state that contains them
+moves them back. A reader of the directory's partitions sees the batch number as a column.
 
-For local files, and for network file systems with locks and atomic renames: what all machines of the job see under one
-absolute path.
+The sink is for local files, and for network file systems with locks and atomic renames that all machines of the job
+see under one absolute path.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FORMATS = ("parquet", "json", "csv", "text", "orc")
 
 
 class FileSink:
-    """A function for `foreachBatch`; a directory belongs to one query.
+    """A function for `foreachBatch`. A directory belongs to one query.
 
     `options` are those of the format's writer. FencedOut, SinkDirectoryTaken or OSError end the query; nothing of the
     batch is in the directory then.
@@ -81,12 +81,12 @@ class FileSink:
             self._directory.check(job)
         if self._directory.has(batch):
             log.info("batch %d of timeline %s is in %s already", batch, job.timeline, self._directory.path)
-            # The rows must be computed all the same: Spark's state moves on only with them.
+            # The rows must be computed nevertheless, because only that advances Spark's state.
             frame.write.format("noop").mode("overwrite").save()
             return
         with self._directory.aside(job, batch) as unfinished:
             writer = frame.write.format(self._format).options(**self._options).partitionBy(*self._partition_by)
-            writer.save(f"file://{unfinished}")  # as it is: Hadoop's paths are not quoted like a URI's
+            writer.save(f"file://{unfinished}")  # not quoted, because Hadoop's paths are not quoted like a URI's
             self._directory.publish(job, batch, unfinished)
 
 

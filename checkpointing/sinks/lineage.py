@@ -1,18 +1,18 @@
-"""Which batches the output of a job consists of, across the restores of older states. Pure.
+"""The batches that make up the output of a job, across restores of older states. Pure.
 
-A *timeline* is a life of a query's output: it begins when a state is restored and ends when another one is. Batch
-numbers go on from the restored state, so that two timelines have batches of the same number with other rows; or they
-go on from a greater one (`numbered_after`, see decision 132), which changes nothing of the rest. A
-*lineage* names, oldest first, the timelines that a state was made by, and after which batch each one began:
+A *timeline* is the part of a query's output between two restores. Batch numbers continue from the restored state, so
+that two timelines can have batches with the same number and other rows. Or they continue from a greater number
+(`numbered_after`, see decision 132), which changes nothing else. A *lineage* lists, oldest first, the timelines that
+made a state, and after which batch each one began:
 
     A: 0 … 10       ((A, after -1),)
     B: 11 … 15      ((A, -1), (B, 10))            a snapshot of A at 10 was restored
     C: 6 … 8        ((A, -1), (C, 5))             then one of A at 5
     D: 11 …         ((A, -1), (D, 10))            then again that of A at 10
 
-What D's output must hold is what A wrote up to 10 and what D writes: not B's and C's rows, but A's 6 to 10, which were
-not part of C's output. No replay brings those back, as D's state has their input behind it. So rows of an abandoned
-timeline are put aside and never thrown away by a sink, and a restore is a move in both directions.
+D's output must contain A's batches up to 10 and D's own. It excludes B's and C's rows, but includes A's 6 to 10, which
+were not part of C's output. No replay writes those again, because D's state is after their input. So a sink moves rows
+of an abandoned timeline away and never deletes them, and a restore moves rows in both directions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 NUMBERED_AS_BEFORE = -1
-OPEN = 2**62  # the timeline that is being written: no batch is beyond it
+OPEN = 2**62  # the current timeline: no batch is beyond it
 
 
 @dataclass(frozen=True)
 class Segment:
-    """`timeline` began after batch `after` of the one before (-1: with the first batch).
+    """A part of a lineage: `timeline` began after batch `after` of the one before (-1: with the first batch).
 
-    Its own batches have the numbers above `numbered_after`, which is `after` unless numbers were moved forward.
+    Its own batches have numbers above `numbered_after`, which is `after` unless numbers were moved forward.
     """
 
     timeline: str
@@ -56,7 +56,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Moves:
-    """What a sink has to do so that it holds another lineage's output."""
+    """The moves that make a sink contain the output of another lineage."""
 
     away: tuple[Span, ...]
     back: tuple[Span, ...]
@@ -74,13 +74,13 @@ def begin(
         return lineage
     number = after = -1 if restored_batch is None else restored_batch
     kept = list(lineage)
-    while kept and kept[-1].numbered_after >= after:  # nothing of it is in the state: its first number is its parent's
+    while kept and kept[-1].numbered_after >= after:  # the state has none of its batches
         after = min(after, kept.pop().after)
     return (*kept, Segment(timeline, after, max(number, numbered_after)))
 
 
 def moves(old: Lineage, new: Lineage) -> Moves:
-    """From a sink that holds the output of `old` to one that holds that of `new`."""
+    """Return the moves from the output of `old` to the output of `new`."""
     was, becomes = _reaches(old), _reaches(new)
     timelines = dict.fromkeys((*was, *becomes))
     return Moves(
@@ -90,7 +90,7 @@ def moves(old: Lineage, new: Lineage) -> Moves:
 
 
 def _reaches(lineage: Lineage) -> dict[str, int]:
-    """The last batch that counts, by timeline. The last one is open."""
+    """Return the last batch that counts, by timeline. The last timeline is open."""
     ends = {segment.timeline: following.after for segment, following in pairwise(lineage)}
     return {**ends, lineage[-1].timeline: OPEN} if lineage else {}
 
@@ -105,8 +105,7 @@ def _spans(timelines: Iterable[str], lower: Mapping[str, int], upper: Mapping[st
 def abandoned(lineage: Lineage) -> tuple[tuple[int, int], ...]:
     """Return the numbers that timelines outside of the lineage used, as (first, last) pairs.
 
-    Each timeline's batches count up to where the next one began, and the next one's numbers are all greater than those
-    used before.
+    Each timeline's batches count up to the start of the next one, whose numbers are all greater than those used before.
     """
     return tuple((each.after + 1, each.numbered_after) for each in lineage if each.numbered_after > each.after)
 
@@ -116,7 +115,7 @@ def to_json(lineage: Lineage) -> str:
 
 
 def from_json(text: str) -> Lineage:
-    """ValueError when the text is none."""
+    """Parse a lineage. Raise ValueError if the text is not one."""
     try:
         return tuple(Segment(str(timeline), int(after), int(number)) for timeline, after, number in json.loads(text))
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A directory in which batches appear and disappear whole, and who may let them. See `files` for what lies where."""
+"""A directory in which batches appear and disappear as a whole, and its fence. `files` shows its layout."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from checkpointing.sinks.lineage import Lineage, moves
 
 BATCH = "waymark_batch"
 CONTROL = ".waymark"
-_MARKER = ".waymark-batch"  # no ending of a format: some readers look at nothing else
+_MARKER = ".waymark-batch"  # not the name of a format, because some readers check only the ending
 _BATCH_DIRECTORY = re.compile(rf"{BATCH}=(\d+)")
 
 
 class SinkDirectoryTaken(OutputTaken):
-    """The directory holds the output of another query, or of a job that this one did not go on from."""
+    """The directory has the output of another query, or of a job that this one did not continue from."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Who may publish. `settled`: the directory holds exactly what the writer's timeline is made of.
+    """The writer that may publish. `settled`: the directory contains exactly the batches of the writer's lineage.
 
-    `former_jobs` wrote here before another job went on from their state; `timelines` are all that ever wrote here.
+    `former_jobs` wrote here before another job continued from their state. `timelines` are all that ever wrote here.
     """
 
     query: str
@@ -46,16 +46,17 @@ class Fence:
 
 
 class OutputDirectory:
-    """The directory and what lies in its hidden part. Whatever changes what readers see happens under the lock."""
+    """The output directory with its hidden part. Every change that readers see is made under the lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._control = path / CONTROL
 
     def claim(self, job: SinkContext, query: str) -> None:
-        """Make this attempt the one that publishes, and let the directory hold what its state was made by.
+        """Make this attempt the writer, and move batches so that the directory matches its state.
 
-        FencedOut, SinkDirectoryTaken. A crash on the way leaves the older attempts fenced off and the rest to be done.
+        Raise FencedOut or SinkDirectoryTaken. After a crash in between, the older attempts are fenced off, and the next
+        claim finishes the moves.
         """
         (self._control / "aside").mkdir(parents=True, exist_ok=True)
         lineage = job.lineage(query)
@@ -71,7 +72,7 @@ class OutputDirectory:
                 shutil.rmtree(leftover, ignore_errors=True)
 
     def check(self, job: SinkContext) -> None:
-        """FencedOut when the claim was lost."""
+        """Raise FencedOut if the claim was lost."""
         fence = self._fence()
         if fence is None or (fence.job_id, fence.attempt) != (job.job_id, job.attempt):
             whom = "nobody" if fence is None else f"attempt {fence.attempt} of job {fence.job_id}"
@@ -83,7 +84,7 @@ class OutputDirectory:
 
     @contextlib.contextmanager
     def aside(self, job: SinkContext, batch: int) -> Iterator[Path]:
-        """Where a batch is written before it is published; gone afterwards."""
+        """Yield the path where a batch is written before it is published. Remove it afterwards."""
         directory = self._control / "aside" / f"{job.attempt}-{uuid.uuid4().hex}"
         directory.mkdir(parents=True)
         try:
@@ -92,7 +93,10 @@ class OutputDirectory:
             shutil.rmtree(directory, ignore_errors=True)
 
     def publish(self, job: SinkContext, batch: int, unfinished: Path) -> None:
-        """One rename, after everything of the batch is on disk. FencedOut when the claim was lost meanwhile."""
+        """Publish a batch with one rename, after all its files are on disk.
+
+        Raise FencedOut if the claim was lost meanwhile.
+        """
         (unfinished / "_SUCCESS").unlink(missing_ok=True)
         marker = {"timeline": job.timeline, "job_id": job.job_id, "attempt": job.attempt}
         (unfinished / _MARKER).write_text(json.dumps(marker))
@@ -109,7 +113,10 @@ class OutputDirectory:
         return self.path / f"{BATCH}={batch}"
 
     def _settle(self, lineage: Lineage) -> None:
-        """A function of what lies where and of the lineage alone: it may be interrupted and done again."""
+        """Move batches according to the lineage.
+
+        The result depends only on the files, so it may be interrupted and repeated.
+        """
         ends = {span.timeline: span.to for span in moves((), lineage).back}
         abandoned = self._control / "abandoned"
         for directory in list(self.path.iterdir()):
@@ -146,7 +153,7 @@ class OutputDirectory:
 
 
 def _next_fence(path: Path, former: Fence | None, job: SinkContext, query: str, lineage: Lineage) -> Fence:
-    """The fence with this attempt as its writer; FencedOut or SinkDirectoryTaken when it may not be."""
+    """Return the fence with this attempt as its writer. Raise FencedOut or SinkDirectoryTaken if it may not write."""
     mine = Fence(query, job.job_id, job.attempt, job.timeline, settled=False, timelines=(job.timeline,))
     if former is None:
         return mine

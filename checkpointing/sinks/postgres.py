@@ -3,14 +3,14 @@
     rows.writeStream.foreachBatch(PostgresSink(dsn, "payments"))                                   # append
     counts.writeStream.outputMode("update").foreachBatch(PostgresSink(dsn, "counts", key=["word"]))  # upsert
 
-Without `key` every row is added once. When a job goes back to an older state, the rows of the batches that it abandons
-are moved from the table to `<table>_abandoned`, in a transaction before the first new row. They are not deleted: a
-later restore of a state that contains them moves them back (see `lineage`).
+Without `key` every row is added once. When a job returns to an older state, the rows of its abandoned batches are moved
+from the table to `<table>_abandoned`, in a transaction before the first new row. They are not deleted: a later restore
+of a state that contains them moves them back (see `lineage`).
 
-With `key` a row replaces the one with its key. Restored and fed its input again, a job writes each key again, so that
-in the end it has the value that all input together gives; meanwhile newer values may be seen, and a key that only the
-abandoned batches wrote, such as one of processing time, stays. With `history` the table itself goes back, exactly,
-at the price of a second table with every version of every row.
+With `key` a row replaces the one with its key. A restored job processes its input again and writes each key again. So
+in the end each key has the value of all input together. Meanwhile newer values may be visible. A key that only the
+abandoned batches wrote, such as one of processing time, stays. With `history` the table itself returns exactly to the
+restored state, at the price of a second table with every version of every row.
 
 PostgreSQL 15 or newer. The executors need psycopg and pyarrow, and reach the server by the same address.
 """
@@ -55,18 +55,18 @@ _LEFTOVER_WAIT = "1s"
 
 
 class UnsupportedColumn(TypeError):
-    """A column's type has no counterpart in PostgreSQL here; the text names both."""
+    """A column's type has no counterpart in PostgreSQL here. The text names both."""
 
 
 class PostgresSink:
-    """A function for `foreachBatch`; one sink for each table of a query.
+    """A function for `foreachBatch`. A query needs one sink for each table.
 
-    The tables are made when they are missing; one that exists needs a unique constraint over `key`. `query` is the
-    streaming query's name, by default the one whose batch it is. FencedOut, SinkTableTaken, psycopg.Error or
-    UnsupportedColumn end the query; nothing of the batch is in the table then.
+    Missing tables are created. An existing one needs a unique constraint over `key`. `query` is the streaming query's
+    name, by default that of the batch's query. FencedOut, SinkTableTaken, psycopg.Error or UnsupportedColumn end the
+    query; nothing of the batch is in the table then.
 
-    A table that holds the output of another job is refused, unless this job was started from a state of that one.
-    `shared`: several unrelated jobs write to the table.
+    A table with the output of another job is refused, unless this job was started from a state of that one. `shared`:
+    several unrelated jobs write to the table.
     """
 
     goes_back = True
@@ -111,7 +111,7 @@ class PostgresSink:
 
 
 class _Writer:
-    """One query's way into the table: its connection, and its claim once that is made. Used by one thread."""
+    """The writer of one query: its connection, and its claim after that is made. Used by one thread."""
 
     def __init__(self, dsn: str, name: str, table: Table, query: str, shared: bool) -> None:
         self._shared = shared
@@ -130,10 +130,10 @@ class _Writer:
             self._make_claim(connection, columns, job)
         if batch <= self._claim.batch:
             log.info("batch %d of timeline %s is in %s already", batch, job.timeline, self._name)
-            # The rows must be computed all the same: Spark's state moves on only with them.
+            # The rows must be computed nevertheless, because only that advances Spark's state.
             frame.write.format("noop").mode("overwrite").save()
             return
-        postgres_fence.check(connection, self._claim, job)  # before work in vain; what counts is asked with the commit
+        postgres_fence.check(connection, self._claim, job)  # an early check that saves work; the commit checks again
         staged = self._stage(connection, frame, columns)
         with connection.transaction():
             postgres_fence.record(connection, self._claim, job, batch)
@@ -151,7 +151,7 @@ class _Writer:
         return self._connection
 
     def _make_claim(self, connection: psycopg.Connection[Any], columns: dict[str, str], job: SinkContext) -> None:
-        """Older attempts are out from here on, and the table holds what this attempt's state was made by."""
+        """Fence off older attempts, and make the table match this attempt's state."""
         with connection.transaction():
             postgres_fence.create_tables(connection)
             if not column_names(connection, identifier(self._name)):
@@ -170,7 +170,7 @@ class _Writer:
         self._claimed_for = job
 
     def _make_staging(self, connection: psycopg.Connection[Any], columns: dict[str, str], job: SinkContext) -> None:
-        """An attempt's own table, whose rows need not survive a crash of the server."""
+        """Create a staging table for the attempt. Its rows need not survive a crash of the server."""
         prefix = f"waymark_staging_{self._claim.sink}_"
         leftovers = connection.execute("SELECT tablename FROM pg_tables WHERE starts_with(tablename, %s)", (prefix,))
         for (leftover,) in leftovers.fetchall():
@@ -195,7 +195,7 @@ class _Writer:
 
 
 def _drop(connection: psycopg.Connection[Any], table: sql.Identifier) -> None:
-    """What an earlier attempt left; not while a task of it still writes there, whose rows count for nothing."""
+    """Drop a staging table of an earlier attempt, unless one of its tasks still writes there. Such rows never count."""
     try:
         with connection.transaction():
             connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LEFTOVER_WAIT)))
@@ -205,7 +205,7 @@ def _drop(connection: psycopg.Connection[Any], table: sql.Identifier) -> None:
 
 
 def _columns(frame: DataFrame) -> dict[str, str]:
-    """PostgreSQL's types by column."""
+    """Return PostgreSQL's types by column."""
     found = {}
     for field in frame.schema.fields:
         name = field.dataType.typeName()

@@ -1,10 +1,10 @@
-"""Who may write to a table, and whose batches are in it: two small tables of ours beside the user's.
+"""Who may write to a table, and whose batches are in it: two small tables of ours next to the user's.
 
 waymark_sinks            one row for each (table, query, job that began it): the attempt that writes, and its timeline
 waymark_sink_timelines   one row for each timeline that ever wrote: its number, its lineage, its last batch
 
-The row in waymark_sinks is locked for as long as a transaction that writes takes: two writers go one after the other,
-and the older one sees the newer.
+A transaction that writes locks its row in waymark_sinks until it ends. So two writers run one after the other, and the
+older one sees the newer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS waymark_sink_timelines (
     lineage jsonb NOT NULL, batch bigint NOT NULL DEFAULT -1, began timestamptz NOT NULL DEFAULT now(),
     UNIQUE (sink, timeline));
 """
-# The output goes on under another job's id when that job was started from a state of the first one.
+# The output continues under another job's ID if that job was started from a state of the first one.
 _SINK = """
 SELECT id, job_id, attempt, timeline FROM waymark_sinks AS s
 WHERE target = %(target)s AND query = %(query)s AND (origin = %(job)s OR EXISTS (
@@ -43,7 +43,7 @@ ORDER BY id LIMIT 1 FOR UPDATE
 """
 
 
-# Every sink of the table: who writes it now, and the timelines that it was written by.
+# Every sink of the table: its current writer, and the timelines that wrote it.
 _SINKS = """
 SELECT id, query, job_id, ARRAY(SELECT timeline FROM waymark_sink_timelines AS t WHERE t.sink = s.id)
 FROM waymark_sinks AS s WHERE target = %s ORDER BY id DESC
@@ -51,7 +51,7 @@ FROM waymark_sinks AS s WHERE target = %s ORDER BY id DESC
 
 
 class SinkTableTaken(OutputTaken):
-    """The table holds the output of another query, or of a job that this one did not go on from."""
+    """The table has the output of another query, or of a job that this one did not continue from."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class NumberedSpan:
 
 @dataclass(frozen=True)
 class NumberedMoves:
-    """`live` is everything that counts afterwards."""
+    """Moves between timelines. `live` is everything that counts afterwards."""
 
     away: tuple[NumberedSpan, ...]
     back: tuple[NumberedSpan, ...]
@@ -74,7 +74,7 @@ class NumberedMoves:
 
 @dataclass
 class Claim:
-    """This attempt writes to sink `sink`; its timeline has number `number`, and `batch` is its last one."""
+    """The claim of this attempt on `sink`. Its timeline has the number `number`, and `batch` is its last batch."""
 
     sink: int
     number: int
@@ -82,7 +82,7 @@ class Claim:
 
 
 def create_tables(connection: Connection) -> None:
-    """In the caller's transaction, which goes on alone: CREATE … IF NOT EXISTS fails when two do it at once."""
+    """Create the tables in the caller's transaction, under a lock: concurrent CREATE … IF NOT EXISTS fails."""
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('waymark sink'))")
     if connection.execute("SELECT to_regclass('waymark_sink_timelines')").fetchone() == (None,):
         connection.execute(_TABLES)
@@ -97,11 +97,10 @@ def claim(
     *,
     shared: bool,
 ) -> Claim:
-    """Make this attempt the one that writes; FencedOut or SinkTableTaken when it may not. In the caller's transaction.
+    """Make this attempt the writer, in the caller's transaction. Raise FencedOut or SinkTableTaken if it may not write.
 
-    `shared`: jobs and queries that are unrelated may write to the table.
-
-    `rewind` is called when the timeline becomes another one: afterwards the table holds what its state was made by.
+    `shared`: unrelated jobs and queries may write to the table. `rewind` is called when the timeline changes.
+    Afterwards the table contains what the attempt's state was made from.
     """
     connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"waymark sink {target}",))
     lineage = job.lineage(query)
@@ -122,7 +121,7 @@ def claim(
 
 
 def check(connection: Connection, mine: Claim, job: SinkContext) -> None:
-    """FencedOut when the claim was lost. Until the caller's transaction ends it cannot be."""
+    """Raise FencedOut if the claim was lost. It cannot be lost until the caller's transaction ends."""
     row = connection.execute(
         "SELECT job_id, attempt, timeline FROM waymark_sinks WHERE id = %s FOR UPDATE", (mine.sink,)
     ).fetchone()
@@ -132,13 +131,16 @@ def check(connection: Connection, mine: Claim, job: SinkContext) -> None:
 
 
 def record(connection: Connection, mine: Claim, job: SinkContext, batch: int) -> None:
-    """Batch `batch` is in the table once the caller's transaction is. FencedOut when the claim was lost meanwhile."""
+    """Record that `batch` is in the table, as part of the caller's transaction.
+
+    Raise FencedOut if the claim was lost.
+    """
     check(connection, mine, job)
     connection.execute("UPDATE waymark_sink_timelines SET batch = %s WHERE number = %s", (batch, mine.number))
 
 
 def in_spans(spans: tuple[NumberedSpan, ...]) -> sql.Composable:
-    """The condition that a row belongs to one of them."""
+    """Return the condition that a row belongs to one of the spans."""
     if not spans:
         return sql.SQL("false")
     each = (
@@ -171,14 +173,14 @@ def _begin(connection: Connection, target: str, query: str, job: SinkContext) ->
 
 
 def forget_unrelated(connection: Connection, target: str, job: SinkContext) -> None:
-    """Remove the claims of jobs and queries that the job has nothing to do with: their table was dropped."""
+    """Remove the claims of unrelated jobs and queries, because their table was dropped."""
     for sink, _, _ in _unrelated(connection, target, job):
         connection.execute("DELETE FROM waymark_sink_timelines WHERE sink = %s", (sink,))
         connection.execute("DELETE FROM waymark_sinks WHERE id = %s", (sink,))
 
 
 def _refuse_unrelated(connection: Connection, target: str, query: str, job: SinkContext) -> None:
-    """Raise SinkTableTaken with the same rule and words as a FileSink's directory."""
+    """Raise SinkTableTaken, with the same rule and words as a FileSink's directory."""
     for _, other_query, writer in _unrelated(connection, target, job)[:1]:
         choices = "Or drop the table to start over, or use shared=True if both are to write to it."
         if other_query != query:
@@ -192,9 +194,9 @@ def _refuse_unrelated(connection: Connection, target: str, query: str, job: Sink
 
 
 def _unrelated(connection: Connection, target: str, job: SinkContext) -> list[tuple[int, str, str]]:
-    """Return the id, query and job of each sink of the table that is not one of the job's.
+    """Return the ID, query and job of each sink of the table that does not belong to the job.
 
-    A job may write to a table with several queries. It also owns the sink of a job whose state it was started from, if
+    A job may write to a table with several queries. It also owns the sink of a job from whose state it was started, if
     it still has the query.
     """
 
@@ -209,7 +211,7 @@ def _unrelated(connection: Connection, target: str, job: SinkContext) -> list[tu
 def _check_admitted(
     connection: Connection, target: str, sink: int, writer: str, attempt: int, job: SinkContext
 ) -> None:
-    """Attempts of one job ascend. Another job takes over once; the one that it replaced does not come back."""
+    """Raise FencedOut for an older attempt, or for a job that another one has replaced."""
     if writer == job.job_id:
         if job.attempt < attempt:
             raise FencedOut(f"attempt {job.attempt} may not write: attempt {attempt} has claimed the table since")
@@ -229,7 +231,7 @@ def _lineage_of(connection: Connection, number: int | None) -> Lineage:
 
 
 def _timeline(connection: Connection, sink: int, job: SinkContext, lineage: Lineage) -> tuple[int, int]:
-    """Its number, given when it first comes here, and the last batch that it wrote."""
+    """Return the timeline's number, which is assigned at its first claim, and the last batch that it wrote."""
     row = connection.execute(
         "INSERT INTO waymark_sink_timelines (sink, timeline, job_id, lineage) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (sink, timeline) DO UPDATE SET lineage = excluded.lineage RETURNING number, batch",
@@ -241,7 +243,7 @@ def _timeline(connection: Connection, sink: int, job: SinkContext, lineage: Line
 
 
 def _numbered(connection: Connection, sink: int, old: Lineage, new: Lineage) -> NumberedMoves:
-    """A timeline that never wrote here has no number, and nothing to be moved."""
+    """Return the moves by number. A timeline that never wrote here has no number and nothing to move."""
     rows = connection.execute("SELECT timeline, number FROM waymark_sink_timelines WHERE sink = %s", (sink,))
     numbers: dict[str, int] = dict(rows.fetchall())
 

@@ -1,7 +1,7 @@
-"""The user's table in its two forms: rows that are appended, and rows that replace the one with their key.
+"""The user's table in its two forms: rows are appended, or rows replace the one with their key.
 
-Each form knows how to make its tables, how to take up staged rows, and how to go back to (or on to) the batches that
-another timeline is made of. Everything here runs in the caller's transaction.
+Each form can create its tables, take staged rows, and return to the batches of another timeline, earlier or later ones.
+Everything here runs in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Connection = psycopg.Connection[Any]
 
 TIMELINE, BATCH = "waymark_timeline", "waymark_batch"
 _TAGS = (TIMELINE, BATCH)
-# Of rows with one key in one batch the last one counts; partitions have no order of their own, so they get one.
+# Among rows with one key in one batch the last one counts. Partitions have no natural order, so this defines one.
 _LAST_STAGED_FIRST = sql.SQL("waymark_partition DESC, waymark_row DESC")
 
 
 @dataclass(frozen=True)
 class Staged:
-    """The rows of one batch: those of `tasks` in table `table`."""
+    """The staged rows of one batch: those of `tasks` in table `table`."""
 
     table: sql.Identifier
     tasks: Sequence[str]
@@ -33,18 +33,21 @@ class Staged:
 
 class Table(Protocol):
     def create(self, connection: Connection, columns: Mapping[str, str]) -> None:
-        """What is missing of it; `columns` are PostgreSQL's types by name."""
+        """Create what is missing. `columns` are PostgreSQL's types by name."""
         ...
 
     def rewind(self, connection: Connection, moves: NumberedMoves) -> None: ...
 
     def take(self, connection: Connection, staged: Staged, columns: Sequence[str], claim: Claim, batch: int) -> int:
-        """Put the staged rows in; how many."""
+        """Insert the staged rows and return how many there are."""
         ...
 
 
 class AppendedTable:
-    """Every row carries the number of its timeline and its batch. Rows that no longer count lie in `…_abandoned`."""
+    """A table whose rows have the number of their timeline and batch.
+
+    Rows that no longer count are in `…_abandoned`.
+    """
 
     def __init__(self, name: str) -> None:
         self._table = identifier(name)
@@ -55,10 +58,10 @@ class AppendedTable:
         tags = dict.fromkeys(_TAGS, "bigint")
         _create(connection, "CREATE TABLE IF NOT EXISTS {} ({})", self._table, definitions({**columns, **tags}))
         missing = [tag for tag in _TAGS if tag not in column_names(connection, self._table)]
-        if missing:  # the user's own table; only then, as ALTER TABLE waits for every reader
+        if missing:  # the user's own table; only then, because ALTER TABLE waits for every reader
             added = [sql.SQL("ADD COLUMN {} bigint").format(sql.Identifier(tag)) for tag in missing]
             connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(added)))
-        # Batches lie one after the other, for which a block range index of a few pages is enough.
+        # Batches are stored one after the other, so a block range index of a few pages is enough.
         _create(
             connection, "CREATE INDEX IF NOT EXISTS {} ON {} USING brin ({})", self._index, self._table, names(_TAGS)
         )
@@ -94,10 +97,10 @@ class AppendedTable:
 
 
 class KeyedTable:
-    """A row replaces the one with its key.
+    """A table in which a row replaces the one with its key.
 
-    With `history` each version of a row is kept in `…_history`, so that the table can be brought back exactly to any
-    batch; without, it is left as it is and catches up as the input is replayed.
+    With `history` each version of a row is kept in `…_history`, so that the table can return exactly to any batch.
+    Without it the table stays unchanged and is corrected as the input is replayed.
     """
 
     def __init__(self, name: str, key: Sequence[str], *, history: bool) -> None:
@@ -118,7 +121,7 @@ class KeyedTable:
             self._create_history(connection, self._history)
 
     def _create_history(self, connection: Connection, history: sql.Identifier) -> None:
-        """Rows that are there already count in every timeline: they have no number."""
+        """Create the history. Existing rows count in every timeline, so they have no number."""
         _create(
             connection,
             "CREATE TABLE {} AS SELECT *, NULL::bigint AS {}, -1::bigint AS {} FROM {}",
@@ -161,7 +164,7 @@ class KeyedTable:
         )
 
     def rewind(self, connection: Connection, moves: NumberedMoves) -> None:
-        """Each key that a moved batch wrote gets its newest version that counts now, or goes when there is none."""
+        """Give each key that a moved batch wrote its newest version that counts now. Delete it if there is none."""
         spans = (*moves.away, *moves.back)
         if self._history is None or not spans:
             return
@@ -174,7 +177,7 @@ class KeyedTable:
         connection.execute(self._delete("{0}.{1} IS NOT DISTINCT FROM v.{1}", self._some_key_is_null("v.")))
 
     def _newest_versions(self, history: sql.Identifier, moves: NumberedMoves) -> sql.Composed:
-        """Among the batches that count, numbers ascend with time, over all timelines."""
+        """Return the newest versions. Among the batches that count, numbers ascend with time, over all timelines."""
         return sql.SQL(
             "CREATE TEMP TABLE waymark_versions ON COMMIT DROP AS SELECT * FROM ("
             " SELECT DISTINCT ON ({key}) *, waymark_live AS waymark_counts,"
@@ -192,7 +195,10 @@ class KeyedTable:
         )
 
     def _some_key_is_null(self, prefix: str) -> sql.Composed:
-        """Equality finds no NULL, and a comparison that does cannot be hashed: such keys get their own way."""
+        """Return a condition for keys with NULL.
+
+        Equality finds no NULL, and a comparison that does cannot be hashed.
+        """
         each = (sql.SQL("{}{} IS NULL").format(sql.SQL(prefix), sql.Identifier(name)) for name in self._key)
         return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
 
@@ -206,7 +212,7 @@ class KeyedTable:
 
 
 def identifier(name: str, suffix: str = "") -> sql.Identifier:
-    """`schema.table` or `table`."""
+    """Return the identifier of `schema.table` or `table`."""
     schema, _, table = name.rpartition(".")
     return sql.Identifier(*filter(None, [schema]), table + suffix)
 
@@ -221,7 +227,7 @@ def definitions(columns: Mapping[str, str]) -> sql.Composed:
 
 
 def column_names(connection: Connection, table: sql.Identifier) -> list[str]:
-    """Those that can be written to; [] when there is no such table."""
+    """Return the columns that can be written, or [] if there is no such table."""
     rows = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
         " AND attgenerated = '' ORDER BY attnum",

@@ -6,9 +6,8 @@
         offsets = context.list_state("offsets")
 
 The version of batch N is the file `operators/<name>/<N>` in the query's checkpointLocation. Spark writes `commits/N`
-only after the function returned, so whoever sees the commit finds the version; a batch that runs again starts from the
-version before it and replaces its own. A batch that changed nothing writes nothing: the newest version at or below N
-counts.
+only after the function returned, so each commit has its version. A batch that runs again starts from the version before
+it and replaces its own. A batch that changed nothing writes nothing: the newest version at or below N counts.
 """
 
 from __future__ import annotations
@@ -45,40 +44,39 @@ StatefulFunction = Callable[["DataFrame", int, OperatorStateContext], object]
 
 
 class NotInAStreamingQuery(RuntimeError):
-    """The function was called by hand: it has no batch whose state it could keep."""
+    """The function was called outside of a streaming query, so there is no batch whose state it could keep."""
 
 
 def with_operator_state(
     function: StatefulFunction, *, name: str = "sink", parallelism: int = 1
 ) -> Callable[[DataFrame, int], None]:
-    """`function(frame, batch_id, context)` for `foreachBatch`. ValueError on a bad name or parallelism.
+    """Return `function(frame, batch_id, context)` for `foreachBatch`. Raise ValueError on a bad name or parallelism.
 
-    `name` tells functions of one query apart and is how their state is found again after a restore: make the function
-    when the program is called, not later. `parallelism` is the number of subtasks that it plays; it may change from run
-    to run.
+    `name` distinguishes functions of one query, and a restore finds their state by it. So create the function when the
+    program is called, not later. `parallelism` is the number of subtasks that it represents; it may differ in each run.
     """
     return BatchFunction(function, name, parallelism)
 
 
-# The names of the functions that the program of this process has made.
+# The names of the functions that the program in this process has created.
 _declared: set[str] = set()
 
 
 def name_of_holder(path: str) -> str | None:
-    """Of the function whose state the file at `path` of a checkpointLocation holds; None for another file."""
+    """Return the name of the function whose state a file of a checkpointLocation contains, or None for another file."""
     parts = path.split("/")
     return parts[1] if parts[0] == DIRECTORY and len(parts) == 3 else None
 
 
 def has_no_taker(path: str) -> bool:
-    """Whether it is a function's state, and the program, which has been called, has made no such function."""
+    """Return whether a file has the state of a function that the program, after its call, has not created."""
     name = name_of_holder(path)
     return name is not None and name not in _declared
 
 
 @dataclass(frozen=True)
 class RunningBatch:
-    """Which query calls. `run` is one start of it; `retain` is Spark's minBatchesToRetain."""
+    """The query that calls. `run` identifies one start of it; `retain` is Spark's minBatchesToRetain."""
 
     location: Path
     run: str
@@ -87,7 +85,7 @@ class RunningBatch:
 
 @dataclass(frozen=True)
 class _Version:
-    """The state after `batch`; `content` as it lies in a file, b"" when there is none."""
+    """The state after `batch`. `content` is its form in a file, b"" without a file."""
 
     run: str
     batch: int
@@ -96,7 +94,10 @@ class _Version:
 
 
 class BatchFunction:
-    """Spark calls it from one thread at a time; the lock is for a call that outlives the query that made it."""
+    """A function for foreachBatch. Spark calls it from one thread at a time.
+
+    The lock is for a call that outlives the query that made it.
+    """
 
     def __init__(self, function: StatefulFunction, name: str, parallelism: int) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -124,7 +125,7 @@ class BatchFunction:
     def _state_before(
         self, files: OperatorStateFiles, run: str, batch: int, last: _Version | None
     ) -> tuple[OperatorStateContext, bytes]:
-        """And the content of the newest version before the batch."""
+        """Return the state before the batch, and the content of its file."""
         if last is not None and (last.run, last.batch) == (run, batch - 1):
             return OperatorStateContext(last.stores), last.content
         content = files.read_before(batch)
@@ -140,22 +141,22 @@ class OperatorStateFiles:
     """The versions of one function's state in a checkpointLocation."""
 
     def __init__(self, location: Path, name: str) -> None:
-        from checkpointing.storage.files import LocalFiles  # not at the top: Python workers have no use for storage
+        from checkpointing.storage.files import LocalFiles  # not at the top: Python workers do not need storage
 
         self.directory = location / DIRECTORY / name
         self._files = LocalFiles()
 
     def versions(self) -> list[int]:
-        """Ascending."""
+        """Return the versions, ascending."""
         return sorted(int(name) for name in self._files.names(str(self.directory)) if name.isdigit())
 
     def read_before(self, batch: int) -> bytes:
-        """The newest version below `batch`; b"" when there is none."""
+        """Return the newest version below `batch`, or b"" if there is none."""
         newest = max((version for version in self.versions() if version < batch), default=None)
         return b"" if newest is None else (self.directory / str(newest)).read_bytes()
 
     def write(self, batch: int, content: bytes, before: bytes) -> None:
-        """Durable when this returns. Nothing is written when `before`, the version below, says the same."""
+        """Write a version durably. Write nothing if `before`, the version below it, is equal."""
         path = self.directory / str(batch)
         if content == before and not path.exists():
             return
@@ -163,7 +164,7 @@ class OperatorStateFiles:
         self._files.write_durably(str(path), content)
 
     def retire(self, oldest: int) -> None:
-        """Remove what is needed for no batch from `oldest` on."""
+        """Remove the versions that no batch from `oldest` on needs."""
         for version in [version for version in self.versions() if version <= oldest][:-1]:
             (self.directory / str(version)).unlink(missing_ok=True)
 
@@ -172,7 +173,7 @@ _claims: dict[Path, tuple[str, BatchFunction]] = {}
 
 
 def _claim(query: RunningBatch, name: str, function: BatchFunction) -> None:
-    """Two functions of one query under one name would overwrite each other's state."""
+    """Raise ValueError for two functions of one query with one name, which would overwrite each other's state."""
     key = query.location / name
     run, owner = _claims.get(key, (query.run, function))
     if run == query.run and owner is not function:
@@ -181,7 +182,7 @@ def _claim(query: RunningBatch, name: str, function: BatchFunction) -> None:
 
 
 def running_batch(frame: Any) -> RunningBatch:
-    """The query that hands over `frame`; NotInAStreamingQuery."""
+    """Return the query of the batch `frame`. Raise NotInAStreamingQuery."""
     session = frame.sparkSession
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query_id is None:

@@ -11,8 +11,8 @@
 
     counts = process_keyed(words.groupBy("word"), Count(), "word string, total long")
 
-Rows come as Spark's Row (transformWithState), not as pandas frames: measured, it is the quicker of the two. Needs the
-RocksDB state store, which a job has unless it says otherwise.
+Rows are Spark's Row (transformWithState), not pandas frames, which were slower when measured. The function needs the
+RocksDB state store, which is the default of jobs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class TimeMode(Enum):
-    """Which clock timers and times to live go by. With PROCESSING_TIME Spark runs batches also without input."""
+    """The clock for timers and times to live. With PROCESSING_TIME Spark runs batches also without input."""
 
     NONE = "None"
     PROCESSING_TIME = "ProcessingTime"
@@ -51,7 +51,7 @@ class TimeMode(Enum):
 
 
 class RuntimeContext:
-    """Where `open` gets its states. A name stands for one state; it is how the state is found again after a restore."""
+    """Creates the states of a function in `open`. A name stands for one state, and a restore finds the state by it."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -73,7 +73,7 @@ class RuntimeContext:
     def reducing_state(
         self, name: str, data_type: Any, reduce: Callable[[Any, Any], Any], ttl: StateTtlConfig | None = None
     ) -> ReducingState:
-        """`reduce` makes one value of two, both and the result of `data_type`."""
+        """Return a reducing state. `reduce` makes one value of two; all have the type `data_type`."""
         return ReducingState(self.value_state(name, data_type, ttl), reduce)
 
     def aggregating_state(
@@ -82,7 +82,7 @@ class RuntimeContext:
         return AggregatingState(self.value_state(name, accumulator_type, ttl), function)
 
     def _new(self, name: str, ttl: StateTtlConfig | None) -> str:
-        """What to call the state in a message. Names that begin with $ are Spark's own."""
+        """Check a new state and return its name for messages. Names that begin with $ are Spark's own."""
         if not isinstance(name, str) or not name or name.startswith("$"):
             raise ValueError(f"the name of a state is a text that is not empty and has no $ in front, not {name!r}")
         if name in self.ttls:
@@ -98,7 +98,7 @@ def _ms(ttl: StateTtlConfig | None) -> int | None:
 
 
 class TimerService:
-    """The times of the current batch, and the timers of the current key. All in epoch milliseconds."""
+    """The times of the current batch, and the timers of the current key. All are in epoch milliseconds."""
 
     def __init__(self, handle: Any, values: Any, mode: TimeMode) -> None:
         self._handle = handle
@@ -106,7 +106,7 @@ class TimerService:
         self._mode = mode
 
     def current_processing_time(self) -> int:
-        """When the batch began; the same for all its rows, also when it is run again."""
+        """Return when the batch began. It is the same for all its rows, also when the batch runs again."""
         return int(self._in(TimeMode.PROCESSING_TIME).getCurrentProcessingTimeInMs())
 
     def current_watermark(self) -> int:
@@ -138,7 +138,7 @@ class TimerService:
 
 
 class ProcessContext:
-    """What a function may ask for while it works on a key."""
+    """The context of a function while it processes a key."""
 
     def __init__(self, timers: TimerService) -> None:
         self._timers = timers
@@ -148,26 +148,28 @@ class ProcessContext:
 
 
 class KeyedProcessFunction(ABC):
-    """A copy of it runs for every partition and batch: what it keeps outside its states is lost."""
+    """A function with keyed state. A copy runs for every partition and batch, so data outside its states is lost."""
 
     @abstractmethod
     def open(self, context: RuntimeContext) -> None:
-        """Ask for states, always the same ones. Called before each batch, and in the driver when the query is made."""
+        """Create the states, always the same ones.
+
+        Called before each batch, and in the driver when the query is made.
+        """
 
     @abstractmethod
     def process(self, key: Any, rows: Iterator[Row], context: ProcessContext) -> Iterable[Any] | None:
-        """All rows of a batch with this key: the value of the grouping column, a tuple when there are several.
+        """Process all rows of a batch with this key: the grouping column's value, or a tuple for several columns.
 
-        What it returns or yields are rows of the output: Rows or dictionaries by column, or tuples in the columns'
-        order.
+        Return or yield rows of the output: Rows or dictionaries by column, or tuples in the columns' order.
         """
 
     def on_timer(self, key: Any, timestamp: int, context: ProcessContext) -> Iterable[Any] | None:
-        """A timer of this key is due; output as for `process`."""
+        """Handle a timer of this key that is due. The output is as for `process`."""
         return None
 
     def close(self) -> None:
-        """After each batch."""
+        """Clean up after each batch."""
         return
 
 
@@ -180,10 +182,10 @@ def process_keyed(
     output_mode: str = "update",
     event_time_column: str = "",
 ) -> DataFrame:
-    """The rows that `function` puts out. `output` is their schema, also as text (`"word string, total long"`).
+    """Return the rows that `function` outputs. `output` is their schema, also as text (`"word string, total long"`).
 
-    `time_mode` is by default NONE, and PROCESSING_TIME when a state has a time to live. `event_time_column` is the
-    output's, for operators after this one. ValueError or TypeError when the function's states cannot be.
+    `time_mode` is NONE by default, and PROCESSING_TIME if a state has a time to live. `event_time_column` is a column
+    of the output, for later operators. Raise ValueError or TypeError if the function's states are not possible.
     """
     schema = StructType.fromDDL(output) if isinstance(output, str) else output
     mode = _time_mode(function, time_mode)
@@ -201,14 +203,14 @@ def _time_mode(function: KeyedProcessFunction, asked: TimeMode | None) -> TimeMo
 
 
 def states_of(function: KeyedProcessFunction) -> Mapping[str, StateTtlConfig | None]:
-    """The names of the states that the function asks for, with their times to live."""
+    """Return the names of the function's states, with their times to live."""
     context = RuntimeContext(_NoStates())
     copy.copy(function).open(context)
     return context.ttls
 
 
 class _NoStates:
-    """In the place of Spark's handle, to hear what is asked for."""
+    """Replaces Spark's handle, to find out which states a function creates."""
 
     def getValueState(self, *_: Any) -> None: ...  # noqa: N802
 
@@ -218,7 +220,7 @@ class _NoStates:
 
 
 class _Processor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typed here
-    """Spark calls by keyword: the arguments' names are its own."""
+    """Spark calls this class with keyword arguments, so it defines the arguments' names."""
 
     def __init__(self, function: KeyedProcessFunction, columns: tuple[str, ...], mode: TimeMode) -> None:
         self._function = function
@@ -248,7 +250,10 @@ class _Processor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typ
             yield Row(**self._by_column(result))
 
     def _by_column(self, result: Any) -> dict[str, Any]:
-        """Spark fills a column that a row lacks with null, in silence; so it is refused here."""
+        """Return the row by column.
+
+        Refuse a row that lacks a column, because Spark would silently fill it with null.
+        """
         if isinstance(result, Row) and hasattr(result, "__fields__"):
             result = dict(zip(result.__fields__, result, strict=True))
         if isinstance(result, dict) and len(result) == len(self._columns) and all(c in result for c in self._columns):

@@ -1,7 +1,7 @@
-"""The states of one key, with Flink's names and contracts, each over a state variable of transformWithState.
+"""The states of one key, with Flink's names and contracts, each in a state variable of transformWithState.
 
-Every call is a round trip to the JVM (about 0.1 ms): a function that adds many rows at once uses `add_all`. A value is
-checked here first, since Spark answers a bad one by hanging up on the whole task.
+Every call is a round trip to the JVM (about 0.1 ms), so a function that adds many rows at once uses `add_all`. A value
+is checked here first, because Spark answers a bad one by ending the whole task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from checkpointing.spark_internals import type_verifier
 
 
 class UpdateType(Enum):
-    """What sets a value's time to live anew."""
+    """The operations that restart a value's time to live."""
 
     ON_CREATE_AND_WRITE = "OnCreateAndWrite"
     ON_READ_AND_WRITE = "OnReadAndWrite"
@@ -28,9 +28,9 @@ class UpdateType(Enum):
 
 @dataclass(frozen=True)
 class StateTtlConfig:
-    """How long a value lives, in processing time. An expired one is never returned, and removed with a later batch.
+    """How long a value lives, in processing time. An expired value is never returned, and a later batch removes it.
 
-    In a list each element has a time to live of its own, in a map each entry. With ON_READ_AND_WRITE a read costs a
+    Each element of a list and each entry of a map has a separate time to live. With ON_READ_AND_WRITE a read costs a
     write.
     """
 
@@ -51,7 +51,10 @@ def refreshes_on_read(ttl: StateTtlConfig | None) -> bool:
 
 
 class StoredType:
-    """A value of `data_type` as the tuple that Spark stores, and back. TypeError when `data_type` is not Spark's."""
+    """Converts a value of `data_type` to Spark's tuple and back.
+
+    Raises TypeError if `data_type` is not a Spark type.
+    """
 
     def __init__(self, data_type: Any, what: str) -> None:
         if not isinstance(data_type, DataType):
@@ -61,7 +64,7 @@ class StoredType:
         self._verify = type_verifier(data_type, what=what)
 
     def stored(self, value: Any) -> tuple[Any, ...]:
-        """A Spark error names the state when the value is None or of another type."""
+        """Return the value as a tuple. Raise a Spark error with the state's name if it is None or of another type."""
         if type(value).__module__ == "numpy":
             value = value.item()
         self._verify(value)
@@ -74,7 +77,7 @@ class StoredType:
 
 
 class ValueState:
-    """One value."""
+    """A state with one value."""
 
     def __init__(self, spark_state: Any, stored_type: StoredType, ttl: StateTtlConfig | None) -> None:
         self._spark_state = spark_state
@@ -82,7 +85,7 @@ class ValueState:
         self._refreshes = refreshes_on_read(ttl)
 
     def value(self) -> Any:
-        """None when there is none, or it has expired."""
+        """Return the value, or None if there is none or it has expired."""
         stored = self._spark_state.get()
         if stored is None:
             return None
@@ -91,7 +94,7 @@ class ValueState:
         return self._type.loaded(stored)
 
     def update(self, value: Any) -> None:
-        """None removes it."""
+        """Set the value. None removes it."""
         if value is None:
             self.clear()
         else:
@@ -102,7 +105,7 @@ class ValueState:
 
 
 class ListState:
-    """Values in the order in which they were added."""
+    """A state with values in the order in which they were added."""
 
     def __init__(self, spark_state: Any, stored_type: StoredType, ttl: StateTtlConfig | None) -> None:
         self._spark_state = spark_state
@@ -110,7 +113,7 @@ class ListState:
         self._refreshes = refreshes_on_read(ttl)
 
     def get(self) -> list[Any]:
-        """All that have not expired; the list is the caller's."""
+        """Return all values that have not expired. The caller may change the list."""
         stored = list(self._spark_state.get())
         if stored and self._refreshes:
             self._spark_state.put([tuple(each) for each in stored])
@@ -124,7 +127,7 @@ class ListState:
             self._spark_state.appendList(stored)
 
     def update(self, values: Iterable[Any]) -> None:
-        """`values` instead of what there was; none of them removes the list."""
+        """Replace all values by `values`. No values remove the list."""
         if stored := [self._type.stored(value) for value in values]:
             self._spark_state.put(stored)
         else:
@@ -135,7 +138,7 @@ class ListState:
 
 
 class MapState:
-    """Values by a key of their own within the key."""
+    """A state with values by a second key within the key."""
 
     def __init__(
         self, spark_state: Any, key_type: StoredType, value_type: StoredType, ttl: StateTtlConfig | None
@@ -146,7 +149,7 @@ class MapState:
         self._refreshes = refreshes_on_read(ttl)
 
     def get(self, key: Any) -> Any:
-        """None when there is none, or it has expired."""
+        """Return the value, or None if there is none or it has expired."""
         stored_key = self._key.stored(key)
         stored = self._spark_state.getValue(stored_key)
         if stored is None:
@@ -163,14 +166,17 @@ class MapState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """A missing one is fine."""
+        """Remove an entry. A missing one is no error."""
         self._spark_state.removeKey(self._key.stored(key))
 
     def contains(self, key: Any) -> bool:
         return bool(self._spark_state.containsKey(self._key.stored(key)))
 
     def items(self) -> list[tuple[Any, Any]]:
-        """All entries that have not expired, read before this returns: the map may be changed while they are used."""
+        """Return all entries that have not expired.
+
+        They are read completely, so the map may be changed while they are used.
+        """
         stored = list(self._spark_state.iterator())
         if self._refreshes:
             for key, value in stored:
@@ -191,21 +197,21 @@ class MapState:
 
 
 class ReducingState:
-    """All values added, reduced to one."""
+    """A state that reduces all added values to one."""
 
     def __init__(self, state: ValueState, reduce_function: Callable[[Any, Any], Any]) -> None:
         self._state = state
         self._reduce = reduce_function
 
     def get(self) -> Any:
-        """None when nothing was added, or it has expired."""
+        """Return the reduced value, or None if no value was added or it has expired."""
         return self._state.value()
 
     def add(self, value: Any) -> None:
         self.add_all([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Two round trips, however many there are."""
+        """Add all values with two round trips, independent of their number."""
         values = list(values)
         if not values:
             return
@@ -217,28 +223,28 @@ class ReducingState:
 
 
 class AggregateFunction(ABC):
-    """How an AggregatingState adds up; the accumulator is what is kept, so it has the state's type."""
+    """Computes the accumulator of an AggregatingState. The state stores the accumulator, so it has the state's type."""
 
     @abstractmethod
     def create_accumulator(self) -> Any: ...
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The new accumulator."""
+        """Return the new accumulator."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any: ...
 
 
 class AggregatingState:
-    """All values added, as an accumulator and the result that it gives."""
+    """A state with an accumulator of all added values, and the result computed from it."""
 
     def __init__(self, state: ValueState, function: AggregateFunction) -> None:
         self._state = state
         self._function = function
 
     def get(self) -> Any:
-        """None when nothing was added, or it has expired."""
+        """Return the result, or None if no value was added or it has expired."""
         accumulator = self._state.value()
         return None if accumulator is None else self._function.get_result(accumulator)
 
@@ -246,7 +252,7 @@ class AggregatingState:
         self.add_all([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Two round trips, however many there are."""
+        """Add all values with two round trips, independent of their number."""
         values = list(values)
         if not values:
             return

@@ -1,13 +1,13 @@
 """List, union-list and broadcast state of an operator, as Flink's OperatorStateStore has them.
 
-State belongs to a subtask, not to a key. What becomes of it when the operator is restored:
+State belongs to a subtask, not to a key. When the operator is restored, it is redistributed:
 
-    list        stays where it was; with another parallelism all elements, in the subtasks' order, are dealt out anew in
-                even runs
+    list        stays in its subtask; with another parallelism all elements, in the subtasks' order, are divided into
+              runs of equal length
     union list  every subtask gets the elements of all, also with the same parallelism
-    broadcast   every subtask gets a copy: subtask i the one of subtask i modulo the old parallelism
+    broadcast   every subtask gets a copy: subtask i the copy of subtask i modulo the old parallelism
 
-Values are JSON's, and are kept by value: what is read back is a copy, before a restore as after it.
+Values are JSON values and are stored as copies. A read returns a copy, before a restore and after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class OperatorStateUnusable(Exception):
-    """Written operator state that cannot be read back; the text says where it is from and what is wrong."""
+    """Stored operator state cannot be read. The text says where it comes from and what is wrong."""
 
 
 class StateMode(Enum):
@@ -37,7 +37,7 @@ class StateMode(Enum):
 
 @dataclass
 class _Entry:
-    """`elements` of a broadcast state are pairs of key and value."""
+    """One named state. `elements` of a broadcast state are pairs of key and value."""
 
     name: str
     mode: StateMode
@@ -45,7 +45,7 @@ class _Entry:
 
 
 class ListState:
-    """Elements in the order in which they were added."""
+    """A list state: elements in the order in which they were added."""
 
     def __init__(self, entry: _Entry) -> None:
         self._entry = entry
@@ -60,7 +60,7 @@ class ListState:
         self._entry.elements.extend([self._kept(element) for element in elements])
 
     def update(self, elements: Iterable[Any]) -> None:
-        """`elements` instead of what there was."""
+        """Replace all elements by `elements`."""
         self._entry.elements[:] = [self._kept(element) for element in elements]
 
     def clear(self) -> None:
@@ -71,7 +71,7 @@ class ListState:
 
 
 class BroadcastState:
-    """A small map that is meant to be the same in every subtask. Keys are any value that JSON can hold."""
+    """A small map that should be the same in every subtask. A key is any value that JSON can represent."""
 
     def __init__(self, entry: _Entry) -> None:
         self._entry = entry
@@ -93,7 +93,7 @@ class BroadcastState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """A missing one is fine."""
+        """Remove an entry. A missing one is no error."""
         place = self._place(key)
         if place is not None:
             del self._entry.elements[place]
@@ -108,7 +108,7 @@ class BroadcastState:
         self._entry.elements.clear()
 
     def _place(self, key: Any) -> int | None:
-        """By JSON's idea of equality, in which 1, 1.0 and true differ."""
+        """Return the index of a key. Keys are compared as JSON, so 1, 1.0 and true differ."""
         wanted = _canonical(self._kept(key))
         return next((n for n, (each, _) in enumerate(self._entry.elements) if _canonical(each) == wanted), None)
 
@@ -121,7 +121,7 @@ def _canonical(value: Any) -> str:
 
 
 class OperatorStateStore:
-    """The operator state of one subtask. A name has one mode for as long as it lives."""
+    """The operator state of one subtask. A name always has the same mode."""
 
     def __init__(self, entries: Iterable[_Entry] = ()) -> None:
         self._entries = {entry.name: entry for entry in entries}
@@ -137,7 +137,7 @@ class OperatorStateStore:
 
     @property
     def entries(self) -> Mapping[str, _Entry]:
-        """By name, in the order of first use."""
+        """Return the states by name, in the order of first use."""
         return self._entries
 
     def _entry(self, name: str, mode: StateMode) -> _Entry:
@@ -153,7 +153,7 @@ class OperatorStateStore:
 class OperatorStateContext:
     """The stores of all subtasks of an operator that runs in one process.
 
-    `is_restored`: this is the first use since the state came back from a snapshot or an earlier run.
+    `is_restored`: this is the first use after the state was restored from a snapshot or an earlier run.
     """
 
     stores: tuple[OperatorStateStore, ...]
@@ -197,7 +197,7 @@ def checked_parallelism(parallelism: object) -> int:
 
 
 def restored(stores: Sequence[OperatorStateStore], parallelism: int) -> tuple[OperatorStateStore, ...]:
-    """The stores of `parallelism` subtasks out of those that were written; those given are not changed."""
+    """Return the stores of `parallelism` subtasks, made from the stored ones, which are not changed."""
     modes = {name: entry.mode for store in stores for name, entry in store.entries.items()}
     shares = {name: _shares(name, mode, stores, parallelism) for name, mode in modes.items()}
     return tuple(
@@ -207,7 +207,7 @@ def restored(stores: Sequence[OperatorStateStore], parallelism: int) -> tuple[Op
 
 
 def _shares(name: str, mode: StateMode, stores: Sequence[OperatorStateStore], parallelism: int) -> list[list[Any]]:
-    """The elements of each new subtask."""
+    """Return the elements of each new subtask."""
     old = [store.entries[name].elements if name in store.entries else [] for store in stores]
     if mode is StateMode.UNION_LIST:
         return [[element for elements in old for element in elements]] * parallelism
@@ -219,7 +219,7 @@ def _shares(name: str, mode: StateMode, stores: Sequence[OperatorStateStore], pa
 
 
 def _even_runs(elements: list[Any], parallelism: int) -> list[list[Any]]:
-    """The first ones are one longer where the number does not divide."""
+    """Divide the elements into runs of equal length. The first ones have one more if the number cannot be divided."""
     length, longer = divmod(len(elements), parallelism)
     ends = [(index + 1) * length + min(index + 1, longer) for index in range(parallelism)]
     return [elements[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -229,9 +229,9 @@ def _even_runs(elements: list[Any], parallelism: int) -> list[list[Any]]:
 
 
 def to_plain(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
-    """JSON values: `{"version": 1, "subtasks": [{name: {"mode": …, "elements": […]}}]}`; empty states are left out.
+    """JSON values: `{"version": 1, "subtasks": [{name: {"mode": …, "elements": […]}}]}`; without empty states.
 
-    ValueError when a name has one mode in one subtask and another in another.
+    Raise ValueError if a name has different modes in two subtasks.
     """
     modes: dict[str, StateMode] = {}
     for store in stores:
@@ -250,7 +250,7 @@ def _plain_store(store: OperatorStateStore) -> dict[str, Any]:
 
 
 def from_plain(value: Any, where: str) -> tuple[OperatorStateStore, ...]:
-    """OperatorStateUnusable, which names `where`, for anything but the written form."""
+    """Read the stored form. Raise OperatorStateUnusable, which names `where`, for anything else."""
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, int) and version > VERSION:
         raise OperatorStateUnusable(f"{where}: operator state of version {version}; this release reads up to {VERSION}")

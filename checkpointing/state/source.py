@@ -1,8 +1,8 @@
-"""Operator state for sources that are written in Python: it travels inside the source's offset.
+"""Operator state for sources that are written in Python. It is stored inside the source's offset.
 
-Spark makes a new reader for every run and runs its `read` in other processes, so that what a reader keeps in itself is
-lost. Its offset is not: it lies in `offsets/N` before batch N runs, is part of every snapshot of N, and is handed back
-as the start of the next batch. So state that is part of the offset is exactly as old as the input that was read.
+Spark creates a new reader for every run and runs its `read` in other processes, so data in a reader is lost. Its offset
+is not lost: it is in `offsets/N` before batch N runs, is part of every snapshot of N, and is passed to the next batch
+as its start. So state inside the offset exactly matches the input that was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _POSITION, _STATE = "position", "operator_state"
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """Where a source is, and the state that goes with it."""
+    """The position of a source, and the state that belongs to it."""
 
     position: dict[str, Any]
     state: OperatorStateContext
@@ -41,42 +41,49 @@ class SourceOffset:
 
     @staticmethod
     def from_plain(offset: dict[str, Any]) -> SourceOffset:
-        """As it was recorded; OperatorStateUnusable for an offset of a source without operator state."""
+        """Return the offset as it was recorded.
+
+        Raise OperatorStateUnusable for one of a source without operator state.
+        """
         if set(offset) != {_POSITION, _STATE}:
             raise OperatorStateUnusable(f"the offset {json.dumps(offset)[:80]} is not of a source with operator state")
         return SourceOffset(offset[_POSITION], OperatorStateContext(from_plain(offset[_STATE], "the source's offset")))
 
 
 class SourceInputLost(Exception):
-    """For a Python source to raise when it cannot read again what its offsets name: the job fails for good, at once."""
+    """A Python source raises this if it cannot read its recorded input again. The job then fails without a restart."""
 
 
 class OperatorStateReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is not typed here
-    """Return one from `DataSource.streamReader`. `parallelism` is the number of subtasks whose state it keeps.
+    """The base class of readers that `DataSource.streamReader` returns. `parallelism` is its number of subtasks.
 
-    Keep the state small: Spark writes the whole offset once a batch and repeats it in its progress reports.
+    Keep the state small: Spark writes the whole offset once per batch and repeats it in its progress reports.
     """
 
     parallelism: int = 1
 
     @abstractmethod
     def initial_position(self) -> dict[str, Any]:
-        """Where a query begins that has no offset yet."""
+        """Return the position at which a query without an offset begins."""
 
     @abstractmethod
     def latest_position(self, start: SourceOffset, limit: Any) -> dict[str, Any]:
-        """How far the next batch may read, at most `limit` (a Spark ReadLimit) from `start`.
+        """Return how far the next batch may read, at most `limit` (a Spark ReadLimit) from `start`.
 
-        What it leaves in `start.state` is the state at the end of that batch. May be called again with the same start
-        before a batch comes of it, so it may depend on nothing else that changes with the call.
+        The content of `start.state` after the call is the state at the end of that batch. Spark may call the method
+        again with the same start before a batch runs. So the result must not depend on anything else that changes
+        between calls.
         """
 
     @abstractmethod
     def partitions_between(self, start: SourceOffset, end: SourceOffset) -> Sequence[InputPartition]:
-        """The input of the batch from `start` to `end`, both as recorded: the same when the batch is run again."""
+        """Return the input of the batch from `start` to `end`, both as recorded.
+
+        It is the same when the batch runs again.
+        """
 
     def committed(self, end: SourceOffset) -> None:
-        """Everything up to `end` is in the sink."""
+        """Handle that all input up to `end` is in the sink."""
 
     # --- Spark's side ---
 
@@ -89,7 +96,7 @@ class OperatorStateReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
-        """`start` itself when neither the position nor the state has changed: then there is no batch."""
+        """Return `start` itself if neither the position nor the state has changed, so that there is no batch."""
         offset = self._begin(start)
         before = offset.to_plain()
         after = SourceOffset(self.latest_position(offset, limit), offset.state).to_plain()
@@ -102,7 +109,10 @@ class OperatorStateReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         self.committed(SourceOffset.from_plain(end))
 
     def _begin(self, start: dict[str, Any]) -> SourceOffset:
-        """The first start of a run is what an earlier run left, unless it is the initial one; later ones are ours."""
+        """Return the start of a batch.
+
+        The first start of a run comes from an earlier run, unless it is the initial one.
+        """
         if self._restored_from is None:
             self._restored_from = {} if start == self._initial else start
         offset = SourceOffset.from_plain(start)

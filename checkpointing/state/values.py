@@ -1,4 +1,4 @@
-"""The values that operator state keeps: those that JSON can hold."""
+"""The values of operator state, which JSON can represent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ KINDS_ALLOWED = "null, true, false, a finite number, text, a list of these, or a
 
 
 class NotJson(TypeError):
-    """A value that JSON cannot hold as it is; the text names where it stands and what is allowed."""
+    """JSON cannot represent a value. The text says where it is and what is allowed."""
 
 
 def json_copy(value: Any, where: str) -> Any:
-    """A deep copy of `value`, tuples as lists: what a reader will see after a restore. NotJson."""
+    """Return a deep copy of `value` with tuples as lists, as a reader sees it after a restore. Raise NotJson."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -1,1 +1,1 @@
-"""Reading the state of a snapshot, with Spark."""
+"""Reads the state of a snapshot with Spark."""

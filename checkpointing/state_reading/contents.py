@@ -1,13 +1,13 @@
-"""What state a snapshot holds, from its manifest and a few small files: no Spark, so quick enough for a page.
+"""The state in a snapshot, from its manifest and a few small files: without Spark, so fast enough for a page.
 
-Keyed state is a stateful operator's, in partitions. It is seen through views:
+Keyed state belongs to a stateful operator and has partitions. It has these views:
 
     default              the one store of an aggregation, a deduplication, …
     left, right          the rows that a join keeps of each side; its four stores can be seen, too
     a variable's name    transformWithState: a value, list or map state
     timers               transformWithState's timers
 
-Operator state is a foreachBatch function's or a Python source's (state/operator_state.py).
+Operator state belongs to a foreachBatch function or a Python source (state/operator_state.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ViewKind(Enum):
 
 @dataclass(frozen=True)
 class StateView:
-    """One way to look at an operator's state."""
+    """One view of an operator's state."""
 
     name: str
     kind: ViewKind
@@ -52,7 +52,7 @@ class StateView:
 
 @dataclass(frozen=True)
 class StatePartition:
-    """A subtask's share of the snapshot. `rows` is None where nobody counted."""
+    """A subtask's share of the snapshot. `rows` is None if unknown."""
 
     index: int
     files: int
@@ -62,7 +62,7 @@ class StatePartition:
 
 @dataclass(frozen=True)
 class KeyedOperator:
-    """`number` is the operator's place among the query's stateful ones, as Spark counts them."""
+    """A stateful operator. `number` is its place among the query's stateful operators, as Spark counts them."""
 
     query: str
     number: int
@@ -78,7 +78,7 @@ class KeyedOperator:
 
 @dataclass(frozen=True)
 class OperatorStateEntry:
-    """`elements` by subtask, JSON values; those of a broadcast state are pairs of key and value."""
+    """One operator state. `elements`, by subtask, are JSON values, or pairs of key and value for a broadcast state."""
 
     name: str
     mode: str
@@ -87,7 +87,7 @@ class OperatorStateEntry:
 
 @dataclass(frozen=True)
 class OperatorStateHolder:
-    """A foreachBatch function, by its name, or a source, as `source 0`."""
+    """The owner of operator state: a foreachBatch function by its name, or a source, such as `source 0`."""
 
     query: str
     holder: str
@@ -97,7 +97,7 @@ class OperatorStateHolder:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """`batches` has the last batch that is in the snapshot, by query. Times in epoch milliseconds."""
+    """The contents of a snapshot. `batches` has the last batch of each query. Times are in epoch milliseconds."""
 
     location: str
     checkpoint_id: int
@@ -111,7 +111,10 @@ class SnapshotContents:
 
 
 def contents_of(location: str) -> SnapshotContents:
-    """Of the snapshot at `location` (also of its `_metadata`). SnapshotUnusable, or another OSError of storage."""
+    """Return the contents of the snapshot at `location`, which may be its `_metadata`.
+
+    Raise SnapshotUnusable, or another OSError of storage.
+    """
     checkpoint = read_metadata(location)
     return SnapshotContents(
         checkpoint.location,
@@ -130,7 +133,7 @@ def contents_of(location: str) -> SnapshotContents:
 
 
 def keyed_operators(checkpoint: CompletedCheckpoint) -> tuple[KeyedOperator, ...]:
-    """SnapshotUnusable when an operator's description cannot be read."""
+    """Return the stateful operators. Raise SnapshotUnusable if the description of one cannot be read."""
     return tuple(
         KeyedOperator(
             operator.query,
@@ -150,19 +153,19 @@ def files_of(operator: OperatorState) -> list[StateFile]:
 
 
 def operator_number(operator: OperatorState) -> int:
-    """Every file of a stateful operator is at `state/<number>/…`."""
+    """Return the operator's number. Every file of a stateful operator is at `state/<number>/…`."""
     return int(files_of(operator)[0].path.split("/")[1])
 
 
 def _partitions(operator: OperatorState) -> Iterator[StatePartition]:
-    """Sizes of the stores' files; what describes the whole operator belongs to no partition."""
+    """Yield the sizes of the partitions' files. Files that describe the whole operator belong to no partition."""
     for subtask in operator.subtasks:
         stores = [file for file in subtask.files if file.path.split("/")[2].isdigit()]
         yield StatePartition(subtask.index, len(stores), sum(file.size for file in stores))
 
 
 def _description(checkpoint: CompletedCheckpoint, operator: OperatorState) -> dict[str, Any]:
-    """Spark's operator metadata: `_metadata/metadata`, or the newest `_metadata/v2/<batch>`."""
+    """Return Spark's operator metadata: `_metadata/metadata`, or the newest `_metadata/v2/<batch>`."""
     found = {_place(file): file for file in files_of(operator) if file.path.split("/")[2] == "_metadata"}
     if not found:
         raise SnapshotUnusable(checkpoint.location, f"operator {operator.name!r} has no description of its state")
@@ -175,7 +178,7 @@ def _description(checkpoint: CompletedCheckpoint, operator: OperatorState) -> di
 
 
 def _place(file: StateFile) -> int:
-    """Among several: by batch, before them what has none."""
+    """Return the sort key of a metadata file: its batch, or -1 without one."""
     name = file.path.rpartition("/")[2]
     return int(name) if name.isdigit() else -1
 
@@ -237,8 +240,8 @@ def _decoded(checkpoint: CompletedCheckpoint, file: StateFile) -> tuple[Operator
 
 
 def _sources(query: str, offsets: bytes) -> Iterator[OperatorStateHolder]:
-    """Spark writes a version, its own settings, then a line a source."""
-    from checkpointing.state.source import SourceOffset  # not at the top: it needs pyspark, and nothing else here does
+    """Yield the operator state of sources. Spark writes a version, its own settings, then one line for each source."""
+    from checkpointing.state.source import SourceOffset  # not at the top: only this needs pyspark
 
     for index, line in enumerate(offsets.decode().splitlines()[2:]):
         try:

@@ -1,4 +1,4 @@
-"""What has changed in an operator's state from one snapshot to another: how many keys, and some of them."""
+"""The difference of an operator's state between two snapshots: the number of changed keys, and some of them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ class Change(Enum):
 
 @dataclass(frozen=True)
 class ChangedKey:
-    """`before` is None for an added key, `after` for a removed one. Where a key may have several values (a list, a
-    join's side), they are lists of them. `map_key` only in a map state, whose entries count one by one."""
+    """A key that changed. `before` is None for an added key, `after` for a removed one.
+
+    If a key can have several values (a list, a join's side), both are lists. `map_key` is set only for a map state,
+    whose entries count separately.
+    """
 
     change: Change
     key: Any
@@ -45,7 +48,7 @@ class ChangedKey:
 
 @dataclass(frozen=True)
 class StateDifference:
-    """`sample` has up to as many keys of each change as were asked for, in no order."""
+    """The difference. `sample` has at most the requested number of keys for each kind of change, in no order."""
 
     before_id: int
     after_id: int
@@ -62,9 +65,9 @@ class StateDifference:
 def state_difference(
     before: str, after: str, reference: ViewReference, spark: SparkSession | None = None, *, sample: int = 10
 ) -> StateDifference:
-    """From the snapshot at `before` to the one at `after`. A time to live that was set anew is no change.
+    """Return the difference from the snapshot at `before` to the one at `after`. A restarted time to live is no change.
 
-    ValueError for a sample that is not from 0 to 1,000, NoSuchState, SnapshotUnusable, or another OSError of storage.
+    Raise ValueError if `sample` is not from 0 to 1,000, NoSuchState, SnapshotUnusable, or another OSError of storage.
     """
     if not isinstance(sample, int) or isinstance(sample, bool) or not 0 <= sample <= MOST_SAMPLES:
         raise ValueError(f"sample: a whole number from 0 to {MOST_SAMPLES} is expected, not {sample!r}")
@@ -98,7 +101,7 @@ def state_difference(
 
 @contextmanager
 def _by_key(checkpoint: CompletedCheckpoint, reference: ViewReference, spark: SparkSession) -> Iterator[DataFrame]:
-    """One row a key: `id` and `values`, both as JSON, so that any two types can be compared."""
+    """Yield one row for each key: `id` and `values`, both as JSON, so that all types can be compared."""
     operator, view = find_view(checkpoint, reference)
     with open_state(checkpoint, operator, view, spark) as frame:
         identity = [KEY, MAP_KEY, VALUE] if view.kind is ViewKind.TIMERS else [KEY, MAP_KEY]
@@ -110,7 +113,7 @@ def _by_key(checkpoint: CompletedCheckpoint, reference: ViewReference, spark: Sp
 
 
 def _gathered(rows: DataFrame, view: StateView) -> DataFrame:
-    """The values of a key that may have several as one; those of a list in their order, of a join's side sorted."""
+    """Return the values of a key as one: those of a list in their order, those of a join's side sorted."""
     match view.kind:
         case ViewKind.LIST:
             gathered = F.collect_list("values")
@@ -122,7 +125,7 @@ def _gathered(rows: DataFrame, view: StateView) -> DataFrame:
 
 
 def _compared(old: DataFrame, new: DataFrame) -> DataFrame:
-    """`change` is null for a key that is the same in both."""
+    """Return both states joined by key. `change` is null for a key that is equal in both."""
     old, new = old.withColumnRenamed("values", "before"), new.withColumnRenamed("values", "after")
     change = (
         F.when(F.col("before").isNull(), Change.ADDED.value)

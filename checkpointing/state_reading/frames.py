@@ -1,12 +1,12 @@
-"""One view of an operator's state as a DataFrame, whatever kind of state it is.
+"""One view of an operator's state as a DataFrame with the same columns for each kind of state.
 
-    partition   which state partition a row is in
+    partition   the state partition of the row
     key         struct: the grouping key
     map_key     the key within a map state, else null
-    value       the value; a list state's element
-    expires_at  epoch milliseconds, where the state has a time to live, else null
+    value       the value, or an element of a list state
+    expires_at  epoch milliseconds if the state has a time to live, else null
 
-A struct whose only field is called `value` stands for that value: so our keyed state, and others', store a plain one.
+A struct whose only field is called `value` is shown as that value, because keyed state stores plain values so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TTL_FIELDS = ["value", "ttlExpirationMs"]
 
 
 def state_frame(spark: SparkSession, location: Path, number: int, batch: int, view: StateView) -> DataFrame:
-    """Of the state after `batch` in the checkpointLocation `location`."""
+    """Return the state after `batch` in the checkpointLocation `location`."""
     reader = spark.read.format("statestore").option("operatorId", number).option("batchId", batch)
     for name, value in _options(view).items():
         reader = reader.option(name, value)
@@ -69,7 +69,10 @@ def _uniform(raw: DataFrame, view: StateView) -> DataFrame:
 
 
 def _as_declared(raw: DataFrame) -> Column:
-    """Rows of a join's side have a field more than their schema says, over which Spark's to_json stumbles."""
+    """Return the value with its declared fields.
+
+    Rows of a join's side have one more, with which Spark's to_json fails.
+    """
     return F.struct(*(F.col("value")[name].alias(name) for name in raw.schema["value"].dataType.fieldNames()))
 
 

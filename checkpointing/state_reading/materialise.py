@@ -1,4 +1,4 @@
-"""A checkpointLocation for Spark to read one operator's state from: links into a snapshot, gone afterwards."""
+"""A temporary checkpointLocation from which Spark reads one operator's state. It consists of links into a snapshot."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LOGS = ("metadata", "offsets", "commits")
 
 @contextmanager
 def materialised(checkpoint: CompletedCheckpoint, query: str, number: int) -> Iterator[Path]:
-    """Only to be read: its files are the snapshot's own. SnapshotIncomplete, or another OSError of storage.
+    """Yield a checkpointLocation for reading only, because its files belong to the snapshot.
 
-    The snapshot's other files are neither looked at nor, from remote storage, fetched.
+    Other files of the snapshot are neither checked nor, from remote storage, downloaded. Raise SnapshotIncomplete, or
+    another OSError of storage.
     """
     wanted = _only(checkpoint, query, number)
     verify_files(wanted, files_for(wanted.location))
@@ -41,7 +42,7 @@ def materialised(checkpoint: CompletedCheckpoint, query: str, number: int) -> It
 
 
 def _only(checkpoint: CompletedCheckpoint, query: str, number: int) -> CompletedCheckpoint:
-    """The checkpoint as if it held nothing else."""
+    """Return the checkpoint with only the files that are needed."""
     operators = tuple(
         dataclasses.replace(
             operator,

@@ -1,8 +1,8 @@
-"""Reading keyed state out of a snapshot: keys and values, with a filter and a limit, and how many rows a partition has.
+"""Reads keyed state from a snapshot: keys and values, with a filter and a limit, and the number of rows by partition.
 
-Every call names one view of one operator (see `contents`), looks at that operator's files only, and returns values
-that JSON can hold: a struct is an object, a timestamp ISO 8601 text in UTC, binary base64. Spark does the work, in the
-session that is passed, else in a small one that is started once everything else has been checked.
+Every call names one view of one operator (see `contents`) and uses only that operator's files. It returns values that
+JSON can represent: a struct is an object, a timestamp ISO 8601 text in UTC, binary base64. Spark runs in the given
+session, or in a small one that starts after everything else was checked.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MOST_ROWS = 10_000
-# Text that says the same in every session: null fields kept, times in UTC.
+# These options make the text the same in every session: null fields included, times in UTC.
 JSON_OPTIONS = {"ignoreNullFields": "false", "timeZone": "UTC"}
 
 
 class NoSuchState(ValueError):
-    """The snapshot has no such query, operator, view, key field or column; the text says which there are."""
+    """The snapshot has no such query, operator, view, key field or column. The text names the existing ones."""
 
 
 class StateUnreadable(SnapshotUnusable):
-    """The files are there, and Spark cannot make state of them."""
+    """The files exist, but Spark cannot read state from them."""
 
 
 @dataclass(frozen=True)
 class ViewReference:
-    """Which state is meant. What is None may be left out where the snapshot has only one."""
+    """Identifies a state. A field may be None if the snapshot has only one of its kind."""
 
     query: str | None = None
     operator: int | None = None
@@ -54,9 +54,12 @@ class ViewReference:
 
 @dataclass(frozen=True)
 class StateFilter:
-    """All of it must hold. `key` compares fields of the key as text, None with null; `contains` looks for a text in the
-    fields of the key and in the map key. `where` is an SQL condition over partition, key, map_key, value and
-    expires_at: only from someone trusted."""
+    """A filter, of which all conditions must hold.
+
+    `key` compares fields of the key as text, None with null. `contains` searches a text in the fields of the key and in
+    the map key. `where` is an SQL condition over partition, key, map_key, value and expires_at; accept it only from a
+    trusted person.
+    """
 
     key: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     contains: str | None = None
@@ -66,7 +69,10 @@ class StateFilter:
 
 @dataclass(frozen=True)
 class StateRow:
-    """`map_key` only in a map state. `expires_at` in epoch milliseconds, None where the state has no time to live."""
+    """One row.
+
+    `map_key` is set only for a map state. `expires_at` is in epoch milliseconds, None without a time to live.
+    """
 
     partition: int
     key: Any
@@ -77,7 +83,7 @@ class StateRow:
 
 @dataclass(frozen=True)
 class StateRows:
-    """`is_truncated`: there are more rows than asked for. Rows come in no order."""
+    """Rows in no order. `is_truncated`: there are more rows than requested."""
 
     checkpoint_id: int
     batch: int
@@ -89,9 +95,9 @@ class StateRows:
 
 @dataclass(frozen=True)
 class StateSizes:
-    """How an operator's state is spread over its partitions.
+    """How an operator's state is distributed over its partitions.
 
-    A skew is the largest partition over the mean of all: 1.0 when they are even, None when there is nothing.
+    A skew is the size of the largest partition divided by the mean: 1.0 for equal sizes, None without state.
     """
 
     operator: KeyedOperator
@@ -119,9 +125,10 @@ def read_state(
     only: StateFilter | None = None,
     limit: int = 100,
 ) -> StateRows:
-    """At most `limit` (1 to 10,000) rows that pass the filter.
+    """Return at most `limit` (1 to 10,000) rows that pass the filter.
 
-    ValueError for a limit or condition that cannot be, NoSuchState, SnapshotUnusable, or another OSError of storage.
+    Raise ValueError for a limit or condition that is not allowed, NoSuchState, SnapshotUnusable, or another OSError of
+    storage.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROWS:
         raise ValueError(f"limit: a whole number from 1 to {MOST_ROWS} is expected, not {limit!r}")
@@ -139,7 +146,10 @@ def read_state(
 def state_sizes(
     location: str, reference: ViewReference, spark: SparkSession | None = None, *, rows: bool = False
 ) -> StateSizes:
-    """Bytes and files by partition, without Spark; with `rows` also how many the view has. Errors as `read_state`."""
+    """Return bytes and files by partition, without Spark.
+
+    With `rows`, count the view's rows. Errors as `read_state`.
+    """
     checkpoint = read_metadata(location)
     if not rows:
         operator = find_operator(checkpoint, reference)
@@ -196,7 +206,7 @@ def _list(names: Sequence[Any]) -> str:
 def open_state(
     checkpoint: CompletedCheckpoint, operator: KeyedOperator, view: StateView, spark: SparkSession | None
 ) -> Iterator[DataFrame]:
-    """Spark's own errors while it lasts become StateUnreadable."""
+    """Yield the view as a DataFrame. Turn Spark's errors in the block into StateUnreadable."""
     with materialised(checkpoint, operator.query, operator.number) as place, given_or_started(spark) as session:
         try:
             yield state_frame(session, place, operator.number, checkpoint.batches[operator.query], view)
@@ -206,7 +216,7 @@ def open_state(
 
 
 def _first_line(error: Exception) -> str:
-    """Of what the error says; py4j puts a line of its own before it."""
+    """Return the first line of the error's text, without the line that py4j adds before it."""
     lines = [line.strip(": ") for line in str(error).splitlines() if not line.startswith("An error occurred while")]
     return next(filter(None, lines), type(error).__name__)[:300]
 

@@ -1,4 +1,4 @@
-"""A small SparkSession for reading snapshots, where the caller brings none."""
+"""A small SparkSession for reading snapshots, for callers without a session."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ MEMORY = "spark.driver.memory"
 
 
 def given_or_started(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
-    """The caller's session or the one that this process has, which stays; else a small one while it is needed."""
+    """Return the caller's or the process's session, which stays open, or else a small temporary one."""
     from pyspark.sql import SparkSession
 
-    if spark is None and active_context() is not None:  # there can be only one
+    if spark is None and active_context() is not None:  # a process can have only one
         spark = SparkSession.builder.getOrCreate()
     return reading_session() if spark is None else nullcontext(spark)
 
 
 @contextmanager
 def reading_session(parallelism: int = 2, memory: str = "512m") -> Iterator[SparkSession]:
-    """Started now, stopped at the end; its files go too. JavaNotFound. Takes seconds: use one for several reads."""
+    """Yield a new session. Stop it and remove its files at the end. Raise JavaNotFound.
+
+    The start takes seconds, so use one session for several reads.
+    """
     with tempfile.TemporaryDirectory(prefix="waymark-spark-") as directory:
         work = WorkDirectory(Path(directory))
         os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(directory) / "java").home)

@@ -1,4 +1,4 @@
-"""Where snapshots lie: layout, metadata with checksums, verification, disposal. Blocking throughout."""
+"""Storage of snapshots: layout, metadata with checksums, verification, disposal. All functions block."""
 
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage, dispose_savepoint
 from checkpointing.storage.errors import (

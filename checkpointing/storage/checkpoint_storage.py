@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of one job as files, wherever they lie."""
+"""Checkpoints and savepoints of one job as files in any storage."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from checkpointing.storage.verification import read_metadata, verify_files
 
 
 class FileCheckpointStorage:
-    """Makes no directory before the first snapshot needs it.
+    """The storage of one job. It creates no directory before the first snapshot needs it.
 
-    `directory` is `execution.checkpointing.dir`; with None only savepoints can be taken. With `savepoint_roots`, a
-    savepoint's target must lie under one of them. Directories are locations of any storage; `files` stands in for what
-    they would open. `owns_pool`: false once another job manager may
-    lead, whose checkpoints may refer to any shared file by its content. `retained`: the job's completed checkpoints.
+    `directory` is `execution.checkpointing.dir`; if it is None, only savepoints can be taken. With `savepoint_roots`, a
+    savepoint's target must be below one of them. Directories are locations of any storage; `files` replaces the opened
+    ones. `owns_pool` is false once another job manager may lead, whose checkpoints may refer to any shared file by its
+    content. `retained`: the job's completed checkpoints.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FileCheckpointStorage:
 
     @property
     def job_directory(self) -> str:
-        """What `StateFile.location` of a checkpoint is relative to."""
+        """Return the directory to which `StateFile.location` of a checkpoint is relative."""
         if self._job_directory is None:
             raise StorageError("no checkpoint directory is configured (execution.checkpointing.dir)")
         return self._job_directory
@@ -74,15 +74,15 @@ class FileCheckpointStorage:
     def initialize_location(
         self, checkpoint_id: int, kind: CheckpointKind, target_directory: str | None
     ) -> CheckpointLocation:
-        """Make a new, empty directory.
+        """Create a new, empty directory.
 
-        A savepoint's is `target_directory` if that is named like a savepoint of the job, else one below it.
+        For a savepoint it is `target_directory` if that has the name of a savepoint of the job, else one below it.
 
         Raises:
-            FileExistsError: the directory is there already.
-            StorageUnreachable: the job has retained checkpoints, and nothing lies where they should be. A directory
-                that is made there now would lie in an empty mount point, and they would look as if somebody had
-                deleted them. So no directory above the checkpoint's own is made for such a job.
+            FileExistsError: the directory exists.
+            StorageUnreachable: the job has retained checkpoints, but their directory is missing. A new directory would
+            be in an empty mount point, and the checkpoints would look deleted. So for such a job, no directory above
+            the checkpoint's own is created.
         """
         if kind.is_savepoint:
             return self._initialize_savepoint(target_directory)
@@ -99,9 +99,9 @@ class FileCheckpointStorage:
         return CheckpointLocation(directory, shared)
 
     def keep_contents(self, message: AcknowledgeCheckpoint) -> AcknowledgeCheckpoint:
-        """Where the storage is this process's memory: take the state out of `message`. MalformedMessage.
+        """Move the state in `message` into this process's memory, if that is the storage. Raise MalformedMessage.
 
-        That of a checkpoint which is over is dropped: its directory has gone.
+        The state of an ended checkpoint is dropped, because its directory no longer exists.
         """
         if not message.contents:
             return message
@@ -117,10 +117,10 @@ class FileCheckpointStorage:
         return dataclasses.replace(message, contents={})
 
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
-        """Make `_metadata` durable and return its size in bytes.
+        """Write `_metadata` durably and return its size in bytes.
 
-        Also looks that every file is there with its size, so that no checkpoint completes without one of them; and that
-        the storage is there, since a driver makes directories that are missing.
+        Check first that every file exists with its size, so that no checkpoint completes without one. Check also that
+        the storage is available, because a driver creates missing directories.
         """
         files = self._files(checkpoint.location)
         if not checkpoint.properties.is_savepoint and is_local(checkpoint.location):
@@ -137,7 +137,10 @@ class FileCheckpointStorage:
         return read_metadata(directory, self._given_files)
 
     def discard_location(self, location: CheckpointLocation) -> None:
-        """Remove a checkpoint's own directory with all in it; a missing one is fine. Never touches the shared pool."""
+        """Remove a checkpoint's own directory with its content.
+
+        A missing one is no error. The shared pool is never changed.
+        """
         try:
             _discard_directory(location.directory, self._files(location.directory))
         except OSError:
@@ -147,13 +150,15 @@ class FileCheckpointStorage:
         self._ended(location.directory)
 
     def discard_claimed(self, location: str) -> None:
-        """Remove a claimed snapshot, see `claims`: one that does not lie in this job's directory."""
+        """Remove a claimed snapshot outside of this job's directory; see `claims`."""
         discard_claimed(location, self._files(location))
 
     def discard_shared(self, files: Sequence[StateFile]) -> None:
-        """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others.
+        """Remove files of this job's pool.
 
-        NotOurPool before the first file that another leader's checkpoints may need.
+        Missing ones are no error. For other files raise UnsafeLocation, and remove none.
+
+        Raise NotOurPool before the first file that another leader's checkpoints may need.
         """
         for file in files:
             if not is_shared_location(file.location):
@@ -164,13 +169,13 @@ class FileCheckpointStorage:
             self._files(self.job_directory).remove_file(f"{self.job_directory}/{file.location}")
 
     def found(self, known_ids: Collection[int]) -> Sequence[CompletedCheckpoint]:
-        """Complete checkpoints in this job's directory other than the known ones."""
+        """Return the complete checkpoints in this job's directory except the known ones."""
         if self._job_directory is None:
             return ()
         return complete_checkpoints(self._job_directory, self._files(self._job_directory), known_ids)
 
     def last_id(self) -> int:
-        """Of all that lies in this job's directory, complete or not; 0 when nothing does."""
+        """Return the greatest ID in this job's directory, complete or not, or 0 if there is none."""
         if self._job_directory is None:
             return 0
         return max(checkpoint_ids(self._job_directory, self._files(self._job_directory)), default=0)
@@ -186,9 +191,10 @@ class FileCheckpointStorage:
         below: int | None = None,
         first_id: int | None = None,
     ) -> Swept:
-        """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives.
+        """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job lives.
 
-        While one lives, `below`: what it writes has that id or a higher one. `first_id`: of this life of the job.
+        If a driver lives, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the first
+        ID of this life of the job.
         """
         if self._job_directory is None:
             return Swept()
@@ -207,18 +213,21 @@ class FileCheckpointStorage:
         return sweep.run()
 
     def sweep_savepoints(self, may_remove: Callable[[], bool]) -> Sequence[str]:
-        """Remove the savepoints that other job managers began and never completed; while no driver writes to one."""
+        """Remove savepoints that other job managers began and never completed.
+
+        Call it while no driver writes to one.
+        """
         if self._intents is None:
             return ()
         return self._intents.sweep(self._savepoint_roots, may_remove, self._given_files)
 
     def remove_empty_directories(self) -> None:
-        """The job is over: its directories go, unless a checkpoint was retained."""
+        """Remove the directories of a job that is over, unless a checkpoint was retained."""
         if self._job_directory is None:
             return
         files = self._files(self._job_directory)
         files.remove_empty_directory(f"{self._job_directory}/{SHARED}")
-        if set(files.names(self._job_directory)) <= {TASK_OWNED}:  # a retained checkpoint is known by it to be there
+        if set(files.names(self._job_directory)) <= {TASK_OWNED}:  # a retained checkpoint needs it (reachability.py)
             files.remove_empty_directory(f"{self._job_directory}/{TASK_OWNED}")
             files.remove_empty_directory(self._job_directory)
 
@@ -235,7 +244,7 @@ class FileCheckpointStorage:
             self._intents.begin(directory)
         try:
             files.make_directory(directory, new=True)
-        except FileExistsError:  # somebody else's
+        except FileExistsError:  # the directory belongs to another snapshot
             self._ended(directory)
             raise
         except OSError:
@@ -244,7 +253,7 @@ class FileCheckpointStorage:
         return CheckpointLocation(directory, None)
 
     def _not_begun(self, directory: str, files: Files) -> None:
-        """Whether the directory was made is not known; where that cannot be found out now, a sweep will."""
+        """Remove a directory that may or may not have been created. If that fails now, a later sweep does it."""
         try:
             files.remove_empty_directory(directory)
         except OSError:
@@ -269,7 +278,7 @@ def _decoded(location: str, content: str) -> bytes:
 
 
 def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:
-    """Remove the savepoint at `path`, which must lie under `roots` and be one: SnapshotUnusable when it is not."""
+    """Remove the savepoint at `path`, which must be below `roots`. Raise SnapshotUnusable if it is no savepoint."""
     directory = roots.confine(path)
     files = files or files_for(directory)
     checkpoint = read_metadata(directory, files)
@@ -280,7 +289,7 @@ def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = No
 
 
 def _make_below(directory: str, files: Files) -> None:
-    """Make the new `directory`. Raise StorageUnreachable if its parent does not exist any more."""
+    """Create the new `directory`. Raise StorageUnreachable if its parent no longer exists."""
     try:
         files.make_directory(directory, new=True, parents=False)
     except FileNotFoundError as error:
@@ -290,7 +299,7 @@ def _make_below(directory: str, files: Files) -> None:
 
 
 def _discard_directory(directory: str, files: Files) -> None:
-    """`_metadata` goes first, so that a half-removed snapshot never looks like a whole one."""
+    """Remove `_metadata` first, so that a half-removed snapshot never looks complete."""
     directory = canonical(directory)
     if not is_snapshot_directory(directory):
         raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")

@@ -1,12 +1,12 @@
-"""How a manifest tells a file's content.
+"""The checksums by which a manifest identifies a file's content.
 
     <64 hex digits>          the SHA-256 of the content
-    crc32-<64 hex digits>    the SHA-256 of the CRC-32s of each 512 bytes of it, big-endian: what Hadoop's local file
-                             system keeps beside a file while it writes it
+    crc32-<64 hex digits>    the SHA-256 of the CRC-32s of each 512 bytes of it, big-endian: Hadoop's local file system
+                        stores these CRC-32s next to each file that it writes
 
-The second kind is known without reading the content, and it is of the bytes as they were written, not as they are found
-later. It is taken for large files only: of ten gigabytes of state eighty megabytes are read for a checkpoint. Either is
-safe to name a file by, and against damage; a manifest does not guard against forgery anyway (`metadata`).
+The second kind is known without reading the content, and it covers the bytes as they were written, not as they are
+later. It is used for large files only: for a checkpoint of ten gigabytes of state, eighty megabytes are read. Both
+kinds can name a file and detect damage. A manifest does not protect against forgery anyway (`metadata`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 1 << 20
 
 
 class Checking(Protocol):
-    """Gets a content in pieces, one after another."""
+    """Computes the checksum of a content that it gets in pieces."""
 
     def update(self, piece: bytes) -> None: ...
 
@@ -39,12 +39,12 @@ def sha256_of(path: Path) -> str:
 
 
 def of_sums(sums: bytes) -> str:
-    """The second kind, of a content of which `sums` are the CRC-32s."""
+    """Return the checksum of the second kind for a content whose CRC-32s are `sums`."""
     return _CRC32 + hashlib.sha256(sums).hexdigest()
 
 
 def sums_of(content: bytes, step: int = STEP) -> bytes:
-    """The CRC-32 of each `step` bytes; the last may be fewer."""
+    """Return the CRC-32 of each `step` bytes. The last piece may be shorter."""
     whole = len(content) // step
     parts: Iterable[bytes] = struct.unpack_from(f"{step}s" * whole, content)
     sums = struct.pack(f">{whole}I", *map(zlib.crc32, parts))
@@ -53,12 +53,12 @@ def sums_of(content: bytes, step: int = STEP) -> bytes:
 
 
 def checking(like: str) -> Checking:
-    """Finds out the checksum of a content, of the kind that `like` is."""
+    """Return an object that computes a checksum of the same kind as `like`."""
     return _Crc32() if like.startswith(_CRC32) else _Sha256()
 
 
 def checksum_of(file: BinaryIO, like: str) -> str:
-    """Of what is left to read of it, of the kind that `like` is."""
+    """Return the checksum of the rest of the file, of the same kind as `like`."""
     found = checking(like)
     while piece := file.read(_CHUNK):
         found.update(piece)

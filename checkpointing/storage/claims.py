@@ -1,7 +1,8 @@
-"""Whose a snapshot is: a job that is restored in mode CLAIM takes it over, and removes it when it needs it no more.
+"""Claims on snapshots: a job that is restored in mode CLAIM owns the snapshot, and removes it when it is unused.
 
-A claim is a file beside the snapshot's `_metadata`, named after the job: `_claimed-<job id>`. Two jobs that claim one
-snapshot at once see each other's file and both step back. The file goes when the job ends and leaves the snapshot.
+A claim is a file next to the snapshot's `_metadata`, named after the job: `_claimed-<job id>`. If two jobs claim one
+snapshot at once, each sees the other's file, and both withdraw. The file is removed when the job ends without removing
+the snapshot.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CLAIM = "_claimed-"
 
 
 class SnapshotClaimed(StorageError):
-    """Another job has claimed it."""
+    """Another job has claimed the snapshot."""
 
     def __init__(self, directory: str, job_id: str) -> None:
         super().__init__(
@@ -43,9 +44,9 @@ class SnapshotNotWritable(StorageError):
 
 
 class JobClaims:
-    """The claims of one job. `job_directory` is its checkpoint directory: what lies there is the job's without a claim.
+    """The claims of one job. Snapshots in `job_directory`, its checkpoint directory, belong to it without a claim.
 
-    Blocking; OSError. `files` stands in for what a location would open.
+    All methods block and raise OSError. `files` replaces what a location would open.
     """
 
     def __init__(self, job_id: str, job_directory: str, files: Files | None = None) -> None:
@@ -54,11 +55,11 @@ class JobClaims:
         self._given_files = files
 
     def lies_elsewhere(self, directory: str) -> bool:
-        """Not in the job's own checkpoint directory, by whatever links either is named."""
+        """Return whether the snapshot is outside of the job's own checkpoint directory, after following links."""
         return parent(_real(directory)) != _real(self._job_directory)
 
     def claim(self, directory: str) -> bool:
-        """Take the snapshot over; False when this job had it already. SnapshotClaimed, SnapshotNotWritable."""
+        """Claim the snapshot. Return False if this job already has it. Raise SnapshotClaimed or SnapshotNotWritable."""
         directory, files = self._opened(directory)
         check_unclaimed(directory, files, but_by=self._job_id)
         mine = self._file(directory)
@@ -80,15 +81,15 @@ class JobClaims:
         return name(self._file(directory)) in files.names(directory)
 
     def give_up(self, directory: str) -> None:
-        """The snapshot is its owner's again; nothing when it was not this job's."""
+        """Return the snapshot to its owner. Do nothing if it is not claimed by this job."""
         if self.has(directory):
             directory, files = self._opened(directory)
             files.remove_file(self._file(directory))
 
     def finish_discarding(self, directory: str) -> bool:
-        """The job has dropped the snapshot: end what a crash may have cut short. False: it is not, or no longer, ours.
+        """Finish the removal of a snapshot that the job has dropped. Return False if it is not, or no longer, claimed.
 
-        Half removed it has no `_metadata`, and perhaps no claim either.
+        A half-removed snapshot has no `_metadata`, and perhaps no claim either.
         """
         directory, files = self._opened(directory)
         if METADATA in files.names(directory) and not self.has(directory):
@@ -110,7 +111,7 @@ def _real(location: str) -> str:
 
 
 def check_unclaimed(directory: str, files: Files | None = None, *, but_by: str = "") -> None:
-    """SnapshotClaimed when a job other than `but_by` has claimed it."""
+    """Raise SnapshotClaimed if a job other than `but_by` has claimed the snapshot."""
     directory = canonical(directory)
     for entry in sorted((files or files_for(directory)).names(directory)):
         if entry.startswith(_CLAIM) and entry != f"{_CLAIM}{but_by}":
@@ -118,9 +119,9 @@ def check_unclaimed(directory: str, files: Files | None = None, *, but_by: str =
 
 
 def discard_claimed(directory: str, files: Files) -> None:
-    """Remove the snapshot, `_metadata` first; of a checkpoint also what only it used of its old job's pool.
+    """Remove the snapshot, `_metadata` first. For a checkpoint also remove shared files that only it used.
 
-    May be repeated, and goes on where a crash ended it.
+    May be repeated, and continues after a crash.
     """
     directory = canonical(directory)
     if not is_snapshot_directory(directory):
@@ -132,8 +133,11 @@ def discard_claimed(directory: str, files: Files) -> None:
 
 
 def _remove_unreferenced(job_directory: str, files: Files) -> None:
-    """What no checkpoint in the old job's directory refers to. As long as one cannot be read, or is not complete,
-    everything stays: it may need any of the files."""
+    """Remove the files to which no checkpoint in the old job's directory refers.
+
+    As long as one of these checkpoints cannot be read, or is not complete, everything stays: it may need any of the
+    files.
+    """
     try:
         ids = checkpoint_ids(job_directory, files)
         others = [read_metadata(checkpoint_directory(job_directory, other), files) for other in ids]

@@ -1,20 +1,20 @@
-"""What can be wrong with checkpoint storage and with a snapshot in it.
+"""The errors of checkpoint storage and of snapshots in it.
 
 StorageError (an OSError)
 ├── OutsideSavepointRoots      the path is not under a configured root
-├── UnsafeLocation             asked to remove or read something that is no part of a checkpoint
-├── NotOurPool                 asked to remove shared files of a job that another job manager may lead by now
-├── UnknownScheme              no file system of that name can keep snapshots
-├── DriverMissing              the Python package that speaks to it is not installed; names it
+├── UnsafeLocation             a request to remove or read something that does not belong to a checkpoint
+├── NotOurPool                 a request to remove shared files of a job that another job manager may lead by now
+├── UnknownScheme              no file system with this name can store snapshots
+├── DriverMissing              the Python package for the storage is not installed; the text names it
 ├── AccessDenied               the storage refuses: credentials, permissions, a read-only file system
-├── StorageUnreachable         nobody answers, or the connection was lost
+├── StorageUnreachable         no server answers, or the connection was lost
 │   └── StorageSilent          no answer in time; the call may still be waiting for one
 ├── StorageFull
-└── SnapshotUnusable           nobody can restore from this directory
+└── SnapshotUnusable           this directory cannot be restored
     ├── MetadataMissing        no `_metadata`: never completed, or no snapshot at all
     ├── MetadataForeign        a `_metadata` that Waymark did not write
     ├── MetadataTruncated      cut off or not readable as a whole
-    ├── MetadataTampered       its checksum does not fit, or its fields make no checkpoint
+    ├── MetadataTampered       its checksum does not match, or its fields are not those of a checkpoint
     ├── MetadataFromNewerVersion
     └── SnapshotIncomplete     a file has another size or content; names the file
         └── StateFileMissing
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 
 class StorageError(OSError):
-    """Something is wrong with checkpoint storage; the text says what and where."""
+    """Something is wrong with checkpoint storage. The text says what and where."""
 
 
 class OutsideSavepointRoots(StorageError):
@@ -64,7 +64,7 @@ class StorageUnreachable(StorageError):
 
 
 class StorageSilent(StorageUnreachable):
-    """`what` was not answered in time. Nothing is known of it."""
+    """A request to the storage was not answered in time. Its outcome is unknown."""
 
     def __init__(self, what: str, silence_s: float) -> None:
         super().__init__(f"{what} has not answered for {silence_s:g} s")
@@ -76,7 +76,7 @@ class StorageFull(StorageError):
 
 
 class SnapshotUnusable(StorageError):
-    """`directory` is the snapshot's, as it was asked for."""
+    """A snapshot cannot be restored. `directory` is spelled as in the request."""
 
     def __init__(self, directory: str, problem: str) -> None:
         super().__init__(f"{directory}: {problem}")
@@ -108,7 +108,7 @@ class MetadataFromNewerVersion(SnapshotUnusable):
 
 
 class SnapshotIncomplete(SnapshotUnusable):
-    """`file` is the first file found wrong, as the metadata names it."""
+    """A file of the snapshot is wrong. `file` is the first one found, by its name in the metadata."""
 
     def __init__(self, directory: str, file: str, problem: str) -> None:
         super().__init__(directory, f"{file} {problem}")

@@ -1,6 +1,6 @@
-"""The seam between checkpoint storage and the bytes: what a file system must be able to do, and this machine's own.
+"""The interface between checkpoint storage and file systems, and its implementation for this machine.
 
-Others: `fsspec_files`, `memory_files`. `opening.files_for` says which of them a location belongs to.
+Other implementations are `fsspec_files` and `memory_files`. `opening.files_for` returns the one for a location.
 """
 
 from __future__ import annotations
@@ -26,72 +26,84 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Files(Protocol):
-    """Blocking, from any thread. Paths are locations (see `locations`), absolute, in their canonical spelling.
+    """File operations of a storage. All methods block, and any thread may call them.
 
-    FileNotFoundError where something is missing, FileExistsError where something is in the way, else a StorageError or
-    another OSError.
+    Paths are locations (see `locations`), absolute, in canonical form. The methods raise FileNotFoundError for a
+    missing path, FileExistsError for one that must not exist, else a StorageError or another OSError.
     """
 
     @property
     def transfers(self) -> int:
-        """How many operations at a time are worth while."""
+        """Return how many operations are worth running at the same time."""
         ...
 
     def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
-        """Make `path` with its parents, durably. `new`: FileExistsError when it exists already, or anything in it.
-        `parents` False: FileNotFoundError when its parent is missing on a local disk."""
+        """Create `path` with its parents, durably.
+
+        `new`: raise FileExistsError if it exists or contains anything. `parents` False: raise FileNotFoundError if its
+        parent is missing on a local disk.
+        """
         ...
 
     def write_durably(self, path: str, content: bytes) -> None:
-        """The file is there as a whole or not at all, also after a power cut."""
+        """Write the file completely or not at all, also in case of a power failure."""
         ...
 
     def put(self, source: Path, path: str) -> None:
-        """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
+        """Store the bytes of the local file `source` at `path`, completely or not at all, and replace an existing file.
 
-        There after a power cut once `make_durable` was called for it, and then for its directory.
+        The file survives a power failure after `make_durable` was called for it, and then for its directory.
         """
         ...
 
     def is_same(self, path: str, source: Path, checksum: str) -> bool:
-        """`path` has the size of `source`: also its content? True where only reading it from afar could tell."""
+        """Return whether `path`, which has the size of `source`, has its content.
+
+        Return True if only a remote read could tell.
+        """
         ...
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """Files that were put, and directories with the names that were added; in this order.
+        """Sync stored files, and then directories with new names, in this order.
 
-        Many at a time: each journal entry that the first one forces out holds those of the others, too.
+        Pass many at a time: each journal entry that the first one forces out contains those of the others, too.
         """
         ...
 
     def get(self, path: str, target: Path, like: str) -> str:
-        """Copy to the local file `target`, which must not exist; the checksum of what was copied, as in `checksum`."""
+        """Copy to the local file `target`, which must not exist.
+
+        Return the checksum of the copy, as `checksum` does.
+        """
         ...
 
     def read(self, path: str) -> bytes: ...
 
     def checksum(self, path: str, like: str) -> str:
-        """Of the kind that `like` is, see `checksums`."""
+        """Return the file's checksum of the same kind as `like`; see `checksums`."""
         ...
 
     def names(self, path: str) -> Sequence[str]:
-        """What a directory holds, in no order; nothing when it is missing."""
+        """Return the names in a directory, in no order; none if it is missing."""
         ...
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """The files directly in a directory; nothing when it is missing."""
+        """Return the sizes of the files directly in a directory; none if it is missing."""
         ...
 
     def remove_file(self, path: str) -> None:
-        """A missing one is fine."""
+        """Remove a file. A missing one is no error."""
         ...
 
     def remove_empty_directory(self, path: str) -> None:
-        """A missing one is fine; one that holds anything stays."""
+        """Remove an empty directory. A missing one is no error, and one with content stays."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """A missing one is fine; so is another process writing in it meanwhile, as long as it stops."""
+        """Remove a directory with its content.
+
+        A missing one is no error. Tolerate writes of another process that soon stop.
+        """
         ...
 
 
@@ -126,7 +138,7 @@ class LocalFiles:
         sync(target.parent)
 
     def put(self, source: Path, path: str) -> None:
-        """Linked where the file system allows, else copied, by the kernel where it can (a clone where it can that)."""
+        """Link the file if possible, else let the kernel copy or clone it if possible, else copy it."""
         target = Path(path)
         temporary = _beside(target)
         try:
@@ -139,7 +151,10 @@ class LocalFiles:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
 
     def is_same(self, path: str, source: Path, checksum: str) -> bool:
-        """On one file system a link is the same file; elsewhere the size has to do: reading costs what copying does."""
+        """Return whether the contents are equal.
+
+        On another file system the size must suffice: reading costs as much as copying.
+        """
         there, here = Path(path).stat(), source.stat()
         if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) or there.st_dev != here.st_dev:
             return True
@@ -209,7 +224,7 @@ def _beside(target: Path) -> Path:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """False when `target` is in the way, or `source` cannot be linked there."""
+    """Link the file. Return False if `target` exists, or `source` cannot be linked there."""
     try:
         os.link(source, target)
     except FileExistsError:
@@ -238,7 +253,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _copied_by_kernel(reader: int, writer: int) -> int:
-    """Bytes copied: all, or 0 when the kernel cannot copy between these two."""
+    """Return the number of copied bytes: all, or 0 if the kernel cannot copy between these two."""
     copied = 0
     while True:
         try:

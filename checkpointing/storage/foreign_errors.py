@@ -1,4 +1,4 @@
-"""Errors of operating systems and of fsspec's drivers, as the few of ours that people can act on."""
+"""Translates errors of operating systems and of fsspec's drivers into a few storage errors that people can act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FTP_FULL = ("452", "552")
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ESTALE, errno.ENOTCONN)
-# Drivers are imported by fsspec only, when they are needed: their errors are known by name.
+# fsspec imports drivers only when they are needed, so their errors are recognised by name.
 _DENIED_NAMES = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError",
                            "ClientAuthenticationError", "RefreshError", "AuthenticationException",
                            "TokenRetrievalError", "ProfileNotFound"})  # fmt: skip
@@ -24,10 +24,10 @@ _UNREACHABLE_NAMES = frozenset({"EndpointConnectionError", "ConnectTimeoutError"
 
 @contextlib.contextmanager
 def in_words(location: str) -> Iterator[None]:
-    """What is missing or in the way stays FileNotFoundError or FileExistsError, all else becomes a StorageError.
+    """Keep FileNotFoundError and FileExistsError in the block, and turn all other errors into a StorageError.
 
-    A driver that says "missing" because it could not ask is not believed: what is thought missing may be removed, or
-    left out of a recovery, for good.
+    A driver may report "missing" although it could not ask the server. Then another error is raised, because files that
+    look missing may be removed, or left out of a recovery, forever.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def as_storage_error(location: str, error: BaseException) -> StorageError:
 
 
 def _hidden_cause(error: FileNotFoundError) -> BaseException | None:
-    """The error, other than "missing", that the driver turned into this one; None when it really is missing."""
+    """Return the other error that the driver turned into "missing", or None if the file really is missing."""
     cause = _cause_of(error)
     while cause is not None:
         if _kind(cause) in ("unreachable", "denied") and not _is_ftp_missing(cause):
@@ -73,7 +73,7 @@ def _cause_of(error: BaseException) -> BaseException | None:
 
 
 def _is_ftp_missing(error: BaseException) -> bool:
-    """550 is FTP's only word for a missing file; servers say it of a forbidden one, too."""
+    """Return whether FTP reports a missing file. Its code 550 also means a forbidden one."""
     return isinstance(error, ftplib.Error) and str(error).startswith(("550", "450"))
 
 

@@ -1,4 +1,4 @@
-"""What lies in a job's checkpoint directory, whatever a store says of it."""
+"""The checkpoints in a job's checkpoint directory, independent of any store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
 def checkpoint_ids(job_directory: str, files: Files) -> list[int]:
-    """Of every `chk-N`, complete or not, ascending."""
+    """Return the IDs of all `chk-N`, complete or not, ascending."""
     matches = (_CHECKPOINT.fullmatch(entry) for entry in files.names(job_directory))
     return sorted(int(match[1]) for match in matches if match is not None)
 
 
 def complete_checkpoints(job_directory: str, files: Files, known: Collection[int]) -> list[CompletedCheckpoint]:
-    """The complete ones whose ids are not `known`. One that cannot be read is left out, and said."""
+    """Return the complete checkpoints whose IDs are not `known`. An unreadable one is logged and left out."""
     found = []
     for checkpoint_id in checkpoint_ids(job_directory, files):
         if checkpoint_id in known:
@@ -40,6 +40,6 @@ def complete_checkpoints(job_directory: str, files: Files, known: Collection[int
 
 
 def checkpoint_id_of(location: str) -> int | None:
-    """By its directory's name; None for a savepoint."""
+    """Return the ID in the name of a checkpoint's directory, or None for a savepoint."""
     match = _CHECKPOINT.fullmatch(name(location))
     return None if match is None else int(match[1])

@@ -1,15 +1,15 @@
-"""Any file system that fsspec knows, as `Files`. The only module that talks to fsspec.
+"""Any file system that fsspec supports, as `Files`. Only this module uses fsspec.
 
-What fsspec does not promise, and what is done about it:
+fsspec does not guarantee the following properties, so this module does:
 
-- *Whole or not at all.* An object store's PUT is atomic, and durable when it returns. Anywhere else a file is written
+- *Complete or not at all.* An object store's PUT is atomic, and durable when it returns. Elsewhere a file is written
   under a temporary name and renamed. A client that dies in between leaves a hidden file, which the sweep removes.
-- *Durable.* No driver offers fsync: a file is as safe as its server makes it when it confirms.
-- *Directories.* An object store has none: making one is a check that nothing has its prefix, and it is gone with its
-  last object.
-- *Fresh answers.* Drivers remember listings and instances; both are turned off.
-- *Threads.* Asynchronous drivers are safe to share. Others get one connection an operation, kept for the next, at most
-  `TRANSFERS` of them; one that was lost while it lay idle is replaced, once.
+- *Durable.* No driver offers fsync, so a file is as safe as its server makes it when it confirms.
+- *Directories.* An object store has none. Creating one only checks that nothing has its prefix, and it disappears with
+  its last object.
+- *Current answers.* Drivers cache listings and instances; both caches are turned off.
+- *Threads.* Asynchronous drivers can be shared. Others get one connection for each operation, which is reused later, at
+  most `TRANSFERS` of them. A connection that was lost while idle is replaced, once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ TRANSFERS = 8
 _CHUNK = 1 << 20
 _REMOVE_ATTEMPTS = 5
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos"})
-# Known to fsspec, but gone with the process, read only, or wrappers around another file system.
+# fsspec knows these, but they are temporary, read only, or wrappers around another file system.
 _NO_STORAGE = frozenset({
     "memory", "data", "http", "https", "github", "gist", "git", "zip", "tar", "libarchive", "reference", "generic",
     "blockcache", "cached", "filecache", "simplecache", "dir", "async_wrapper", "asyncwrapper", "pyscript",
 })  # fmt: skip
-# Where the package is not the module that the driver lives in.
+# The packages whose names differ from the driver's module.
 _PACKAGES = {
     "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "hdfs": "pyarrow", "arrow_hdfs": "pyarrow",
     "webhdfs": "requests", "dbfs": "requests", "lakefs": "lakefs-spec", "root": "fsspec-xrootd",
@@ -49,7 +49,7 @@ _PACKAGES = {
 
 
 class FsspecFiles:
-    """`connect` makes an instance of fsspec's file system; see `fsspec_files`."""
+    """Files of one server. `connect` creates an instance of fsspec's file system; see `fsspec_files`."""
 
     def __init__(self, connect: Callable[[], Any], *, is_object_store: bool) -> None:
         self._connect = connect
@@ -78,7 +78,7 @@ class FsspecFiles:
         return True
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """The server has said that it keeps them."""
+        """Do nothing: the server has confirmed that it stores them."""
 
     def get(self, path: str, target: Path, like: str) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class FsspecFiles:
                     raise
 
     def _placed(self, path: str, write: Callable[[Any, str], object], size: int) -> None:
-        """Whole or not at all, and of the right size as far as the storage says."""
+        """Write completely or not at all, and check the size that the storage reports."""
 
         def place(fs: Any) -> int:
             target = _plain(fs, path)
@@ -136,7 +136,7 @@ class FsspecFiles:
             raise StorageError(f"{path}: {found} bytes arrived instead of {size}")
 
     def _listing(self, path: str) -> list[dict[str, Any]]:
-        """Without the directory itself, which some drivers list, too."""
+        """List a directory without its own entry, which some drivers include."""
 
         def listed(fs: Any) -> list[dict[str, Any]]:
             own = _plain(fs, path)
@@ -149,16 +149,19 @@ class FsspecFiles:
             return []
 
     def _run(self, path: str, work: Callable[[Any], T]) -> T:
-        """All operations may be repeated: a lost connection gets one more chance."""
+        """Run an operation. Repeat it once after a lost connection, which is safe for all operations."""
         try:
             return self._run_once(path, work)
         except StorageUnreachable:
-            if self._shared is not None:  # asynchronous drivers try again themselves
+            if self._shared is not None:  # asynchronous drivers retry by themselves
                 raise
         return self._run_once(path, work)
 
     def _run_once(self, path: str, work: Callable[[Any], T]) -> T:
-        """The inner words tell whether the instance may be used again, the outer ones are for connecting."""
+        """Run an operation.
+
+        The inner `in_words` shows whether the instance can be reused; the outer one covers connecting.
+        """
         with in_words(path), self._instance() as fs, in_words(path):
             return work(fs)
 
@@ -189,7 +192,7 @@ class FsspecFiles:
             return None
 
     def _forget_idle(self) -> None:
-        """What broke one connection may have broken the others that lay idle."""
+        """Close all idle connections, because the reason for one broken connection may concern the others, too."""
         while self._idle_instance() is not None:
             pass
 
@@ -199,9 +202,9 @@ _opening = threading.Lock()
 
 
 def fsspec_files(location: str) -> FsspecFiles:
-    """The files of the server that `location` (remote, canonical) names: one object for each, for the process's life.
+    """Return the files of the server in `location` (remote, canonical): one object for each server and process.
 
-    UnknownScheme, DriverMissing. Nothing is connected yet.
+    Raise UnknownScheme or DriverMissing. No connection is made yet.
     """
     scheme, _, rest = location.partition("://")
     server = f"{scheme}://{rest.partition('/')[0]}"
@@ -241,7 +244,7 @@ def _package(scheme: str) -> str:
 
 
 def _plain(fs: Any, path: str) -> str:
-    """`path` as the driver names it, without scheme and server."""
+    """Return `path` as the driver names it, without scheme and server."""
     return str(fs._strip_protocol(path))  # noqa: SLF001 - there is no public way
 
 
@@ -251,7 +254,7 @@ def _info(fs: Any, path: str) -> dict[str, Any]:
 
 
 def _exists(fs: Any, path: str) -> bool:
-    """Not fsspec's own `exists`, which says no whatever went wrong."""
+    """Return whether the path exists. fsspec's own `exists` also returns False after any error."""
     try:
         _info(fs, path)
     except FileNotFoundError:
@@ -260,7 +263,7 @@ def _exists(fs: Any, path: str) -> bool:
 
 
 def _make_directories(fs: Any, path: str) -> None:
-    """Another thread may make one of the parents at the same time: then once more."""
+    """Create directories. Retry, because another thread may create one of the parents at the same time."""
     for is_last in (False, False, False, True):
         if _exists(fs, path):
             return
@@ -284,7 +287,7 @@ def _through_temporary(fs: Any, target: str, write: Callable[[Any, str], object]
 
 @contextlib.contextmanager
 def _missing_or_unreadable(fs: Any, path: str) -> Iterator[None]:
-    """Some drivers call every failure "missing", others none: the directory's listing tells."""
+    """Raise FileNotFoundError only for a missing file: some drivers report every failure as "missing", others none."""
     try:
         yield
     except Exception as error:
@@ -301,7 +304,7 @@ def _read(fs: Any, path: str) -> bytes:
 
 
 def _fetch(fs: Any, path: str, target: Path) -> None:
-    """Blocking drivers get an open file: some leave one that they opened themselves open when they fail."""
+    """Download a file. Blocking drivers get an open file, because some leave files open that they opened themselves."""
     with _missing_or_unreadable(fs, path):
         if getattr(fs, "async_impl", False):
             fs.get_file(_plain(fs, path), str(target))
@@ -326,7 +329,7 @@ def _remove_directory(fs: Any, path: str) -> None:
 
 
 def _remove_tree(fs: Any, path: str) -> None:
-    """Gone when nothing is listed any more: a file that appeared meanwhile needs another round."""
+    """Remove a tree. A file that appeared meanwhile needs another round, so it is gone only when nothing is listed."""
     if not _exists(fs, path):
         raise FileNotFoundError(path)
     fs.rm(_plain(fs, path), recursive=True)

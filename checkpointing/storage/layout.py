@@ -1,11 +1,11 @@
-"""Where things lie, by name only: no access to any file.
+"""The layout of snapshots, by name only: no access to any file.
 
 <checkpoint directory>/<job id>/chk-<N>/_metadata, private files
                                 shared/<checksum>
                                 taskowned/
 <savepoint directory>/savepoint-<first 6 of the job id>-<12 hex digits>/_metadata, <query>/ with all its files
 
-What is being written has a temporary name until it is whole.
+A file has a temporary name until it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METADATA = "_metadata"
 SHARED = "shared"
 TASK_OWNED = "taskowned"
 
-# What a query's files begin with: those of its checkpointLocation, and those of a file sink beside them.
+# The first parts of a query's file names: those of its checkpointLocation, and those of a file sink.
 QUERY_ENTRIES = frozenset(
     {"metadata", "offsets", "commits", "sources", "state", "timelines", "operators", "sink"},
 )
@@ -40,7 +40,7 @@ def savepoint_name(job_id: str, random_hex: str) -> str:
 
 
 def new_savepoint_directory(target: str, job_id: str) -> str:
-    """Return a directory below `target` for a savepoint of the job that is about to begin. StorageError."""
+    """Return a directory below `target` for a savepoint of the job that is about to begin. Raise StorageError."""
     return f"{canonical(target).rstrip('/')}/{savepoint_name(job_id, uuid.uuid4().hex)}"
 
 
@@ -65,25 +65,28 @@ def is_temporary(entry: str) -> bool:
 
 
 def is_shared_location(location: str) -> bool:
-    """Directly in the pool, and nothing else."""
+    """Return whether the location is a file directly in the pool."""
     parts = location.split("/")
     return len(parts) == 2 and parts[0] == SHARED and parts[1] not in ("", ".", "..")
 
 
 def unused_file(name_in_pool: str) -> StateFile:
-    """A file of the pool of which nothing else is known, nor needs to be: it is to be removed."""
+    """Return a file of the pool for its removal, which needs only the name."""
     return StateFile("", f"{SHARED}/{name_in_pool}", 0, "", shared=True)
 
 
 def is_safe_location(location: str) -> bool:
-    """Relative, and it stays below where it starts."""
+    """Return whether the location is relative and stays below its start."""
     return (
         bool(location) and "\x00" not in location and all(part not in ("", ".", "..") for part in location.split("/"))
     )
 
 
 def state_file_path(checkpoint: CompletedCheckpoint, file: StateFile) -> str:
-    """Where the bytes of `file` lie, for a checkpoint as `read_metadata` gives it: right also after a move."""
+    """Return the path of `file`, for a checkpoint from `read_metadata`.
+
+    It is also right after the snapshot was moved.
+    """
     if not is_safe_location(file.location):
         raise UnsafeLocation(f"{checkpoint.location}: {file.location!r} leads out of the snapshot")
     if checkpoint.properties.is_savepoint:

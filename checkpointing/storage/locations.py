@@ -1,7 +1,8 @@
-"""What a location says. It stays text everywhere: an absolute local path, or `scheme://authority/path` of a file system
-that fsspec knows (`s3://bucket/waymark`, `ftp://host/waymark`).
+"""Locations of files, which are texts everywhere.
 
-A location never holds a secret: it is logged, shown and stored. Credentials belong into fsspec's own configuration.
+A location is an absolute local path, or `scheme://authority/path` of a file system that fsspec supports
+(`s3://bucket/waymark`, `ftp://host/waymark`). It never contains a secret, because it is logged, shown and stored.
+Credentials belong into fsspec's own configuration.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.storage.errors import StorageError
 
-# The memory of a job manager, as a place: `execution.checkpointing.storage: jobmanager`.
+# The memory of a job manager as a location: `execution.checkpointing.storage: jobmanager`.
 JOB_MANAGER = "jobmanager"
 JOB_MANAGER_MEMORY = f"{JOB_MANAGER}://memory"
 
@@ -27,7 +28,7 @@ class BadLocation(Refused, StorageError):
 
 
 def scheme_of(location: str) -> str | None:
-    """None for a local path, also when it is written as a `file:` address."""
+    """Return the scheme, or None for a local path, which may also be a `file:` address."""
     match = _SCHEME.match(location)
     return None if match is None or match[1].lower() == "file" else match[1].lower()
 
@@ -51,7 +52,7 @@ def canonical(location: str) -> str:
 
 
 def local_path(path: str) -> str:
-    """The absolute local path that `path` (plain, or a `file:` URI as Flink writes it) names; not resolved."""
+    """Return the absolute local path in `path` (plain, or Flink's form of a `file:` URI). Links are not resolved."""
     if path.startswith("file:"):
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):

@@ -1,7 +1,7 @@
 """`execution.checkpointing.storage: jobmanager`: checkpoints in the job manager's own memory, for trials.
 
-The same class stands at both ends. In the driver it holds a subtask's files until the acknowledgement takes them along;
-in the job manager it holds them until the checkpoint is discarded. Nothing outlives the process.
+Both ends use the same class. In the driver it holds a subtask's files until the acknowledgement carries them. In the
+job manager it holds them until the checkpoint is discarded. Nothing outlives the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_STATE_SIZE = 5 * 1024 * 1024
 
 
 class StateTooLarge(StorageError):
-    """In Flink's words."""
+    """The state does not fit into memory. The text is Flink's."""
 
     def __init__(self, size: int) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class MemoryFiles:
         return self.checksum(path, checksum) == checksum
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """As safe as the process."""
+        """Do nothing: the files are as safe as the process."""
 
     def get(self, path: str, target: Path, like: str) -> str:
         content = self.read(path)
@@ -80,7 +80,7 @@ class MemoryFiles:
             raise FileNotFoundError(path) from None
 
     def take(self, path: str) -> bytes:
-        """Read and forget."""
+        """Return the file's content and forget the file."""
         with self._lock:
             return self._files.pop(path)
 

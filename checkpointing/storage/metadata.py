@@ -2,7 +2,7 @@
 
     {"magic": "waymark-checkpoint", "version": 2, "sha256": "…", "checkpoint": {all fields of CompletedCheckpoint}}
 
-The checksum guards against damage and careless editing, not against an attacker, who could compute it anew.
+The checksum protects against damage and careless editing, but not against an attacker, who could compute a new one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def encode_metadata(checkpoint: CompletedCheckpoint) -> bytes:
 
 
 def decode_metadata(content: bytes, directory: str) -> CompletedCheckpoint:
-    """The checkpoint in `content`, which was read from `directory`: its locations are where it lies now.
+    """Return the checkpoint in `content`, which was read from `directory`. Its locations are the current ones.
 
-    MetadataForeign, MetadataTruncated, MetadataFromNewerVersion or MetadataTampered otherwise.
+    Raise MetadataForeign, MetadataTruncated, MetadataFromNewerVersion or MetadataTampered if it is not valid.
     """
     body = _checked_body(content, directory)
     try:

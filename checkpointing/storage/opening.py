@@ -1,4 +1,4 @@
-"""The one door to storage: which `Files` a location belongs to."""
+"""Returns the `Files` of a location. All access to storage goes through this module."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from checkpointing.storage.locations import JOB_MANAGER, canonical, scheme_of
 from checkpointing.storage.memory_files import MemoryFiles
 
 _LOCAL = LocalFiles()
-# What this process keeps for itself: the job manager its jobs' checkpoints, a driver what it has not sent yet.
+# This process's own files: a job manager's checkpoints in memory, or files that a driver has not sent yet.
 PROCESS_MEMORY = MemoryFiles()
 
 
 def files_for(location: str) -> Files:
-    """StorageError (UnknownScheme, DriverMissing) when nothing can open it; nothing is read or connected yet."""
+    """Return the files of the location's storage, without reading or connecting.
+
+    Raise StorageError (UnknownScheme, DriverMissing) if no implementation can open it.
+    """
     match scheme_of(location):
         case None:
             return _LOCAL

@@ -1,9 +1,9 @@
-"""Tell a snapshot that is missing from a storage that is away.
+"""Distinguishes a missing snapshot from unavailable storage.
 
-A file system that is not mounted looks like one from which everything was deleted. A snapshot counts as missing only
-while the directory that it belongs to is there and holds something else. A mount point without its file system is empty
-or is not there, or holds what a driver made that was writing while the file system went away: `shared` and a `chk-N`.
-So a job's checkpoints on a local disk lie beside `taskowned`, which only the job manager makes.
+A file system that is not mounted looks like one whose files were all deleted. A snapshot counts as missing only while
+its parent directory exists and contains something else. A mount point without its file system is empty or missing. It
+may also contain `shared` and a `chk-N` of a driver that was writing while the file system disappeared. So a job's
+checkpoints on a local disk have `taskowned` next to them, which only the job manager creates.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _MISSING = (MetadataMissing, StateFileMissing)
 
 
 def read_reachable(directory: str, read: Callable[[str], CompletedCheckpoint] = read_metadata) -> CompletedCheckpoint:
-    """Return `read(directory)`, and call a snapshot unusable only beyond doubt.
+    """Return `read(directory)`. Call a snapshot unusable only if that is certain.
 
     Raises:
-        SnapshotUnusable: the snapshot is damaged, or a part of it is missing though its storage is there.
-        StorageUnreachable: a part of it is missing, and the storage may be away.
-        OSError: any other error says that the snapshot cannot be read now.
+        SnapshotUnusable: the snapshot is damaged, or a part of it is missing although its storage is available.
+        StorageUnreachable: a part of it is missing, and the storage may be unavailable.
+        OSError: any other error means that the snapshot cannot be read now.
     """
     try:
         return read(directory)
     except _MISSING:
         require_storage(directory)
-    # The storage may have come back since the first read. What is missing from both reads is missing.
+    # The storage may have become available after the first read. A file that is missing in both reads is missing.
     try:
         return read(directory)
     except _MISSING:
@@ -42,9 +42,9 @@ def read_reachable(directory: str, read: Callable[[str], CompletedCheckpoint] = 
 
 
 def require_storage(directory: str, files: Files | None = None) -> None:
-    """Raise StorageUnreachable where the storage of the snapshot in `directory` may be away.
+    """Raise StorageUnreachable if the storage of the snapshot in `directory` may be unavailable.
 
-    `files` stands in for what the location would open.
+    `files` replaces what the location would open.
     """
     location = canonical(directory).removesuffix(f"/{METADATA}")
     if scheme_of(location) == JOB_MANAGER:

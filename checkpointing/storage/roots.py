@@ -1,4 +1,4 @@
-"""Where savepoints may lie: a path that somebody sent is confined to the configured directories."""
+"""The allowed directories of savepoints: a path in a request must be below one of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from checkpointing.storage.locations import canonical, is_local
 
 
 class SavepointRoots:
-    """`roots` are locations (absolute paths, `file:` or remote addresses); with none configured all is refused.
+    """The allowed directories. `roots` are locations (absolute paths, `file:` or remote addresses).
 
-    Only `confine` looks at the file system, and blocks as long as that does.
+    Without any root, every path is refused. Only `confine` accesses the file system, and blocks as long as that does.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -23,10 +23,11 @@ class SavepointRoots:
         return self._roots
 
     def confine(self, path: str) -> str:
-        """`path` in its canonical spelling, a local one without symbolic links; OutsideSavepointRoots elsewhere.
+        """Return the canonical form of `path`, for a local one without symbolic links.
 
-        Links on a remote server cannot be seen: who may write there may lead out of a root. The root that `path` names
-        is resolved first, so that another root that hangs does not hold it up.
+        Raise OutsideSavepointRoots if it is outside of all roots. Links on a remote server are not visible: a user with
+        write access there may lead out of a root. The root in `path` is resolved first, so that another root that hangs
+        does not delay it.
         """
         resolved, named = _resolved(path), self.root_of(path)
         for root in sorted(self._roots, key=lambda root: root != named):
@@ -35,7 +36,7 @@ class SavepointRoots:
         raise OutsideSavepointRoots(path, self.roots)
 
     def root_of(self, path: str) -> str | None:
-        """The root that `path` names, whatever symbolic links lead to; None when it names none. Looks at nothing."""
+        """Return the root in `path` by name, without following links, or None. Does not access files."""
         try:
             location = canonical(path)
         except StorageError:

@@ -1,12 +1,12 @@
-"""Which savepoints have been begun: noted durably before their directory is made, until they are complete or removed.
+"""Records of savepoints that were begun, stored durably before their directory is created until they end.
 
-A savepoint lies in a place of its user's, where nobody may clean up on a guess. So whoever begins one leaves an
-*intent* on the job managers' own disk: a file `<job id>.<savepoint's name>` that holds the directory. Of a job manager
-that died the intents are what is left; the directory of each goes if it holds nothing but what a driver puts there
-before a savepoint is complete, and then the intent.
+A savepoint is in a directory of its user, where files must not be removed on a guess. So a job manager that begins one
+writes an *intent* on its own disk: a file `<job id>.<savepoint's name>` that contains the directory. The intents of a
+dead job manager remain. A sweep removes each directory if it contains only files that a driver writes before a
+savepoint is complete, and then the intent.
 
-The file is locked for as long as the one who began the savepoint lives and works on it, so that another job manager on
-the same disk never takes it for abandoned.
+The file is locked while the process that began the savepoint lives and works on it. So another job manager on the same
+disk never treats the savepoint as abandoned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class SavepointIntents:
-    """Those of one job, in `directory`, which all jobs share. Blocking, from any thread."""
+    """The intents of one job, in `directory`, which all jobs share. All methods block; any thread may call them."""
 
     def __init__(self, directory: Path, job_id: str) -> None:
         self._directory = directory
@@ -39,11 +39,14 @@ class SavepointIntents:
         self._begun: dict[str, TextIO] = {}
 
     def begin(self, savepoint: str) -> None:
-        """Note that the directory `savepoint` is about to be made, by this job manager. OSError: it must not be."""
+        """Record that this job manager is about to create the directory `savepoint`.
+
+        On OSError it must not create it.
+        """
         LocalFiles().make_directory(str(self._directory))
         file = self._path(savepoint).open("x", encoding="utf-8")
         try:
-            with contextlib.suppress(OSError):  # a disk without locks: there the leader's term has to do
+            with contextlib.suppress(OSError):  # on a disk without locks the leader's term must suffice
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(f"{savepoint}\n")
             file.flush()
@@ -56,7 +59,7 @@ class SavepointIntents:
         self._begun[savepoint] = file
 
     def end(self, savepoint: str) -> None:
-        """It is complete, or all of it is gone. That no longer being noted is no reason to fail."""
+        """Remove the intent, because the savepoint is complete or removed. An error here is only logged."""
         self.leave(savepoint)
         try:
             self._path(savepoint).unlink(missing_ok=True)
@@ -64,23 +67,25 @@ class SavepointIntents:
             logger.warning("job %s: that %s has ended could not be noted: %s", self._job_id, savepoint, error)
 
     def leave(self, savepoint: str) -> None:
-        """Nobody works on it any more, and something of it may be there: for the next sweep."""
+        """Release an intent for the next sweep: no process works on the savepoint, but some of its files may exist."""
         file = self._begun.pop(savepoint, None)
         if file is not None:
             file.close()
 
     def abandon(self) -> None:
-        """As when this process ends: what is noted is for whoever sweeps."""
+        """Release all intents for the next sweep, as the end of this process does."""
         for savepoint in list(self._begun):
             self.leave(savepoint)
 
     def sweep(
         self, roots: SavepointRoots | None, may_remove: Callable[[], bool], files: Files | None = None
     ) -> tuple[str, ...]:
-        """Remove what others began and left; which directories went. Only while no driver of theirs lives. OSError.
+        """Remove abandoned savepoints of others.
 
-        `may_remove` is asked right before each removal. Repeated after a crash it goes on where the last one ended. One
-        that cannot be removed now keeps nobody from the others.
+        Return their directories. Call it only while no driver of theirs lives.
+
+        `may_remove` is called right before each removal. After a crash, a repeated sweep continues. A savepoint that
+        cannot be removed now does not delay the others. Raise OSError.
         """
         removed: list[str] = []
         problems: list[OSError] = []
@@ -96,7 +101,7 @@ class SavepointIntents:
         return tuple(removed)
 
     def _is_over(self, noted: str, roots: SavepointRoots | None, files: Files | None, removed: list[str]) -> bool:
-        """One that was cut off was never durable: no directory was made after it."""
+        """Return whether the intent can be removed. An incomplete intent was never durable, so it has no directory."""
         savepoint = noted.removesuffix("\n")
         if savepoint in self._begun:
             return False
@@ -105,7 +110,7 @@ class SavepointIntents:
     def _is_settled(
         self, savepoint: str, roots: SavepointRoots | None, files: Files | None, removed: list[str]
     ) -> bool:
-        """False: something is there that must stay, and so must the intent."""
+        """Remove an abandoned savepoint. Return False if files must stay, and so must the intent."""
         if not is_savepoint_directory_of(savepoint, self._job_id) or not _is_within(savepoint, roots):
             logger.warning("job %s: %s was begun and stays: it is in no savepoint directory", self._job_id, savepoint)
             return False
@@ -126,7 +131,7 @@ class SavepointIntents:
 
 
 def jobs_with_intents(directory: Path) -> set[str]:
-    """Whose savepoints were begun and have not ended. OSError."""
+    """Return the jobs with savepoints that were begun and have not ended. Raise OSError."""
     try:
         return {entry.name.partition(".")[0] for entry in directory.iterdir()}
     except FileNotFoundError:
@@ -135,7 +140,7 @@ def jobs_with_intents(directory: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[TextIO | None]:
-    """The intent, locked; None when its job manager lives, or when it has just ended."""
+    """Yield the locked intent, or None if its job manager lives or it has just ended."""
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -160,7 +165,7 @@ def _is_within(savepoint: str, roots: SavepointRoots | None) -> bool:
 
 
 def _foreign(savepoint: str, entries: Sequence[str], files: Files) -> str:
-    """The first thing in there that neither a driver nor a job manager puts there; "" when there is none."""
+    """Return the first file that neither a driver nor a job manager writes there, or "" if there is none."""
     plain = files.sizes(savepoint)
     for entry in sorted(entries):
         if is_temporary(entry):

@@ -1,14 +1,14 @@
-"""Removing what job managers and drivers that died left in a job's checkpoint directory: Flink leaves it for ever.
+"""Removes files that dead job managers and drivers left in a job's checkpoint directory. Flink keeps them forever.
 
-An orphan is, while no driver of the job lives, or below the ids that a living one may be writing:
+While no driver of the job lives, or below the IDs that a living one may be writing, these are orphans:
 
 1. `chk-N` without `_metadata` that the store does not know: never completed, or half removed.
-2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, its removal cut short.
-   One that is newer stays: it is complete, and perhaps only its entry in the store was lost. So does an unclaimed one,
-   and one of an earlier job that had this id, unless this job has claimed it.
-3. A shared file that no checkpoint left in the directory refers to. When one of them cannot be read, all files stay.
+2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, but its removal was
+   interrupted. A newer one stays: it is complete, and perhaps only its entry in the store was lost. An unclaimed one
+   also stays, and so does one of an earlier job with this ID, unless this job has claimed it.
+3. A shared file to which no checkpoint in the directory refers. If one of them cannot be read, all files stay.
 
-Savepoints lie elsewhere, and a directory of any other name is never looked into.
+Savepoints are elsewhere, and directories with other names are never read.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from checkpointing.storage.verification import read_metadata
 
 @dataclass(frozen=True)
 class Swept:
-    """What was removed: checkpoint ids, and shared files by name.
+    """The removed files: checkpoint IDs, and shared files by name.
 
-    `unused`: shared files that were not, for a driver lives, and what it is writing may need them.
+    `unused`: shared files that stay because a driver lives and may need them.
     """
 
     checkpoint_ids: tuple[int, ...] = ()
@@ -41,12 +41,15 @@ class Swept:
 
 
 class OrphanSweep:
-    """`unreadable_ids`: checkpoints that the store knows and nobody can read. They stay, with whatever they may need.
-    `unclaimed_ids`: checkpoints that are somebody else's, though they lie here. `below`: a driver lives and may be
-    writing those with this id and higher ones. `first_id`: complete ones below it are of an earlier life of the job,
-    and stay but for the `claimed_ids`; when it is not known, every complete one may be of an earlier life.
+    """Removes the orphans of one job.
 
-    `may_remove` is asked right before each removal: whoever lost the job meanwhile must touch nothing.
+    `unreadable_ids`: checkpoints in the store that cannot be read. They stay, with all files that they may need.
+    `unclaimed_ids`: checkpoints here that belong to others. `below`: a driver lives and may be writing checkpoints with
+    this ID or higher ones. `first_id`: complete checkpoints below it belong to an earlier life of the job and stay,
+    except the `claimed_ids`. If it is unknown, every complete one may belong to an earlier life.
+
+    `may_remove` is called right before each removal, because a process that no longer leads the job must change
+    nothing.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class OrphanSweep:
         self._knows_all = not unreadable_ids
 
     def run(self) -> Swept:
-        """Blocking; OSError. Repeated after a crash it goes on where the last one ended."""
+        """Remove the orphans. Blocks. Raise OSError. After a crash, a repeated run continues."""
         found = checkpoint_ids(self._job_directory, self._files)
         ids = tuple(checkpoint_id for checkpoint_id in found if self._swept(checkpoint_id))
         unused = self._unused() if self._knows_all else ()
@@ -91,7 +94,8 @@ class OrphanSweep:
         is_in_the_making = self._below is not None and checkpoint_id >= self._below
         if not is_orphan or is_in_the_making or not self._may_remove():
             return False
-        # First the metadata: a sweep that is cut short must not leave what looks like a checkpoint.
+        # Remove the metadata first, because an interrupted sweep must not leave a directory that looks like a
+        # checkpoint.
         self._files.remove_file(f"{directory}/{METADATA}")
         self._files.remove_tree(directory)
         return True

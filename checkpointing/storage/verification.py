@@ -1,4 +1,4 @@
-"""Reading a snapshot back, finding out whether it is whole, and bringing it to this machine."""
+"""Reads a snapshot, checks that it is complete, and copies it to this machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from checkpointing.storage.opening import files_for
 
 
 def read_metadata(directory: str, files: Files | None = None) -> CompletedCheckpoint:
-    """The checkpoint in `directory` (any location, also of its `_metadata`), located where it lies now.
+    """Return the checkpoint in `directory` (any location, also of its `_metadata`), with its current location.
 
-    SnapshotUnusable (see `errors`) when there is none that can be read.
+    Raise SnapshotUnusable (see `errors`) if there is none that can be read.
     """
     directory = canonical(directory).removesuffix(f"/{METADATA}") or "/"
     try:
@@ -30,14 +30,14 @@ def read_metadata(directory: str, files: Files | None = None) -> CompletedCheckp
 
 
 def verify(directory: str, deep: bool = False, files: Files | None = None) -> CompletedCheckpoint:
-    """`read_metadata`, and every file is there with its size (`deep`: and content), else SnapshotIncomplete."""
+    """Read the metadata and check that every file has its size (`deep`: and content). Raise SnapshotIncomplete."""
     checkpoint = read_metadata(directory, files)
     verify_files(checkpoint, files or files_for(checkpoint.location), deep)
     return checkpoint
 
 
 def verify_files(checkpoint: CompletedCheckpoint, files: Files, deep: bool = False) -> None:
-    """Each distinct file once. SnapshotIncomplete names the first that is wrong."""
+    """Check each distinct file once. SnapshotIncomplete names the first wrong one."""
     distinct = _distinct_files(checkpoint)
     _verify_sizes(checkpoint, distinct, files)
     if deep:
@@ -49,7 +49,7 @@ def _distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
 
 
 def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
-    """One listing a directory, many at a time: a question for each file would take a remote storage minutes."""
+    """Check sizes by listing directories, many at a time: one request for each file would take minutes remotely."""
     paths = [state_file_path(checkpoint, file) for file in distinct]
     directories = list(dict.fromkeys(parent(path) for path in paths))
     found = map_in_daemon_threads(files.sizes, directories, files.transfers, "verify")
@@ -75,11 +75,11 @@ def _other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> Snapshot
 
 
 def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedCheckpoint:
-    """Return `checkpoint` as it lies below `directory`, every file checked; itself when it is local already.
+    """Return a copy of `checkpoint` below `directory`, with every file checked, or `checkpoint` itself if it is local.
 
-    Spark reads state from local files, and nobody reads a job manager's memory.
+    Spark reads state from local files only, and no other process can read a job manager's memory.
 
-    `directory` is made; what is in it belongs to the caller. SnapshotIncomplete, or another OSError.
+    `directory` is created, and its content belongs to the caller. Raise SnapshotIncomplete, or another OSError.
     """
     if is_local(checkpoint.location):
         return checkpoint

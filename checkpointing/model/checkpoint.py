@@ -29,10 +29,10 @@ _DISCARDED_ON: dict[RetentionPolicy, frozenset[JobStatus]] = {
 
 @dataclass(frozen=True)
 class CheckpointProperties:
-    """What may happen to a checkpoint's files (flink.md, 4.1).
+    """What may happen to a checkpoint's files.
 
-    `unclaimed`: restored without being ours to delete. `claimed`: restored, lying outside the job's own directory, and
-    the job's own all the same; then `retention` is that of the job that claimed it.
+    `unclaimed`: the job restored it but must not delete it. `claimed`: the job restored it and owns it, although it is
+    outside of the job's directory; then `retention` is that of the job that claimed it.
     """
 
     kind: CheckpointKind
@@ -61,10 +61,10 @@ class CheckpointProperties:
         return not self.owned_by_user
 
     def discard_on(self, status: JobStatus, *, is_saved: bool) -> bool:
-        """Return whether the checkpoint goes when the job ends in `status`.
+        """Return whether the checkpoint is discarded when the job ends in `status`.
 
         Flink discards the checkpoints of every FINISHED job. Here they stay unless a savepoint holds all that the job
-        did (`is_saved`): else nothing could be started from where the job ended (decision 122).
+        did (`is_saved`): otherwise no job could continue from its end (decision 122).
         """
         is_all_there_is = status is JobStatus.FINISHED and not is_saved
         if self.owned_by_user or is_all_there_is:
@@ -82,7 +82,7 @@ class SubtaskState:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """`after_restore` belongs to a sink. `repeats_numbers`: see Vertex."""
+    """The state of one operator. `after_restore` belongs to a sink. Vertex explains `repeats_numbers`."""
 
     vertex_id: str
     name: str
@@ -96,12 +96,15 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class CompletedCheckpoint:
-    """`location` is the checkpoint's own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`);
-    `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's.
-    `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer.
-    `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names.
-    `imported_queries`: Spark's ids of the queries there. The snapshots of each job that continues them have them, too.
-    `batch_numbers`: the range of the attempt that took it; None for an import."""
+    """A completed checkpoint. `location` is its own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`).
+
+    `shared_location` is the pool of its shared files, None if it contains all its files. `entry_class` is the
+    program's.
+    `channels`: where one query feeds another. There, `batches` has no consumer ahead of its producer.
+    `imported_from`: the checkpoint locations of Spark from which the state was copied; its operators have no names.
+    `imported_queries`: Spark's IDs of the queries there. The snapshots of each job that continues them have them, too.
+    `batch_numbers`: the range of the attempt that took it; None for an import.
+    """
 
     job_id: str
     job_name: str
@@ -121,7 +124,7 @@ class CompletedCheckpoint:
 
     @property
     def family(self) -> str:
-        """Return which family of jobs the snapshot's batch numbers belong to; see jobs/batch_numbers.py."""
+        """Return the family of jobs to which the snapshot's batch numbers belong; see jobs/batch_numbers.py."""
         return self.job_id if self.batch_numbers is None else self.batch_numbers.family
 
     @property

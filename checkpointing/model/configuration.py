@@ -42,7 +42,7 @@ _UNITS_BYTES = {
 
 
 class InvalidConfiguration(ValueError):
-    """A key has a value that is not allowed; the text names the key, the value and what is allowed."""
+    """A key has a value that is not allowed. The text names the key, the value and what is allowed."""
 
     def __init__(self, key: str, value: str, allowed: str) -> None:
         super().__init__(f"{key}: {value!r} is not allowed; {allowed}")
@@ -52,7 +52,7 @@ class InvalidConfiguration(ValueError):
 
 
 def duration_ms(key: str, text: str, *, least: int = 0) -> int:
-    """A duration as Flink writes it (`5s`, `10 min`, `250ms`, `PT5M` is not), in milliseconds."""
+    """Return a duration in Flink's notation (`5s`, `10 min`, `250ms`, but not `PT5M`) in milliseconds."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS_MS:
         raise InvalidConfiguration(key, text, "write a whole number and a unit: ms, s, min, h or d")
@@ -63,7 +63,7 @@ def duration_ms(key: str, text: str, *, least: int = 0) -> int:
 
 
 def memory_bytes(key: str, text: str) -> int:
-    """A size as Flink writes it (`64mb`, `1 g`), in bytes."""
+    """Return a size in Flink's notation (`64mb`, `1 g`) in bytes."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS_BYTES:
         raise InvalidConfiguration(key, text, "write a whole number and a unit: b, kb, mb, gb or tb")
@@ -81,9 +81,10 @@ def whole_number(key: str, text: str, *, least: int) -> int:
 
 @dataclass(frozen=True)
 class CheckpointConfiguration:
-    """All times in milliseconds; `interval_ms` is DISABLED_INTERVAL_MS when periodic checkpoints are off.
+    """The settings for checkpoints. All times are in milliseconds.
 
-    `executor_uploads_bytes`: from this size on, what a checkpoint moves to remote storage is moved by the executors.
+    `interval_ms` is DISABLED_INTERVAL_MS if periodic checkpoints are off. `executor_uploads_bytes`: from this size on,
+    executors upload a checkpoint's files to remote storage.
     """
 
     exactly_once: bool = True
@@ -109,12 +110,12 @@ class CheckpointConfiguration:
 
     @property
     def executor_heartbeat_ms(self) -> int:
-        """Return Spark's default, or less where a checkpoint would expire before it hears of a task's progress."""
+        """Return Spark's default, or less if a checkpoint would otherwise expire before a task's progress is known."""
         return min(10_000, max(100, self.timeout_ms // 4))
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> CheckpointConfiguration:
-        """The configuration in `settings`; InvalidConfiguration names the first key that is wrong."""
+        """Return the configuration in `settings`. Raise InvalidConfiguration, which names the first wrong key."""
 
         def text(name: str, default: str) -> str:
             return settings.get(PREFIX + name, default)

@@ -1,4 +1,4 @@
-"""What the job manager tells a new driver process: one JSON file, the driver's only argument."""
+"""The specification of a new driver process: one JSON file, the driver's only argument."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles
 
 @dataclass(frozen=True)
 class RestoreSpec:
-    """The snapshot to start from: an absolute directory that holds `_metadata`, verified by the job manager before.
+    """The snapshot to restore: an absolute directory with `_metadata`, which the job manager has verified.
 
-    `may_write_again`: a person asked for this restore, or the job's setting `execution.sinks.after-restore` allows a
+    `may_write_again`: a person requested this restore, or the job's setting `execution.sinks.after-restore` allows a
     restore after which sinks get rows a second time.
-    `restored_since`: queries that have gone back behind the snapshot since it was taken, and how far: to which batch.
-    `other_jobs`: the jobs that have not ended, if the snapshot is another job's. One of them may still write to the
-    output that the snapshot names.
+    `restored_since`: queries that have returned to a batch before the snapshot since it was taken, with that batch.
+    `other_jobs`: the jobs that have not ended, if the snapshot belongs to another job. One of them may still write to
+    the output that the snapshot names.
     """
 
     directory: str
@@ -32,10 +32,10 @@ class RestoreSpec:
 
 @dataclass(frozen=True)
 class LocalRecoverySpec:
-    """Go on in what `attempt` left in its `work_directory`; the job manager has checked it before.
+    """A start from the files that `attempt` left in its `work_directory`. The job manager has checked them.
 
-    `newest_checkpoint` is where the job's newest one lies: what it says of files that are still there need not be read.
-    `of_any_boot`: it is on shared storage and may have been written on another machine.
+    `newest_checkpoint` is the location of the job's newest checkpoint. Files that it contains need not be read again.
+    `of_any_boot`: the files are on shared storage, and another machine may have written them.
     """
 
     work_directory: str
@@ -46,12 +46,12 @@ class LocalRecoverySpec:
 
 @dataclass(frozen=True)
 class HighAvailabilitySpec:
-    """How the driver finds the leader and claims its attempt; `hosts` as in ZOOKEEPER_HOSTS."""
+    """How the driver finds the leader and claims its job. `hosts` as in ZOOKEEPER_HOSTS."""
 
     hosts: str
     root: str
     session_timeout_s: float
-    access: ZooKeeperAccessFiles | None = None  # None: as anybody, in plain text
+    access: ZooKeeperAccessFiles | None = None  # None: anonymous, in plain text
 
 
 def is_script(entry_class: str) -> bool:
@@ -63,10 +63,10 @@ def is_script(entry_class: str) -> bool:
 class DriverSpec:
     """One attempt of one job. `work_directory` is fresh and belongs to this attempt alone.
 
-    `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it. At most
-    one of `restore` and `local` is given. `secret` is random: by it the job manager recognises this attempt's driver.
-    `fetches_program`: the job manager has the program, not `program_path`, where the driver is to put it.
-    The secrets of `environment` reach the driver by its process's environment only: written to JSON they are hidden.
+    `timeline` identifies the job's output since the last restore of an older state; sinks use it as a fence. At most
+    one of `restore` and `local` is given. `secret` is random: the job manager recognises this attempt's driver by it.
+    `fetches_program`: the driver fetches the program from the job manager and stores it at `program_path`.
+    The secrets of `environment` reach the driver only through its process's environment. In JSON they are hidden.
     """
 
     job_id: str
@@ -100,7 +100,7 @@ class DriverSpec:
 
 @dataclass(frozen=True)
 class SpareSpec:
-    """What a driver knows that waits for work: all that must be said before a JVM starts. `directory` is its own."""
+    """The specification of a spare driver: everything that its JVM needs at the start. `directory` belongs to it."""
 
     directory: str
     host: str

@@ -1,4 +1,4 @@
-"""The environment that a job's configuration gives to its program.
+"""The environment variables that a job's configuration gives to its program.
 
 waymark.env.NAME           the variable NAME
 waymark.secret.NAME        the variable NAME; no page, answer, log or specification on disk shows its value
@@ -21,7 +21,7 @@ PREFIXES = (VARIABLE, SECRET, SECRET_FILE)
 SEALED = "fernet:"  # the beginning of a secret that is encrypted (see `secret_keys`)
 _SHORTEST = 5  # characters
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Set by the job manager and by PySpark: with another value the driver would not start.
+# The job manager and PySpark set these. With other values the driver would not start.
 _TAKEN = re.compile(
     r"WAYMARK_.*|PYTHONPATH|PYTHONHOME|_?PYSPARK_(PYTHON|DRIVER_PYTHON|SUBMIT_ARGS|GATEWAY_.*|DRIVER_.*)"
 )
@@ -29,7 +29,10 @@ _TAKEN = re.compile(
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """`variables` by their names; `secrets`, too; `secret_files` by NAME, each with its content."""
+    """The environment of a program.
+
+    `variables` and `secrets` by name; `secret_files` by NAME, each with its content.
+    """
 
     variables: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
@@ -37,7 +40,7 @@ class JobEnvironment:
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> JobEnvironment:
-        """Raises InvalidConfiguration for a name that is not allowed, or is given twice."""
+        """Parse the configuration. Raise InvalidConfiguration for a name that is not allowed or is given twice."""
         seen: set[str] = set()
         for key, value in configuration.items():
             if not key.startswith(PREFIXES):
@@ -55,12 +58,15 @@ class JobEnvironment:
         return cls(*(_under(prefix, configuration) for prefix in PREFIXES))
 
     def hidden(self) -> JobEnvironment:
-        """Return the same names without what is secret."""
+        """Return the same names without secret values."""
         names, files = dict.fromkeys(self.secrets, HIDDEN), dict.fromkeys(self.secret_files, HIDDEN)
         return replace(self, secrets=names, secret_files=files)
 
     def secrets_in(self, environ: Mapping[str, str]) -> list[str]:
-        """Return the secrets that a driver with `environ` has, the longest first; short ones could be any word."""
+        """Return the secrets of a driver with `environ`, the longest first.
+
+        Short ones are left out: they could be any word.
+        """
         values = [environ.get(name, "") for name in self.secrets]
         for name in self.secret_files:
             with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -71,7 +77,7 @@ class JobEnvironment:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether secrets are missing that `hidden` took out."""
+        """Return whether `hidden` removed the secrets."""
         return HIDDEN in (*self.secrets.values(), *self.secret_files.values())
 
 

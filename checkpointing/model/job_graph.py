@@ -1,4 +1,4 @@
-"""What a job is before it runs: its program and its settings."""
+"""A job before it runs: its program and its settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class JobGraph:
-    """A submitted job. Everything that a job manager needs to start it again, and nothing that changes while it runs.
+    """A submitted job: everything that a job manager needs to start it again, and nothing that changes while it runs.
 
     `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
     `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, text.
-    `lower_bounds` are those of the resource requirements last put, by vertex id. `is_automatic_restore`: no person
-    asked for the restore of `savepoint_path`. `imported_queries` are those of the snapshot there.
+    `lower_bounds` are those of the last resource requirements, by vertex ID. `is_automatic_restore`: no person
+    requested the restore of `savepoint_path`. `imported_queries` are those of the snapshot at that path.
     """
 
     job_id: str
@@ -39,7 +39,7 @@ class JobGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobGraph:
-        """The graph that `to_json` wrote; KeyError, TypeError or ValueError on anything else."""
+        """Return the graph that `to_json` wrote. Raise KeyError, TypeError or ValueError on anything else."""
         configuration = dict(data["configuration"])
         tuples = {
             "program_args": tuple(data["program_args"]),

@@ -1,8 +1,8 @@
 """The messages between a driver and the job manager: JSON objects over a WebSocket that the driver opens.
 
 Every message carries `type`. A driver's messages carry `job_id` and `attempt`, and `session_id` once it is registered;
-the job manager refuses one whose session or attempt is not the current one. Times are epoch milliseconds, durations
-milliseconds, sizes bytes.
+the job manager refuses a message whose session or attempt is not the current one. Times are epoch milliseconds,
+durations milliseconds, sizes bytes.
 
     driver → job manager            job manager → driver
     Register                        Registered | Refused
@@ -31,7 +31,7 @@ _HALF_A_CHARACTER = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 class MalformedMessage(ValueError):
-    """Not a message of this protocol; the text names the field."""
+    """The text is not a message of this protocol. The error names the field."""
 
 
 class VertexKind(Enum):
@@ -41,10 +41,10 @@ class VertexKind(Enum):
 
 
 class AfterRestore(Enum):
-    """What happens to a sink's rows of batches after a restored state (decision 132). The batches are computed again.
+    """What happens after a restore to a sink's rows of later batches, which are computed again (decision 132).
 
-    GOES_BACK: the sink drops the rows. REPLACED: newer rows take the place of all rows. WRITTEN_AGAIN: the rows stay,
-    and are written a second time.
+    GOES_BACK: the sink removes the rows. REPLACED: newer rows replace all rows. WRITTEN_AGAIN: the rows stay, and are
+    written a second time.
     """
 
     GOES_BACK = "goes-back"
@@ -65,7 +65,10 @@ class CheckpointKind(Enum):
 
 
 class DriverState(Enum):
-    """ENDED: all queries have ended by themselves. The driver waits for the final savepoint and for `Stop`."""
+    """The driver's state.
+
+    ENDED: all queries have ended by themselves, and it waits for the final savepoint and `Stop`.
+    """
 
     INITIALIZING = "INITIALIZING"
     RUNNING = "RUNNING"
@@ -89,7 +92,7 @@ class FinishCause(Enum):
 
 @dataclass(frozen=True)
 class Vertex:
-    """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each.
+    """An operator of the job: a stateful one has a subtask for each state partition, a source and a sink have one each.
 
     `after_restore` and `repeats_numbers` belong to a sink. `repeats_numbers`: a restore keeps the batch numbers of its
     query.
@@ -109,8 +112,8 @@ class StateFile:
     """One file of a snapshot.
 
     `path` is relative to the query's checkpointLocation, or, for a file sink's log, starts with `sink:`.
-    `location` is where the bytes lie, relative to the job's checkpoint directory (`chk-7/…`, `shared/<checksum>`) or,
-    for a savepoint, to the savepoint's own directory. `checksum`: see storage/checksums.py.
+    `location` is the file's path relative to the job's checkpoint directory (`chk-7/…`, `shared/<checksum>`) or,
+    for a savepoint, to the savepoint's own directory. storage/checksums.py explains `checksum`.
     """
 
     path: str
@@ -121,7 +124,7 @@ class StateFile:
 
 
 class ChannelKind(Enum):
-    """How one query's output reaches another: a directory, a topic, or in a way that only the program knows."""
+    """How one query's output reaches another: a directory, a topic, or a way that only the program knows."""
 
     FILES = "files"
     TOPIC = "topic"
@@ -130,11 +133,11 @@ class ChannelKind(Enum):
 
 @dataclass(frozen=True)
 class Channel:
-    """Two queries of one job, of which one reads what the other writes. What lies between them is durable in itself.
+    """Two queries of one job, of which one reads the other's output. The channel itself is durable.
 
-    `location` is the directory or topic, "" when the program only named the queries; `source` is the consumer's source
-    that reads there. In a snapshot `position` is how far that source had read, as Spark writes it; what follows up to
-    the producer's batch was on its way.
+    `location` is the directory or topic, "" if the program only named the queries. `source` is the consumer's source
+    that reads there. In a snapshot, `position` is how far that source had read, in Spark's notation. The later output,
+    up to the producer's batch, had not been read yet.
     """
 
     producer: str
@@ -170,8 +173,9 @@ class SubtaskMetrics:
 class ExceptionInfo:
     """A failure as `/jobs/:id/exceptions` shows it.
 
-    `recoverable` False: never restart. `is_mistake`: the program itself is wrong, so that a job that has never been
-    RUNNING is not restarted. `keeps_state`: a job that fails with it keeps its snapshots, whatever its retention says.
+    `recoverable` False: the job is never restarted. `is_mistake`: the program itself is wrong, so that a job that has
+    never been RUNNING is not restarted. `keeps_state`: a job that fails with it keeps its snapshots, independent of its
+    retention.
     """
 
     name: str
@@ -186,10 +190,10 @@ class ExceptionInfo:
 
 @dataclass(frozen=True)
 class Register:
-    """`at_least_once`: what the queries are rules out exactly-once, whatever the job's settings say.
+    """The driver's first message. `at_least_once`: a query rules out exactly-once, independent of the job's settings.
 
-    `has_advanced` belongs to ENDED: a query has committed a batch since the attempt began.
-    `secret` proves that the sender is the driver of this attempt; it stands in the attempt's `driver.json`.
+    `has_advanced` belongs to ENDED: a query has committed a batch since the attempt began. `secret` proves that the
+    sender is the driver of this attempt. It is in the attempt's `driver.json`.
     """
 
     type: ClassVar[str] = "register"
@@ -207,7 +211,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Registered:
-    """`batch_numbers_end`: see BatchNumbersExtended; None when the attempt has no range."""
+    """The answer to Register. BatchNumbersExtended explains `batch_numbers_end`, which is None without a range."""
 
     type: ClassVar[str] = "registered"
     session_id: str
@@ -219,7 +223,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Refused:
-    """The driver is not wanted (an old attempt, an unknown job): it stops itself."""
+    """The driver belongs to an old attempt or an unknown job, and must stop itself."""
 
     type: ClassVar[str] = "refused"
     reason: str
@@ -227,9 +231,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class Wait:
-    """The leader cannot read yet what is stored of the job: the driver runs on, and registers again.
+    """The leader cannot read yet what is stored about the job. The driver continues and registers again.
 
-    Its lease starts again: this leader starts no other attempt before it has read which one there is.
+    Its lease starts again, because this leader starts no other attempt before it has read which attempt exists.
     """
 
     type: ClassVar[str] = "wait"
@@ -238,9 +242,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class VertexRows:
-    """What Spark counted of a vertex since the attempt began; None: it does not count that.
+    """What Spark counted for a vertex since the attempt began. None: Spark does not count it.
 
-    `state` is how many rows the operator's state has, `late` those that it dropped because the watermark had passed.
+    `state` is the number of rows in the operator's state, `late` the number that it dropped after the watermark had
+    passed.
     """
 
     read: int | None = None
@@ -253,9 +258,9 @@ class VertexRows:
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """Figures of the newest batch; `rows` by vertex, of all batches. None: Spark does not report the figure.
+    """Figures of the newest batch. `rows`, by vertex, covers all batches. None: Spark does not report the figure.
 
-    `batches`: how many the attempt has committed.
+    `batches`: how many batches the attempt has committed.
     """
 
     batch_id: int
@@ -270,7 +275,7 @@ class QueryProgress:
 class Executor:
     """A process that runs the job's tasks; `id` is "driver" for the driver's own JVM. `address` is host:port.
 
-    Memory is what Spark manages for execution and storage, and how much of it storage uses now.
+    `max_memory` is what Spark manages for execution and storage, `used_memory` what storage uses of it now.
     """
 
     id: str
@@ -295,8 +300,8 @@ class Heartbeat:
 class TriggerCheckpoint:
     """Take checkpoint `checkpoint_id` at the next batch boundary.
 
-    `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool,
-    None for a savepoint, which holds all its files itself. Both are locations of any storage; with a `directory` in the
+    `directory` is the checkpoint's own directory (it exists and is empty). `shared_directory` is the job's shared pool,
+    None for a savepoint, which contains all its files. Both are locations of any storage; with a `directory` in the
     job manager's memory (`jobmanager://…`) the state travels inside the acknowledgements. `timeout_ms` after the
     trigger the job manager aborts it.
     """
@@ -314,7 +319,10 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True)
 class AcknowledgeCheckpoint:
-    """`contents`: where the job manager's memory is the storage, the bytes of `files` in base64, by location."""
+    """A subtask's part of a checkpoint is durable.
+
+    `contents`: the bytes of `files` in base64, by location, if the job manager's memory is the storage.
+    """
 
     type: ClassVar[str] = "acknowledge"
     session_id: str
@@ -332,9 +340,9 @@ class AcknowledgeCheckpoint:
 
 @dataclass(frozen=True)
 class DelayCheckpoint:
-    """The checkpoint waits; `cause` says in a sentence for which query and for what, "" when for nothing any more.
+    """The checkpoint waits. `cause` is a sentence about the query and the reason, "" if it waits no longer.
 
-    While it waits for batches to end, `silent_ms` is how long a query has made no progress: the maximum of all of them.
+    While it waits for batches to end, `silent_ms` is the longest time that a query has made no progress.
     """
 
     type: ClassVar[str] = "delay"
@@ -348,7 +356,10 @@ class DelayCheckpoint:
 
 @dataclass(frozen=True)
 class DeclineCheckpoint:
-    """`reason` is a CheckpointFailureReason name, `cause` one sentence for people."""
+    """The driver cannot take the checkpoint.
+
+    `reason` is a CheckpointFailureReason name, `cause` one sentence for people.
+    """
 
     type: ClassVar[str] = "decline"
     session_id: str
@@ -361,7 +372,10 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True)
 class StatusUpdate:
-    """`at_least_once`, `has_advanced`: see Register. `finish_cause` and `queries` (last figures) belong to FINISHED."""
+    """The driver's status. Register explains `at_least_once` and `has_advanced`.
+
+    `finish_cause` and `queries` (last figures) belong to FINISHED.
+    """
 
     type: ClassVar[str] = "status"
     session_id: str
@@ -443,9 +457,10 @@ def encode(message: Message) -> str:
 
 
 def decode(text: str | bytes) -> Message:
-    """The message in `text`; MalformedMessage on anything else.
+    """Decode the message in `text`. Raise MalformedMessage on anything else.
 
-    Halves of characters become question marks: a program's exception may have some, and no answer could tell of it.
+    Unpaired surrogates, which a program's exception may contain, become question marks. Otherwise no answer could
+    contain the text.
     """
     try:
         fields = json.loads(text)
@@ -462,12 +477,12 @@ def decode(text: str | bytes) -> Message:
 
 
 def to_plain(value: Any) -> Any:
-    """A dataclass of this module as JSON values."""
+    """Return a dataclass of this module as JSON values."""
     return _plain(dataclasses.asdict(value))
 
 
 def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
-    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some."""
+    """Return the dataclass `cls` from JSON values. Ignore unknown fields, so that a newer peer may add some."""
     hints = _type_hints(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]

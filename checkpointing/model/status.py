@@ -1,4 +1,4 @@
-"""The job's state machine as data (Flink's JobStatus)."""
+"""The status of a job and its allowed changes, as data (Flink's JobStatus)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class JobStatus(Enum):
 
     @property
     def globally_terminal(self) -> bool:
-        """The job has ended everywhere: no job manager may recover it."""
+        """Return whether the job has ended everywhere, so that no job manager may recover it."""
         return self in _GLOBALLY_TERMINAL
 
     @property
     def terminal(self) -> bool:
-        """Ended for this job manager; a SUSPENDED job may be recovered by another."""
+        """Return whether the job has ended for this job manager. Another one may recover a SUSPENDED job."""
         return self in _GLOBALLY_TERMINAL or self is JobStatus.SUSPENDED
 
 
@@ -35,7 +35,7 @@ _S = JobStatus
 TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
     _S.INITIALIZING: frozenset({_S.CREATED, _S.RECONCILING, _S.CANCELLING, _S.CANCELED, _S.FAILED, _S.SUSPENDED}),
     _S.CREATED: frozenset({_S.RUNNING, _S.FAILING, _S.CANCELLING, _S.SUSPENDED}),
-    # RUNNING to RESTARTING: not after a failure but to change the parallelism, as Flink's adaptive scheduler does.
+    # RUNNING changes to RESTARTING for a new parallelism, not after a failure, as in Flink's adaptive scheduler.
     _S.RUNNING: frozenset({_S.FAILING, _S.RESTARTING, _S.CANCELLING, _S.FINISHED, _S.SUSPENDED}),
     _S.FAILING: frozenset({_S.RESTARTING, _S.FAILED, _S.CANCELLING, _S.SUSPENDED}),
     _S.RESTARTING: frozenset({_S.CREATED, _S.CANCELLING, _S.CANCELED, _S.FAILING, _S.FAILED, _S.SUSPENDED}),
@@ -49,7 +49,7 @@ TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 
 
 class IllegalTransition(RuntimeError):
-    """A job was asked to move along an edge that the table does not have."""
+    """The table does not allow this change of a job's status."""
 
     def __init__(self, source: JobStatus, target: JobStatus) -> None:
         super().__init__(f"a job cannot go from {source.value} to {target.value}")

@@ -1,4 +1,4 @@
-"""How to authenticate to a ZooKeeper ensemble."""
+"""The settings for authentication to a ZooKeeper ensemble."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class ZooKeeperScheme(Enum):
-    """`DIGEST`: a name and password for ACLs; `SASL`: DIGEST-MD5, which the server itself may demand."""
+    """`DIGEST`: a name and password for ACLs. `SASL`: DIGEST-MD5, which the server may require."""
 
     NONE = "none"
     DIGEST = "digest"
@@ -16,7 +16,7 @@ class ZooKeeperScheme(Enum):
 
 @dataclass(frozen=True)
 class ZooKeeperAccessFiles:
-    """What ZooKeeperAccess needs, as files that another process can read.
+    """The settings of ZooKeeperAccess as files that another process can read.
 
     `certificate` includes its chain; `key` has no password. Without `authorities`, the machine's own are trusted.
     """

@@ -1,1 +1,1 @@
-"""Spark's checkpoint location as files: what lies where, which batch is whole, what a restart can use. No JVM."""
+"""Spark's checkpoint location as files: their layout, complete batches, and what a restart can use. No JVM."""

@@ -1,8 +1,8 @@
-"""Which batch a foreachBatch function was last called for, written down beside the query's logs before it is called.
+"""The batch for which a foreachBatch function was last called. It is stored next to the query's logs before the call.
 
-What such a function did nobody sees in the checkpointLocation. If the batch's offsets were lost, a local recovery would
-cut it anew, and a sink that knows the batch would pass over other rows. State, and a file sink's log, tell of it by
-themselves.
+The checkpointLocation does not show what such a function did. If the batch's offsets were lost, a local recovery would
+form the batch again with other rows. A sink that knows the batch would then skip those rows. State, and a file sink's
+log, show their batches by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class BegunBatches:
-    """For the queries at `locations`. `note` and `note_error` are called on the thread of a batch's function."""
+    """The begun batches of the queries at `locations`. A batch's function thread calls `note` and `note_error`."""
 
     def __init__(self, locations: Sequence[Path]) -> None:
         self._locations = locations
@@ -34,16 +34,16 @@ class BegunBatches:
             partial.rename(location / _NAME)
 
     def note_error(self, error: Exception) -> None:
-        """Keep what the function raised after `note`."""
+        """Store what the function raised after `note`."""
         thread = threading.get_native_id()
         self._errors.update({location: error for location, each in self._threads.items() if each == thread})
 
     def error(self, location: Path) -> Exception | None:
-        """Return what the query's function raised, with its own class: Spark gives its text only."""
+        """Return what the query's function raised, with its own class, because Spark passes on only its text."""
         return self._errors.get(location)
 
     def cpu_ticks(self, location: Path) -> int:
-        """Return the processor time that the thread of the query's function has used; 0 when no function was called.
+        """Return the processor time that the thread of the query's function has used; 0 if no function was called.
 
         A function may compute for a long time without starting a Spark task.
         """
@@ -74,7 +74,7 @@ def _cpu_ticks(thread: int) -> int:
 
 
 def begun_batch(location: Path) -> int:
-    """-1 when no function was called yet. ValueError."""
+    """Return the last begun batch, or -1 if no function was called yet. Raise ValueError."""
     try:
         return int((location / _NAME).read_text())
     except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""Is a file of a checkpointLocation what Spark wrote? As far as Spark and Hadoop left something to tell by.
+"""Checks whether a file of a checkpointLocation is what Spark wrote, with the checksums that Spark and Hadoop left.
 
-    .<name>.crc      Hadoop's, beside what it wrote itself: a CRC-32 for every 512 bytes
-    <name>.crc       Spark's (state format 2): the size; its CRC-32C Spark checks itself when it reads the file
+    .<name>.crc      Hadoop's, next to each file that it wrote: a CRC-32 for every 512 bytes
+    <name>.crc       Spark's (state format 2): the size, and a CRC-32C that Spark itself checks when it reads the file
     <version>.zip    a CRC-32 for each member, and the sizes of the SST files it refers to
     logs             JSON
 
-What a restore puts there gets the first of these from it, so that Spark, too, notices damage when it reads.
+A restore writes Hadoop's checksums next to its files, so that Spark notices damage, too, when it reads them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from checkpointing.storage.checksums import STEP, of_sums, sha256_of, sums_of
 
 _MAGIC = b"crc\x00"
 _LARGEST_CHECKED_WHOLE = 2 << 20
-# Less is read as quickly as looked for.
+# Smaller files are read as quickly as their checksums.
 _LEAST_TOLD_BY_SUMS = 1 << 20
 _LOG = re.compile(r"metadata|offsets/\d+|commits/\d+")
 
 
 def check_file(location: Path, path: str) -> None:
-    """ValueError or OSError names the file that is wrong."""
+    """Check one file. The ValueError or OSError names a damaged file."""
     target = location / path
     size = target.stat().st_size
     _check_against_hadoop(target, size)
@@ -41,7 +41,7 @@ def check_file(location: Path, path: str) -> None:
 
 
 def is_rewritten(path: str) -> bool:
-    """Whether a file, once placed, is written again by us (schema_paths.py, timelines.py): old checksums would not fit.
+    """Return whether we write a placed file again (schema_paths.py, timelines.py), so that old checksums are wrong.
 
     `path` is relative to the checkpointLocation.
     """
@@ -49,25 +49,28 @@ def is_rewritten(path: str) -> bool:
 
 
 def sums_path(path: Path) -> Path:
-    """Where Hadoop keeps the checksums of `path`."""
+    """Return the path of Hadoop's checksums of `path`."""
     return path.with_name(f".{path.name}.crc")
 
 
 def write_sums(path: Path) -> None:
-    """As if Hadoop had written `path`; nothing for a large file, of which Spark itself keeps a checksum."""
+    """Write checksums for `path` as Hadoop would. Skip a large file, of which Spark itself keeps a checksum."""
     if path.stat().st_size <= _LARGEST_CHECKED_WHOLE:
         content = path.read_bytes()
         sums_path(path).write_bytes(_MAGIC + struct.pack(">i", STEP) + sums_of(content))
 
 
 def are_told_by_sums(path: str, size: int) -> bool:
-    """Whether a snapshot may tell this file by Hadoop's checksums: a large one of RocksDB's SST files, whose names are
-    unique and never written again, so that the two always belong together."""
+    """Return whether a snapshot may identify this file by Hadoop's checksums.
+
+    This holds for large SST files of RocksDB. Their names are unique and never written again, so that file and
+    checksums always match.
+    """
     return path.endswith(".sst") and size >= _LEAST_TOLD_BY_SUMS
 
 
 def checksum_of(path: Path) -> str:
-    """How a snapshot tells the content of `path` (storage/checksums.py): without reading it where that is possible."""
+    """Return the checksum that identifies the content (storage/checksums.py), if possible without reading it."""
     size = path.stat().st_size
     if are_told_by_sums(path.name, size):
         with contextlib.suppress(ValueError):
@@ -78,7 +81,10 @@ def checksum_of(path: Path) -> str:
 
 
 def _written_sums(path: Path, size: int) -> tuple[int, bytes] | None:
-    """For how many bytes each is, and the checksums, big-endian; None where there are none. ValueError."""
+    """Return the number of bytes for each checksum and the checksums, big-endian, or None if there are none.
+
+    Raise ValueError if they are damaged.
+    """
     try:
         sums = sums_path(path).read_bytes()
     except FileNotFoundError:
@@ -105,7 +111,7 @@ def _check_against_hadoop(path: Path, size: int) -> None:
 
 
 def _checked_parts(size: int, step: int) -> list[tuple[int, int]]:
-    """All of it, but only both ends of what is large: RocksDB checks each block itself when it reads one."""
+    """Return the parts to check: both ends of a large file, else all. RocksDB checks each block that it reads."""
     if size <= _LARGEST_CHECKED_WHOLE:
         return [(0, size)]
     part = _LARGEST_CHECKED_WHOLE // 2 // step * step
@@ -146,7 +152,7 @@ def _check_log(path: str, content: bytes) -> None:
 
 
 def _is_whole(line: str) -> bool:
-    """What does not look like JSON is a source's own way to write its offset."""
+    """Return whether a log line is complete. A line that does not look like JSON has a source's own format."""
     try:
         if line.startswith(("{", "[")):
             json.loads(line)

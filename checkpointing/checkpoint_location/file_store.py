@@ -1,4 +1,4 @@
-"""Files on this machine that are renamed and never written in place: remembered checksums, verified copies."""
+"""Local files that are renamed and never written in place: cached checksums, verified copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 class FileChecksums:
-    """Remembers checksums by inode, modification time and size, so under each of a file's names. Any thread."""
+    """A cache of checksums by inode, modification time and size, so for all names of a file. Usable on any thread."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
@@ -29,13 +29,13 @@ class FileChecksums:
         return self.known(path) or self.learn(path, checksum_of(path))
 
     def known(self, path: Path) -> str | None:
-        """Without reading the file."""
+        """Return the cached checksum, or None, without reading the file."""
         file = _identity(path)
         with self._lock:
             return self._known.get(file)
 
     def learn(self, path: Path, checksum: str) -> str:
-        """What somebody else has read of the file."""
+        """Store a checksum that other code has computed."""
         file = _identity(path)
         with self._lock:
             self._known[file] = checksum
@@ -50,7 +50,7 @@ def _identity(path: Path) -> tuple[int, int, int, int]:
 
 
 def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:
-    """Copy and check; ValueError when the bytes are not the ones promised."""
+    """Copy and check. Raise ValueError if size or checksum is wrong."""
     target.parent.mkdir(parents=True, exist_ok=True)
     found = checking(checksum)
     with source.open("rb") as reader, target.open("xb") as writer:
@@ -63,12 +63,11 @@ def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:
 
 
 def known_checksums(directory: str | None, locations: Mapping[str, Path]) -> FileChecksums:
-    """Return those of the snapshot in `directory`, for files that the queries have at their `locations`, by query.
+    """Return the checksums of the snapshot in `directory`, for the queries' files at `locations` (by query).
 
-    A driver remembers what it has read; without these the next one would read the whole state for its first checkpoint.
-
-    Only of RocksDB's SST files, by far the most bytes: they carry unique names and are never written again. What cannot
-    be read is read, as it would be anyway.
+    A driver caches the checksums of files that it has read. Without this function, the next driver would read the whole
+    state for its first checkpoint. Only RocksDB's SST files are included, by far the most bytes: their names are unique
+    and never written again. If the snapshot cannot be read, the driver reads its files as usual.
     """
     checksums = FileChecksums()
     if directory is None:

@@ -15,7 +15,7 @@ Pure: works on a listing and a way to read a small file. Layouts as PySpark 4.3 
     sink:_spark_metadata/…                  a file sink's log, read from its output path
 
 A version is rebuilt from the newest base (snapshot or zip) at or below it and every delta or changelog after that base.
-A listing maps each path to its size, which is only asked for once a file is chosen: there may be tens of thousands.
+A listing maps each path to its size. Sizes are read only for chosen files, because there may be tens of thousands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _DATA_DIRECTORIES = ("SSTs", "logs")
 
 
 class IncompleteBatch(Exception):
-    """The listing lacks a file of the batch: it was listed too early, cleaned away, or is broken. The text names it."""
+    """The listing lacks a file of the batch: it was made too early, or the file was deleted or is damaged.
+
+    The text names the file.
+    """
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ class Owner:
 
 @dataclass(frozen=True)
 class BatchFile:
-    """`immutable`: Spark never writes this name again, so that several snapshots have it: it may be shared.
+    """A file of a batch. `immutable`: Spark never writes this name again, so several snapshots may share it.
 
-    `content` is to be saved under the name instead of what the file holds.
+    `content`, if set, is stored under the name instead of the file's content.
     """
 
     path: str
@@ -79,7 +82,7 @@ def committed_batches(names: Iterable[str]) -> list[int]:
 
 
 def select_batch(listing: Listing, batch: int, read: ReadFile) -> tuple[BatchFile, ...]:
-    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing."""
+    """Return exactly the files that a restart after batch `batch` needs. Raise IncompleteBatch if one is missing."""
     files = [
         *_logs(listing, batch),
         *_sources(listing),
@@ -110,9 +113,9 @@ def _size(listing: Listing, path: str) -> int:
 
 
 def source_positions(offsets: bytes) -> dict[int, str]:
-    """How far each source had been read, by its number, out of the content of an `offsets/N`.
+    """Return how far each source had been read, by its number. `offsets` is the content of an `offsets/N`.
 
-    A source that has read nothing is left out; all are when the format is not the one that is known.
+    A source that has read nothing is left out. With an unknown format, all sources are left out.
     """
     lines = offsets.decode().splitlines()
     if lines[:1] != ["v1"]:
@@ -121,7 +124,10 @@ def source_positions(offsets: bytes) -> dict[int, str]:
 
 
 def _sources(listing: Listing) -> Iterator[BatchFile]:
-    """A source's log may run ahead of the batch: what follows its offset is the next batch's input (measured)."""
+    """Yield all entries of the sources' logs.
+
+    A log may be ahead of the batch: later entries are the next batch's input.
+    """
     logs: dict[str, list[str]] = defaultdict(list)
     for path in listing:
         directory, _, name = path.rpartition("/")
@@ -135,14 +141,15 @@ def _sources(listing: Listing) -> Iterator[BatchFile]:
 
 
 def _log_file(listing: Listing, path: str, owner: Owner) -> BatchFile:
-    """Of a source's or a sink's log. A compacted one grows with all that was ever read or written."""
+    """Return a file of a source's or a sink's log. A compacted file grows with all that was ever read or written."""
     return BatchFile(path, listing[path], owner, immutable=path.endswith(_COMPACTED))
 
 
 def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
-    """Without what is older than the last but one compacted file: the last one has the entries of all before it.
+    """Return the names without files older than the second newest compacted file.
 
-    Spark tells from the distance of the two how often it is to compact. It keeps the others for ten minutes.
+    The newest one has the entries of all before it. From the distance of these two, Spark computes its compaction
+    interval. It keeps the other files for ten minutes.
     """
     compacts = _compacts(names)
     oldest = compacts[-2] if len(compacts) > 1 else 0
@@ -150,14 +157,14 @@ def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
 
 
 def _compacts(names: Iterable[str]) -> list[int]:
-    """Ascending: the entries of a compacted log whose files have those before them, too."""
+    """Return the numbers of the compacted files, ascending. Each such file contains all entries before it, too."""
     return sorted(
         int(name.partition(".")[0]) for name in names if name.endswith(_COMPACTED) and _LOG_ENTRY.fullmatch(name)
     )
 
 
 def _hidden(name: str) -> bool:
-    """Hadoop's side files (`.7.crc`) and Spark's unfinished ones (`.7.<uuid>.tmp`): no part of a checkpoint."""
+    """Return whether the file is Hadoop's checksum (`.7.crc`) or unfinished (`.7.<uuid>.tmp`): not part of a batch."""
     return name.startswith(".") or name.endswith(".tmp")
 
 
@@ -192,14 +199,17 @@ def _state(listing: Listing, batch: int, read: ReadFile) -> Iterator[BatchFile]:
 
 
 def _is_of(batch: int, name: str) -> bool:
-    """Operator metadata may be written per batch (`3`, `3_<uuid>`): that of later batches is left out."""
+    """Return whether the file belongs to `batch` or an earlier one.
+
+    Operator metadata may have a batch (`3`, `3_<uuid>`).
+    """
     match = re.match(r"\d+", name)
     return match is None or int(match[0]) <= batch
 
 
 @dataclass(frozen=True)
 class _Place:
-    """What a directory below `state` holds: operator metadata, a partition's own, or a store's files.
+    """The content of a directory below `state`: operator metadata, a partition's metadata, or a store's files.
 
     `prefix` leads from the store's directory to this one.
     """
@@ -211,7 +221,7 @@ class _Place:
 
 
 def _place(directory: str) -> _Place | None:
-    """None for a directory that is no part of the state."""
+    """Return the content of the directory, or None if it does not belong to the state."""
     parts = directory.split("/")
     if parts[0] != "state" or len(parts) < 3 or not parts[1].isdigit():
         return None
@@ -227,7 +237,7 @@ def _place(directory: str) -> _Place | None:
 
 
 class _CommittedIds:
-    """The unique ids (format 2) that each batch's commit names: the lineage of the state, without failed attempts."""
+    """The unique IDs (format 2) in each batch's commit. They are the lineage of the state, without failed attempts."""
 
     def __init__(self, listing: Listing, read: ReadFile) -> None:
         self._listing = listing
@@ -235,7 +245,7 @@ class _CommittedIds:
         self._known: dict[int, dict[str, list[list[str]]]] = {}
 
     def of(self, store: _Store, version: int) -> frozenset[str] | None:
-        """The ids of `version` in the stores of this partition; None when the commit is not there or names none."""
+        """Return the IDs of `version` in this partition's stores, or None if the commit is missing or names none."""
         partitions = self._commit(version - 1).get(str(store.operator), [])
         if store.partition >= len(partitions):
             return None
@@ -251,7 +261,7 @@ class _CommittedIds:
             return {}
         try:
             text = self._read(path).decode()
-        except FileNotFoundError:  # cleaned away since it was listed
+        except FileNotFoundError:  # the file was deleted after the listing
             return {}
         body = text.partition("\n")[2]
         ids: dict[str, list[list[str]]] = (json.loads(body) if body.strip() else {}).get("stateUniqueIds") or {}
@@ -276,17 +286,20 @@ def _store_files(
 
 @dataclass
 class _Version:
-    """`base` is the name of a whole state, "" when there is none that can be trusted; `steps` are deltas to it."""
+    """A version of a store. `base` is the name of a whole state, or "" without a trustworthy one.
+
+    `steps` are the deltas that lead to it.
+    """
 
     base: str
     steps: list[str]
 
 
 def _versions(names: set[str], target: int, store: _Store, committed: _CommittedIds) -> dict[int, _Version]:
-    """Versions up to `target`. Where the commit names the unique ids, files of attempts that failed are left out.
+    """Return the versions up to `target`. If the commit names the unique IDs, files of failed attempts are left out.
 
-    Where it does not (the commit was cleaned away), all steps are kept, as Spark follows the ids and ignores the rest;
-    but a base is trusted only when it is the version's single attempt, since another's would cut off the true lineage.
+    If the commit was deleted, all steps are kept, because Spark follows the IDs and ignores other steps. A base is then
+    used only if it is the version's only attempt: another attempt's base would cut off the true lineage.
     """
     found: dict[int, list[re.Match[str]]] = defaultdict(list)
     for name in sorted(names):
@@ -321,7 +334,7 @@ def _with_companions(
 
 
 def _zip_contents(content: bytes) -> list[str]:
-    """The files outside the zip that it refers to, as `SSTs/<name>` and `logs/<name>`."""
+    """Return the files outside of the zip to which it refers, as `SSTs/<name>` and `logs/<name>`."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             text = archive.read("metadata").decode()
@@ -338,7 +351,7 @@ def _zip_contents(content: bytes) -> list[str]:
 
 
 def _operator_state(listing: Listing, batch: int) -> Iterator[BatchFile]:
-    """Of each function the newest version at or below the batch: a batch that changed nothing has no version.
+    """Yield each function's newest version at or below the batch. A batch that changed nothing has no version.
 
     The version of a batch is on disk before its commit is (state/batch_function.py).
     """
@@ -356,11 +369,10 @@ def _operator_state(listing: Listing, batch: int) -> Iterator[BatchFile]:
 
 
 def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
-    """The sink's log as of the batch: the newest compacted file at or below it, and what follows, without a gap.
+    """Yield the sink's log as of the batch: the newest compacted file at or below it, and all files after that one.
 
-    A compacted file above the batch takes over all entries before it, and those older than Spark's clean-up delay go
-    at once. It does not say which batch its entries are of: then the log as of this batch is gone, and only that of a
-    later one can be had.
+    A compacted file above the batch contains all earlier entries without their batches, and Spark soon deletes the
+    earlier files. Then only the log as of a later batch can be read.
     """
     prefix = f"{SINK_PREFIX}_spark_metadata/"
     names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
@@ -374,7 +386,7 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
 
 
 def entries_up_to(names: Collection[str], last: int) -> list[str] | None:
-    """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
+    """Return the files of a compacted log that hold exactly the entries 0 to `last`, or None if some are missing."""
     base = max((number for number in _compacts(names) if number <= last), default=-1)
     chosen = [f"{base}{_COMPACTED}"] if base >= 0 else []
     chosen += [str(number) for number in range(base + 1, last + 1)]

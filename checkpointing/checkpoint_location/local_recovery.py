@@ -1,16 +1,17 @@
-"""Local recovery: the next attempt goes on in what the one before left, so that nothing is replayed.
+"""Local recovery: the next attempt continues in the files that the previous one left, so that nothing is replayed.
 
-A killed attempt leaves each query's checkpointLocation after its last commit N, and often the offsets of batch N+1,
-whose output may or may not be in the sink. A restart of Spark in that directory would run N+1 again with the same
-input. The same is done here, in a fresh directory of hard links, with exactly the files that batch N needs and
-`offsets/N+1`: files of the batch that failed must not be picked up as state.
+A killed attempt leaves each query's checkpointLocation after its last commit N. Often it also leaves the offsets of
+batch N+1, whose output may or may not be in the sink. A restart of Spark in that directory would run N+1 again with the
+same input. This module does the same in a new directory of hard links. It links exactly the files that batch N needs,
+and `offsets/N+1`, so that files of the failed batch do not become state.
 
-Each query goes on from its own last commit, and that is one consistent cut: nothing is rewound, neither a source nor a
-sink, and what one query wrote for another lies in a durable channel, where its reader goes on at its own offsets.
+Each query continues from its own last commit, and that is one consistent cut. No source and no sink returns to an
+earlier position. The output of one query for another is in a durable channel, which its reader continues at its own
+offsets.
 
-Everything here is read from the directory alone, for the process that wrote it is dead. Spark does not make its files
-durable, so after the machine's restart they are not trusted: sinks may be ahead of them. On shared storage they are:
-another machine reads what was closed, and what is torn is told by its checksum.
+Only the directory is read, because the process that wrote it is dead. Spark does not sync its files, so after a restart
+of the machine they are not used: sinks may be ahead of them. Shared storage is different: another machine reads all
+closed files, and checksums reveal incomplete ones.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _STATE_FILE = re.compile(r"(?P<version>\d+)(?:_[0-9a-f-]{36})?\.(?:zip|changelog
 
 
 class LocalStateUnusable(Exception):
-    """What the attempt before left cannot be gone on with; the text says why."""
+    """The previous attempt's files cannot be used. The text says why."""
 
 
 @dataclass(frozen=True)
 class LiveQuery:
     """One query of an attempt: `directory` is its checkpointLocation below the attempt's work directory.
 
-    `started_after` is the batch that its state ended with before it started, None when it had none; `partitions` are
+    `started_after` is the last batch of its state at its start, None without state; `partitions` are
     those of its stateful operators; `sink_path` is the output directory of Spark's file sink, a URI if it is not local.
     """
 
@@ -58,14 +59,17 @@ class LiveQuery:
 
 @dataclass(frozen=True)
 class LiveQueries:
-    """Written once all queries of an attempt could start; `boot_id` is the machine's since its last restart."""
+    """The queries of an attempt, recorded once all of them could start.
+
+    `boot_id` changes with each boot of the machine.
+    """
 
     boot_id: str
     queries: tuple[LiveQuery, ...]
 
 
 def boot_id() -> str:
-    """ "" where the system does not say."""
+    """Return the ID of this boot, or "" if the system does not provide one."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -80,9 +84,9 @@ def write_record(work: Path, queries: Sequence[LiveQuery]) -> None:
 
 @dataclass(frozen=True)
 class LocalQuery:
-    """A query as the dead attempt left it. `batch` is its last commit, None when it never committed one.
+    """A query as the dead attempt left it. `batch` is its last commit, or None.
 
-    `in_flight`: the batch after that has its offsets, and may be in the sink.
+    `in_flight`: the batch after that one has its offsets, and may be in the sink.
     """
 
     live: LiveQuery
@@ -98,16 +102,16 @@ class LocalQuery:
 
 
 class LocalState:
-    """What an attempt left in its work directory."""
+    """The files that an attempt left in its work directory."""
 
     def __init__(self, queries: Mapping[str, LocalQuery]) -> None:
         self.queries = queries
 
     @classmethod
     def read(cls, work: Path, *, of_any_boot: bool = False) -> LocalState:
-        """LocalStateUnusable when the attempt never came to start its queries.
+        """Return the state in `work`. Raise LocalStateUnusable if the attempt never started its queries.
 
-        Also on another boot of the machine than its, unless it may be `of_any_boot`, as on shared storage.
+        Raise it also if the machine has booted since, unless the state may be `of_any_boot`, as on shared storage.
         """
         try:
             record = from_plain(LiveQueries, json.loads((work / RECORD_NAME).read_text()))
@@ -136,30 +140,33 @@ class LocalState:
         return all(query.has_advanced for query in self.queries.values())
 
     def partitions(self, query: str) -> dict[int, int]:
-        """Partitions by stateful operator."""
+        """Return the partitions by stateful operator."""
         return {int(operator): number for operator, number in self.queries[query].live.partitions.items()}
 
     def last_commit_ms(self, query: str) -> int:
-        """When the batch that it goes on after had ended, in epoch milliseconds; 0 when none had."""
+        """Return when the last committed batch ended, in epoch milliseconds, or 0 without one."""
         local = self.queries[query]
         if local.batch is None:
             return 0
         return (local.location / "commits" / str(local.batch)).stat().st_mtime_ns // 1_000_000
 
     def check(self) -> None:
-        """LocalStateUnusable unless every file that is needed is there and what Spark wrote, as far as can be told."""
+        """Raise LocalStateUnusable if a needed file is missing, or if a checksum does not match what Spark wrote."""
         for name, query in self.queries.items():
             with _unusable_when_damaged(name):
                 for path in _needed(query):
                     check_file(query.location, path)
 
     def check_sinks_log(self, query: str, names: Collection[str]) -> None:
-        """Check the files of a file sink's log as `check` does, which knows those of a local directory itself."""
+        """Check the files of a file sink's log. For a local directory, `check` does this itself."""
         with _unusable_when_damaged(query):
             _check_sinks_log(self.queries[query], names)
 
     def build(self, query: str, location: Path) -> int | None:
-        """Fill `location`, which must not exist. The batch that the query continues after; LocalStateUnusable."""
+        """Fill `location`, which must not exist. Return the batch after which the query continues.
+
+        Raise LocalStateUnusable.
+        """
         local = self.queries[query]
         with _unusable_when_damaged(query):
             for path in _needed(local):
@@ -192,7 +199,7 @@ def _local_query(live: LiveQuery, location: Path) -> LocalQuery:
 
 
 def _check_nothing_else_began(live: LiveQuery, location: Path, newest: int) -> None:
-    """A function of a batch beyond the newest offsets may have written what the next batch of its number would not."""
+    """Raise LocalStateUnusable if a function ran for a batch without offsets: it may have written other rows."""
     with _unusable_when_damaged(live.name):
         begun = begun_batch(location)
     if begun > newest:
@@ -200,7 +207,7 @@ def _check_nothing_else_began(live: LiveQuery, location: Path, newest: int) -> N
 
 
 def _numbers(live: LiveQuery, directory: Path) -> list[int]:
-    """The log's batches. The newest was removed by another than Spark if its checksums are still there."""
+    """Return the log's batches. If only its checksum file exists, something other than Spark removed the newest one."""
     names = _names(directory)
     found = committed_batches(names)
     newest = max((int(match[1]) for name in names if (match := _SUMS_OF_A_BATCH.fullmatch(name))), default=-1)
@@ -217,7 +224,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _needed(query: LocalQuery) -> Iterator[str]:
-    """Paths in the checkpointLocation; IncompleteBatch."""
+    """Yield the needed paths in the checkpointLocation. Raise IncompleteBatch."""
     listing = dict(_listing(query.location))
     if query.live.sink_path is not None and Path(query.live.sink_path).is_absolute():
         _check_sinks_log(query, _names(Path(query.live.sink_path) / _SINK_LOG))
@@ -235,7 +242,7 @@ def _needed(query: LocalQuery) -> Iterator[str]:
 
 
 def _listing(location: Path) -> Iterator[tuple[str, int]]:
-    """Sizes by path, Hadoop's side files and Spark's unfinished ones left out."""
+    """Yield sizes by path, without Hadoop's checksum files and Spark's unfinished files."""
     for directory, _, names in os.walk(location):
         for name in names:
             path = Path(directory, name)
@@ -244,7 +251,7 @@ def _listing(location: Path) -> Iterator[tuple[str, int]]:
 
 
 def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str, int]) -> None:
-    """A state or a sink beyond the batch in flight means that newer offsets and commits were there and are gone."""
+    """Raise IncompleteBatch if state is newer than the running batch: newer offsets and commits must have been lost."""
     newest = batch + 1 if query.in_flight else batch
     for path in listing:
         match = _STATE_FILE.fullmatch(path.rpartition("/")[2]) if path.startswith("state/") else None
@@ -253,8 +260,10 @@ def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str,
 
 
 def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
-    """Spark's file sink skips a batch that its log has, and with it the batch's state, which only the commit that is
-    missing would lead to: the query would end at its first batch. Without state there is nothing to miss.
+    """Raise IncompleteBatch if the log of Spark's file sink does not fit the offsets.
+
+    The sink skips a batch that is in its log, and so the batch's state, to which only the missing commit leads. The
+    query would then fail at its first batch. Without state this is no problem.
     """
     batch = -1 if query.batch is None else query.batch
     newest = batch + 1 if query.in_flight else batch
@@ -268,7 +277,10 @@ def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
 
 
 def _check_every_operator_is_there(live: LiveQuery, listing: Mapping[str, int]) -> None:
-    """What is not there at all is not missed when the files of a batch are chosen."""
+    """Raise IncompleteBatch if a directory of an operator is missing.
+
+    Choosing the batch's files does not detect that.
+    """
     there = {tuple(path.split("/")[:3]) for path in listing}
     for operator, partitions in live.partitions.items():
         for name in ("_metadata", *(str(partition) for partition in range(partitions))):

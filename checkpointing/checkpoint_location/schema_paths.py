@@ -1,8 +1,8 @@
-"""The absolute paths that Spark keeps inside a checkpointLocation, put right after its files have moved.
+"""Corrects the absolute paths inside a checkpointLocation after its files have moved.
 
 transformWithState's operator metadata (`state/<operator>/_metadata/v2/<batch>`) names its schema files by the path of
-the directory that it was written in. Elsewhere a query, and who reads its state, looks there: it fails when the old
-directory is gone, and reads another attempt's files when it is not.
+the original directory. A query, and readers of its state, use these paths. If the old directory is gone, they fail;
+otherwise they read another attempt's files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _METADATA = "state/*/_metadata/v2/*"
 
 
 def relocate_schemas(location: Path) -> None:
-    """Make the metadata in `location` name the schema files in `location`. OSError, ValueError when it is damaged."""
+    """Make the metadata in `location` name the schema files in `location`. Raise OSError, or ValueError for damage."""
     for path in location.glob(_METADATA):
         if path.name.isdigit():
             _relocate(path, location)
@@ -26,12 +26,12 @@ def _relocate(path: Path, location: Path) -> None:
     metadata: dict[str, Any] = json.loads(body)
     for store in metadata.get("stateStoreInfo", ()):
         store["stateSchemaFilePaths"] = [_moved(each, location) for each in store.get("stateSchemaFilePaths", ())]
-    path.unlink()  # it may be a link to the snapshot's own
+    path.unlink()  # the file may be a link to the snapshot's own
     path.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}")
 
 
 def _moved(path: str, location: Path) -> str:
-    """A schema file lies at `state/<operator>/_stateSchema/<store>/<name>`."""
+    """Return the new path of a schema file, `state/<operator>/_stateSchema/<store>/<name>`."""
     inside = path.split("/")[-5:]
     if inside[0] != "state" or inside[2] != "_stateSchema":
         raise ValueError(f"{path!r} is no path of a state schema")
@@ -39,5 +39,5 @@ def _moved(path: str, location: Path) -> str:
 
 
 def hadoop_path(path: Path) -> str:
-    """As Hadoop writes a local path: as it is, where a URI would quote it."""
+    """Return a local path in Hadoop's notation: unlike a URI, it quotes no characters."""
     return f"file:{path.absolute()}"

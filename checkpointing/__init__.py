@@ -1,1 +1,1 @@
-"""The job manager for PySpark jobs: coordinator, high availability, storage, drivers. Knows nothing of Django."""
+"""The job manager for PySpark jobs: coordinator, high availability, storage, drivers. It does not import Django."""

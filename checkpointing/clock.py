@@ -1,4 +1,4 @@
-"""The one source of time. Decisions take a Clock; tests pass a ManualClock."""
+"""The only source of time. Decisions take a Clock; tests pass a ManualClock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock time, epoch milliseconds: for showing and storing, never for measuring a wait."""
+        """Return the wall-clock time in epoch milliseconds, for display and storage, never for measuring a wait."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never jumps: for every wait, lease and time-out."""
+        """Return seconds on a clock that never jumps, for every wait, lease and timeout."""
         ...
 
 
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told; both hands move together unless `jump` moves the wall alone."""
+    """A clock that moves only on request. Both times move together, except that `jump` moves the wall clock alone."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self._now_ms = now_ms
@@ -42,5 +42,5 @@ class ManualClock:
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock only, as a time server's correction does."""
+        """Move the wall clock only, as the correction by a time server does."""
         self._now_ms += round(seconds * 1000)

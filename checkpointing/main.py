@@ -51,7 +51,7 @@ from checkpointing.storage.reachability import read_reachable
 
 logger = logging.getLogger(__name__)
 
-# For what no single job stands for.
+# Threads for work that belongs to no single job.
 IO_THREADS = 16
 _GRACEFUL_CONNECTIONS_S = 2
 EXIT_FATAL = 70
@@ -59,13 +59,13 @@ _CLOSING_S = 30.0
 
 
 class CannotServe(Exception):
-    """The job manager cannot start; the text says why."""
+    """The job manager cannot start. The text says why."""
 
 
 def end_process(error: Exception) -> None:
-    """End at once, as Flink does on a fatal error: a call that hangs here must not keep another one from leading.
+    """End the process at once, as Flink does on a fatal error, so that a call that hangs keeps no other from leading.
 
-    The drivers go on; the next leader adopts them once ZooKeeper has ended this process's session.
+    Drivers continue. The next leader adopts them once ZooKeeper has ended this process's session.
     """
     logger.critical("the job manager cannot go on and ends its process: %r", error)
     os._exit(EXIT_FATAL)
@@ -80,9 +80,9 @@ async def run(
     stop: asyncio.Event | None = None,
     end_process: Callable[[Exception], None] = end_process,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`. CannotServe when the address is taken or ZooKeeper cannot be reached.
+    """Serve until SIGTERM, SIGINT or `stop`. Raise CannotServe if the address is taken or ZooKeeper cannot be reached.
 
-    `end_process` is called on any thread when the job manager cannot go on: see `DispatcherContender`.
+    `end_process` is called on any thread if the job manager cannot continue; see `DispatcherContender`.
     """
     stop = stop or asyncio.Event()
     listener, log = _listener(settings), RecentLog()
@@ -122,7 +122,7 @@ async def run(
 
 
 async def _done_before(stop: asyncio.Event, starting: Coroutine[Any, Any, None]) -> bool:
-    """Whether `starting` ends before the stop: a leader that starts may wait for storage that does not answer."""
+    """Return whether `starting` ends before the stop. A starting leader may wait for storage that does not answer."""
     started, stopped = asyncio.ensure_future(starting), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -248,7 +248,7 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
 
 
 def _driver_groups() -> DriverGroups | None:
-    """Say once, in the log, whether drivers are held to a memory limit."""
+    """Return the control groups of drivers. Log once whether drivers have a memory limit."""
     found = delegated_group()
     if isinstance(found, NoGroups):
         logger.info("drivers have no memory limit: %s", found.value)
@@ -264,7 +264,7 @@ def _driver_groups() -> DriverGroups | None:
 
 
 def _zookeeper_access(settings: JobManagerSettings) -> ZooKeeperAccessFiles | None:
-    """With the password in a file, as drivers read it."""
+    """Return the access with the password in a file, because drivers read it from there."""
     access, password = settings.zookeeper_access, settings.zookeeper_password
     if access is None or not password or access.password_file:
         return access
@@ -272,7 +272,7 @@ def _zookeeper_access(settings: JobManagerSettings) -> ZooKeeperAccessFiles | No
 
 
 def _token_file(settings: JobManagerSettings) -> Path | None:
-    """Drivers read the token from a file: an environment would show it to every process that may list it."""
+    """Return the file with the token for drivers. An environment variable would be visible to other processes."""
     if settings.token is None or settings.token_file is not None:
         return settings.token_file
     return _secret_file(settings, "token", settings.token)
@@ -305,7 +305,7 @@ def _secret_file(settings: JobManagerSettings, name: str, secret: str) -> Path:
 
 
 def _close_state_directory(settings: JobManagerSettings) -> None:
-    """What lies there is for this account only: programs, jobs' settings with their secrets, logs and state."""
+    """Restrict the state directory to this account: it contains programs, settings with secrets, logs and state."""
     try:
         close_to_others(settings.state_directory)
     except OSError as error:
@@ -337,7 +337,10 @@ def _role(dispatcher: Dispatcher) -> str:
 async def _served(
     app: object, listener: socket.socket, end_process: Callable[[Exception], None]
 ) -> AsyncIterator[None]:
-    """The app, on `listener`, for as long as the block runs; else `end_process`. Signals are not uvicorn's here."""
+    """Serve the app on `listener` while the block runs.
+
+    Call `end_process` if it ends earlier. uvicorn gets no signals.
+    """
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
@@ -352,7 +355,7 @@ async def _served(
     serving = asyncio.create_task(server.serve(sockets=[listener]))
 
     def ended(_: asyncio.Task[None]) -> None:
-        if not server.should_exit:  # a leader that nobody can reach would keep all others from leading
+        if not server.should_exit:  # a leader that cannot be reached would keep all others from leading
             end_process(CannotServe("the REST server ended unexpectedly"))
 
     serving.add_done_callback(ended)

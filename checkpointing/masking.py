@@ -1,9 +1,9 @@
-"""Find secrets in configurations, launch records and command lines, and replace them.
+"""Finds secrets in configurations, launch records and command lines, and replaces them.
 
 A value is a secret by its key (`my.password`), or a part of it is one by its shape: passwords in addresses, `key=value`
 pairs, JSON and HTTP headers within a text, and tokens of well-known services.
 
-All functions are pure. `replace` gets the key and the secret value and returns what is shown in its place.
+All functions are pure. `replace` gets the key and the secret value, and returns the text to show instead.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 HIDDEN = "******"  # as in Flink
-MARK = re.compile(r"hidden \([0-9a-f]{8}\)")  # what Waymark's pages show in place of a secret: it stays as it is
+MARK = re.compile(r"hidden \([0-9a-f]{8}\)")  # the text of Waymark's pages for a secret; it stays unchanged
 Replace = Callable[[str, Any], str]
 Span = tuple[int, int, str]  # start, end and key of a secret within a text
 
-# The keys that Flink hides (GlobalConfiguration) and that Spark redacts, and a few more; without separators.
+# The keys that Flink hides (GlobalConfiguration) and that Spark redacts, and a few more, without separators.
 _SECRET = (
     *("password", "passwd", "passphrase", "pgpass", "secret", "token", "credential", "accountkey", "apikey"),
     *("accesskey", "accesssignature", "privatekey", "authparams", "basicauth", "servicekey", "jaasconfig"),
@@ -26,7 +26,7 @@ _SECRET = (
 _SECRET_LAST_WORD = re.compile(r"(?!bypass|compass).*(?:pass|passcode|pwd)")
 _WORKING_DIRECTORY = re.compile(r"(?:.*\benv\.)?PWD")
 _SAS = re.compile(r"fs\.azure\.sas\..")
-# Last words of keys that say where a secret is or how it is used: `password-file`, `credentials.provider`.
+# Last words of keys that describe where a secret is or how it is used: `password-file`, `credentials.provider`.
 _ABOUT_A_SECRET = frozenset(
     {"file", "path", "location", "provider", "class", "type", "name", "interval", "delay", "ratio", "timeout"}
 )
@@ -36,7 +36,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _KEY = re.compile(
     r"(?<![A-Za-z0-9._-])(?P<key>-{0,2}[A-Za-z][A-Za-z0-9._-]*)(?P<close>\\?[\"'])?\s*(?P<sign>[=:])[^\S\n]*"
 )
-# A value in quotes, perhaps escaped ones, else up to what ends it where the pair stands.
+# A value in quotes, which may be escaped, else up to the character that ends it in its context.
 _QUOTED = re.compile(r"(?P<quote>\\?[\"'])(?P<secret>.+?)(?P=quote)", re.DOTALL)
 _BARE = {
     "?": re.compile(r"(?P<secret>[^\s&#\"']+)"),
@@ -113,12 +113,12 @@ def mask_value(key: str, value: Any, replace: Replace = hidden) -> Any:
 
 
 def _is_count(key: str, value: str) -> bool:
-    """Return whether it is a number of tokens."""
+    """Return whether the value is a number of tokens."""
     return key.lower().endswith("tokens") and value.isdecimal()
 
 
 def mask_text(value: Any, replace: Replace = hidden) -> Any:
-    """Replace the parts of a text that are secrets whatever its key."""
+    """Replace the parts of a text that are secrets, independent of its key."""
     if not isinstance(value, str):
         return value
     masked, at = [], 0
@@ -155,7 +155,7 @@ def _mask_argument(before: str, argument: str, replace: Replace) -> str:
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """Join spans that overlap, so that the end of none is left over."""
+    """Join overlapping spans, so that no part of a secret remains."""
     apart: list[Span] = []
     for start, end, key in spans:
         if apart and start < apart[-1][1]:
@@ -179,10 +179,10 @@ def _secrets_in(text: str) -> Iterator[Span]:
 
 
 def _value_after(text: str, found: re.Match[str], ends: dict[str, int]) -> Iterator[Span]:
-    """Yield the secret that follows a key and its sign, if the pair holds one.
+    """Yield the secret that follows a key and its sign, if the pair has one.
 
-    `ends`: where the last value of each place ended. A value that begins within it ends there too and is a part of it,
-    so a text with many keys in one value is not read to the end for each.
+    `ends`: where the last value of each context ended. A value that begins within it is a part of it and ends there,
+    too. So a text with many keys in one value is not read to the end for each key.
     """
     key, before = found["key"].lstrip("-"), text[found.start() - 1 : found.start()]
     in_address = before in ("?", "&")

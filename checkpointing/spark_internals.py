@@ -1,4 +1,4 @@
-"""Private API of PySpark and Spark. All code gets it from here; `check` says at a driver's start what is missing.
+"""Private API of PySpark and Spark. Other code uses it only through this module. `check` reports missing parts.
 
 Callers pass PySpark's public objects. Methods of the Java objects that they get are checked as far as `_JVM` lists
 them. Formats of files are elsewhere: those of checkpoint locations in `checkpoint_location`, that of the event log in
@@ -44,20 +44,20 @@ _PACKAGES_SINCE_4_1 = re.compile(r"\.streaming\.(runtime|checkpointing|sinks)\."
 
 
 def start_jvm() -> None:
-    """Start the JVM without a SparkContext. SparkContext(), the public way, puts every setting on the command line."""
+    """Start the JVM without a SparkContext. SparkContext(), the public way, shows every setting on the command line."""
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
 
 
 def gateway() -> Any:
-    """Return py4j's gateway, None before the JVM runs. PySpark publishes it nowhere."""
+    """Return py4j's gateway, or None before the JVM runs. PySpark has no public access to it."""
     module = sys.modules.get("pyspark.core.context")
     return module.SparkContext._gateway if module is not None else None
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:
-    """Return the JVM's process, None if this process did not start it. PySpark keeps it as a mark on the gateway."""
+    """Return the JVM's process, or None if this process did not start it. PySpark stores it in the gateway."""
     process: subprocess.Popen[bytes] | None = getattr(gateway(), "proc", None)
     return process
 
@@ -66,21 +66,21 @@ def jvm_process() -> subprocess.Popen[bytes] | None:
 
 
 def active_context() -> SparkContext | None:
-    """Return the process's SparkContext, if any. SparkContext.getOrCreate(), which is public, would start one."""
+    """Return the process's SparkContext, if any. The public SparkContext.getOrCreate() would start one."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context
 
 
 def first_session() -> SparkSession | None:
-    """Return the process's first session, if any. SparkSession.getActiveSession(), which is public, is a thread's."""
+    """Return the process's first session, if any. The public SparkSession.getActiveSession() is that of a thread."""
     from pyspark.sql import SparkSession
 
     return SparkSession._instantiatedSession
 
 
 def builder_options(builder: SparkSession.Builder) -> dict[str, Any]:
-    """Return the settings given to a session's builder, which can be changed. The public methods only add some."""
+    """Return the settings of a session's builder, which can be changed. The public methods only add settings."""
     options: dict[str, Any] = builder._options
     return options
 
@@ -93,14 +93,14 @@ def jvm_view(spark: SparkSession) -> Any:
 def jvm_class(spark: SparkSession, name: str) -> Any:
     """Return one of Spark's own classes, by its full name in Spark 4.1 and later.
 
-    Spark 4.0 has the classes of streaming's packages `runtime`, `checkpointing` and `sinks` in one.
+    In Spark 4.0 the classes of streaming's packages `runtime`, `checkpointing` and `sinks` are in one package.
     """
     found = getattr(jvm_view(spark), name)
     return getattr(jvm_view(spark), _before_4_1(name)) if isinstance(found, JavaPackage) else found
 
 
 def java_context(context: SparkContext) -> Any:
-    """Return Scala's SparkContext, None once Python's was stopped. Python's has no part of what is used here."""
+    """Return Scala's SparkContext, or None after Python's was stopped. Python's lacks everything that is used here."""
     java = context._jsc
     return java.sc() if java is not None else None
 
@@ -111,7 +111,7 @@ def java_session(spark: SparkSession) -> Any:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make the session that of this thread. In PySpark only making a session or a DataFrame does so."""
+    """Make the session that of this thread. PySpark does this only when it creates a session or a DataFrame."""
     jvm_class(spark, _SESSION).setActiveSession(java_session(spark))
 
 
@@ -121,19 +121,20 @@ def hadoop_configuration(spark: SparkSession) -> Any:
 
 
 def status_store(spark: SparkSession) -> Any:
-    """Return what Spark knows of executors, stages and tasks. The public status tracker has neither descriptions nor
-    executors, and the REST API needs Spark's UI.
+    """Return Spark's store with executors, stages and tasks.
+
+    The public status tracker has neither descriptions nor executors, and the REST API needs Spark's UI.
     """
     return java_context(spark.sparkContext).statusStore()
 
 
 def sql_status_store(spark: SparkSession) -> Any:
-    """Return what Spark knows of SQL executions. It is public in Spark's UI only."""
+    """Return Spark's store with SQL executions. It is public only in Spark's UI."""
     return java_session(spark).sharedState().statusStore()
 
 
 def checkpoint_manager(spark: SparkSession) -> Any:
-    """Return what repartitions state: Spark's only way, not public yet."""
+    """Return the object that repartitions state. It is Spark's only way to do so, and not public yet."""
     return spark._streamingCheckpointManager
 
 
@@ -159,13 +160,13 @@ def writer_field(writer: DataStreamWriter, name: str) -> Any:
 
 
 def start_query(writer: DataStreamWriter, table: str | None) -> StreamingQuery:
-    """Start the query, which writes to `table` if given. PySpark's own `start` and `toTable` may be taken over."""
+    """Start the query, which writes to `table` if given. PySpark's own `start` and `toTable` may be replaced."""
     java = writer._jwrite
     return writer._sq(java.start() if table is None else java.toTable(table))
 
 
 def java_query(query: StreamingQuery) -> Any:
-    """Return Scala's StreamingQuery. Python's has the text of an exception only, not its causes."""
+    """Return Scala's StreamingQuery. Python's has only the text of an exception, not its causes."""
     return query._jsq
 
 
@@ -175,13 +176,13 @@ def stream_execution(query: StreamingQuery) -> Any:
 
 
 def active_stream(spark: SparkSession, query_id: str) -> Any:
-    """Return the loop of a query that runs in any session, None without one. `spark.streams` knows one session's."""
+    """Return the loop of a query that runs in any session, or None. `spark.streams` knows one session's queries."""
     active = java_session(spark).sharedState().activeStreamingQueries()
     return active.get(jvm_view(spark).java.util.UUID.fromString(query_id))
 
 
 def terminated(spark: SparkSession) -> Any:
-    """Return the state of a stream that begins no further batch. `stop`, which is public, interrupts the batch."""
+    """Return the state of a stream that begins no further batch. The public `stop` interrupts the batch."""
     return getattr(jvm_class(spark, _TERMINATED), "MODULE$")
 
 
@@ -193,7 +194,7 @@ def foreach_batch_class() -> Any:
 
 
 def type_verifier(data_type: DataType, *, what: str) -> Callable[[Any], None]:
-    """Return what raises if a value is not of the type. Only `createDataFrame`, which is public, checks values."""
+    """Return a function that raises if a value is not of the type. Publicly, only `createDataFrame` checks values."""
     from pyspark.sql.types import _make_type_verifier
 
     verify: Callable[[Any], None] = _make_type_verifier(data_type, nullable=False, name=what)
@@ -201,7 +202,10 @@ def type_verifier(data_type: DataType, *, what: str) -> Callable[[Any], None]:
 
 
 def java_stack_trace(error: BaseException) -> str:
-    """Return the stack trace of the Java exception behind `error`, or "". Its text has that in a debug mode only."""
+    """Return the stack trace of the Java exception behind `error`, or "".
+
+    The error's text has it only in a debug mode.
+    """
     return str(getattr(error, "_stackTrace", None) or "")
 
 
@@ -224,13 +228,13 @@ def scala_map(mapping: Any) -> dict[str, str]:
 
 
 class UnsupportedPySpark(Exception):
-    """This PySpark lacks private API; the text names it, this version and the supported ones."""
+    """This PySpark lacks private API. The text names it, this version and the supported ones."""
 
 
 class _Needed(NamedTuple):
-    """`names` of a Python module or class, or methods of a Java class. `since`: the first PySpark to use them with.
+    """Required names. `names` are those of a Python module or class, or methods of a Java class.
 
-    `fields` are a Java class's own ones, private ones included.
+    `fields` are a Java class's own fields, private ones included. `since`: the first PySpark with which they are used.
     """
 
     owner: str
@@ -317,7 +321,8 @@ def _used_by_methods(owner: Any) -> Iterator[str]:
 
 
 def _missing_in_jvm(jvm: Any, needed: Iterable[_Needed]) -> Iterator[str]:
-    # One list of all methods would be more than 8 kB, and so take 40 ms: Java waits for TCP's delayed acknowledgement.
+    # Ask for single methods. A list of all would exceed 8 kB and take 40 ms: Java waits for TCP's delayed
+    # acknowledgement.
     class_of, method_of = jvm.java.lang.Class.forName, jvm.py4j.reflection.ReflectionEngine().getMethod
     for each in needed:
         found = _found(class_of, each.owner) or _found(class_of, _before_4_1(each.owner))

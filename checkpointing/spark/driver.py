@@ -4,7 +4,7 @@
                                                           → FINISHED | CANCELED | FAILED
     all queries have ended by themselves → ENDED → the final savepoint → Stop → FINISHED
 
-Exit codes: 0 finished or canceled, 1 failed, 2 the specification cannot be read, 3 not wanted any more (refused, or the
+Exit codes: 0 finished or canceled, 1 failed, 2 the specification cannot be read, 3 no longer wanted (refused, or the
 lease or the attempt lost).
 """
 
@@ -78,12 +78,12 @@ _BUSY_TICK_S = 0.02
 _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
-# Trying again changes nothing about these.
+# A retry cannot fix these errors.
 _PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken, UnsupportedPySpark)
 
 
 class _Over(Exception):
-    """The job has ended in this process; what is still to be reported."""
+    """The job has ended in this process. Contains what is still to be reported."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Over(Exception):
 
 
 class BatchNumbersUsedUp(Exception):
-    """A query comes too near to the end of the attempt's batch numbers. The next attempt gets others."""
+    """A query is too near to the end of the attempt's batch numbers. The next attempt gets new ones."""
 
 
 class _NotWanted(Exception):
@@ -106,13 +106,13 @@ class _NotWanted(Exception):
 
 
 class _Terminated(BaseException):
-    """SIGTERM. Raised wherever the main thread is, so that nothing can hold it up."""
+    """SIGTERM arrived. Raised in the main thread wherever it is, so that nothing can delay the end."""
 
 
 class Driver:
-    """One attempt. `run` is called once, on the process's main thread.
+    """The driver of one attempt. `run` is called once, on the process's main thread.
 
-    `open_session` gives the session of `work`, which a spare driver has started before it knew the attempt.
+    `open_session` returns the session of `work`, which a spare driver started before it knew the attempt.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Driver:
         self._reports = JobManagerReports(spec, self._link, self._events)
 
     def run(self) -> int:
-        """The process's exit code. Spark is gone when this returns."""
+        """Run the attempt and return the process's exit code. Spark has ended before this returns."""
         try:
             self._claim()
             self._link.start()
@@ -162,7 +162,7 @@ class Driver:
         except (AttemptTaken, HighAvailabilityError) as error:
             log.error("the attempt cannot be claimed: %s", error)
             return EXIT_NOT_WANTED
-        except Exception as error:  # the process's edge: whatever it is, the job manager is told
+        except Exception as error:  # the process's edge: the job manager gets any exception
             info = self._explain(error)
             self._check_terminated()
             log.exception("attempt %d failed", self._spec.attempt)
@@ -171,20 +171,23 @@ class Driver:
             self._leave()
 
     def terminate(self, number: int, frame: FrameType | None) -> NoReturn:
-        """The handler of SIGTERM. Once is enough: the way out must not be interrupted."""
+        """Handle SIGTERM. Ignore later signals, because they must not interrupt the end."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._terminated = True
         raise _Terminated
 
     def _check_terminated(self) -> None:
-        """The exception may have been lost in a finalizer; and the JVM got the signal too, whose end is no failure."""
+        """End the driver if SIGTERM came.
+
+        A finalizer may have swallowed the exception, and the JVM also got the signal.
+        """
         if self._terminated:
             raise _Terminated
 
     # --- the attempt and the link ---
 
     def _claim(self) -> None:
-        """With high availability: no query before the attempt is held, none after it is lost."""
+        """Claim the attempt, with high availability. No query runs before it is held or after it is lost."""
         if self._spec.high_availability is None:
             return
         self._services = driver_services(self._spec.high_availability, self._clock)
@@ -242,7 +245,7 @@ class Driver:
         return _commits(self._job) if self._job is not None else {}
 
     def _die(self, why: str) -> NoReturn:
-        """Any thread. Another attempt may start at any moment: no order, no last batch, only speed."""
+        """End the process at once, on any thread, because another attempt may start at any moment."""
         log.error("attempt %d ends at once: %s", self._spec.attempt, why)
         jvm.kill()
         os._exit(EXIT_NOT_WANTED)
@@ -264,7 +267,7 @@ class Driver:
         self._begun = BegunBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
         self._reports.job = prepared
-        self._reports.status(DriverState.INITIALIZING)  # names the sinks to the job manager before they get rows
+        self._reports.status(DriverState.INITIALIZING)  # the job manager records the sinks before they get rows
         for query in prepared.queries:
             query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
             query.function_error = partial(self._begun.error, query.planned.location)
@@ -284,12 +287,12 @@ class Driver:
         try:
             return job.prepare(self._spec, self._work, spark, program, arguments)
         except Exception as error:
-            with contextlib.suppress(Py4JError, OSError):  # of a JVM that is gone
+            with contextlib.suppress(Py4JError, OSError):  # the JVM is gone
                 self._check_context(str(error))
             raise
 
     def _await_registration(self) -> None:
-        """The lease bounds this wait."""
+        """Handle messages until the job manager has accepted the driver. The lease limits the wait."""
         while not self._link.session_id:
             self._handle(self._link.incoming.get())
 
@@ -318,7 +321,7 @@ class Driver:
 
     def _progress(self, query: RunningQuery) -> QueryProgress | None:
         if query.files.is_continuous:
-            # Spark reports the commits of such a query's epochs only: no rows, no duration.
+            # For such a query Spark reports only the commits of its epochs: no rows, no duration.
             epoch = query.files.last_commit()
             return None if epoch is None else QueryProgress(epoch, None, None)
         latest = self._events.latest(query.spark_id)
@@ -329,8 +332,10 @@ class Driver:
         return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark, rows, batches)
 
     def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
-        """A query that died fails the job. Once all have ended on request, the attempt is over; once all have ended by
-        themselves, and the program after them, the job manager is told, takes the final savepoint and sends `Stop`.
+        """Check the queries for their end. Fail the job if a query died.
+
+        If all queries ended on request, the attempt is over. If all ended by themselves, and the program after them,
+        the driver reports ENDED. The job manager then takes the final savepoint and sends `Stop`.
         """
         program_error, program_has_ended = running.program.error, running.program.has_ended  # before the queries
         ended = [query for query in running.queries if not query.is_active]
@@ -357,7 +362,7 @@ class Driver:
                 self._reports.status(DriverState.ENDED, has_advanced=self._has_advanced)
 
     def _end_before_numbers_run_out(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
-        """End the queries after their batch: the numbers behind the range belong to other attempts."""
+        """End the queries after their batch near the end of the range: later numbers belong to other attempts."""
         if self._numbers_end is None or self._stopping or self._has_ended or agent.has_ended_queries:
             return
         query, number = max(
@@ -373,7 +378,10 @@ class Driver:
             self._end_queries(running)
 
     def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
-        """Told as well as it can be: the failure itself must get through."""
+        """Return the failure with the name of the failed task, if that can be found out.
+
+        Errors must not hide the failure.
+        """
         if self._spark is None or info.task_name is not None:
             return info
         try:
@@ -384,7 +392,7 @@ class Driver:
         return replace(info, task_name=f"{query.name}: {task}") if task is not None else info
 
     def _check_context(self, last_words: str = "") -> None:
-        """Queries that ended because their SparkContext was stopped have not finished, nor is it they that failed."""
+        """Raise ContextStopped if the SparkContext was stopped. Then the queries have neither finished nor failed."""
         if self._spark is not None and jvm.is_stopped(self._spark):
             raise jvm.ContextStopped(
                 "The SparkContext was stopped under the queries. A program must not call stop(), the job manager does; "
@@ -392,14 +400,17 @@ class Driver:
             )
 
     def _context_stopped(self, error: Exception) -> jvm.ContextStopped | None:
-        """Return the cause of `error` if the SparkContext was stopped: any call of Spark's can fail then."""
+        """Return ContextStopped if the SparkContext was stopped, because then any call of Spark can fail.
+
+        Else return None.
+        """
         if isinstance(error, jvm.ContextStopped):
             return None
         try:
             self._check_context(str(error))
         except jvm.ContextStopped as stopped:
             return stopped
-        except (Py4JError, OSError):  # the JVM does not answer either
+        except (Py4JError, OSError):  # the JVM does not answer
             return None
         return None
 
@@ -446,7 +457,8 @@ class Driver:
 
     def _explain(self, error: Exception) -> ExceptionInfo:
         now = self._clock.now_ms()
-        # A JVM that hangs up is still on its way out; meanwhile a SIGTERM that it got first arrives here too.
+        # The connection breaks shortly before the JVM exits. A SIGTERM that the JVM got first arrives here in that
+        # time, too.
         jvm_exit = jvm.exit_code(_JVM_EXIT_S if isinstance(error, Py4JError | OSError) else 0)
         if jvm_exit is not None:
             memory = self._spec.configuration.get("spark.driver.memory", DRIVER_MEMORY)
@@ -460,7 +472,7 @@ class Driver:
         )
 
     def _report(self, over: _Over) -> int:
-        """End Spark first: what is reported as ended writes nothing any more."""
+        """End Spark, then report the end: what is reported as ended must not write any more."""
         log.info("attempt %d: %s", self._spec.attempt, over.state.value)
         self._end_spark()
         exception = over.exception and failure.without_secrets(over.exception, self._secrets)
@@ -474,7 +486,7 @@ class Driver:
         jvm.kill()
 
     def _leave(self) -> None:
-        """Also after SIGTERM. The claim goes last, when nothing of the attempt runs any more."""
+        """End Spark and close the link, also after SIGTERM. Release the claim last, after everything else has ended."""
         self._end_spark()
         self._link.close(0)
         if self._held is not None:
@@ -487,7 +499,7 @@ class Driver:
 
 
 def _commits(running: job.SparkJob) -> dict[str, int]:
-    """The newest commit of each query that has one."""
+    """Return the newest commit of each query that has one."""
     commits = {query.name: query.files.last_commit() for query in running.queries}
     return {name: commit for name, commit in commits.items() if commit is not None}
 
@@ -531,7 +543,7 @@ def run_until_ended(driver: Driver) -> int:
 
 
 def exit_process(code: int) -> NoReturn:
-    """Not sys.exit: threads of py4j and of a user's program must not keep an attempt alive that has ended."""
+    """End the process with os._exit: threads of py4j and of a user's program must not keep it alive."""
     logging.shutdown()
     os._exit(code)
 

@@ -1,4 +1,4 @@
-"""One query of the job in this process: plan it, start it, see how it does, end it between two batches or at once."""
+"""One query of the job in this process: plan it, start it, observe it, and end it between two batches or at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from checkpointing.spark_internals import java_query, stream_execution, terminat
 log = logging.getLogger(__name__)
 
 _LOCATION_SETTING = "spark.sql.streaming.checkpointLocation"
-# A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
+# A restart cannot fix these errors: another job owns the sink's target, or a function does something forbidden.
 _PERMANENT = (OutputTaken, ProgramError)
 _OF_FUNCTIONS = ("foreachbatch", "foreach")
 _HOLDS_NOTHING = ("memory", "console", "noop")
@@ -36,9 +36,9 @@ _HOLDS_NOTHING = ("memory", "console", "noop")
 def after_restore(writer: Any, sink: Sink, *, exactly_once: bool = True) -> AfterRestore:
     """Return what happens to a query's output after the restore of an older state, by its sink (decision 132).
 
-    The batches after the restored state are computed again, and written with new numbers. No sink loses a row by that.
-    A foreachBatch function says by an attribute `goes_back` that it is exact. Unless the job runs `exactly_once`, the
-    rows of Spark's file sink stay.
+    The batches after the restored state are computed again, and written with new numbers, so no sink loses a row. A
+    foreachBatch function with the attribute `goes_back` declares that it is exact. Unless the job runs `exactly_once`,
+    the rows of Spark's file sink stay.
     """
     is_rewound = sink.path is not None and exactly_once
     if is_rewound or getattr(function_of(writer), "goes_back", False):
@@ -51,7 +51,7 @@ def after_restore(writer: Any, sink: Sink, *, exactly_once: bool = True) -> Afte
 def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
     """Return whether a restore keeps the query's batch numbers, for a function that replaces the rows of a number.
 
-    ProgramError if the option is not possible.
+    Raise ProgramError if the option is not possible.
     """
     asked = options.get(BATCH_NUMBERS)
     if asked is None:
@@ -67,7 +67,7 @@ def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
 
 
 def own_location(writer: Any, options: Mapping[str, str]) -> str | None:
-    """Return where Spark would keep the query's state; None where it would not find it again.
+    """Return where Spark would keep the query's state, or None if it would be a place that a restart does not find.
 
     The driver keeps the state in its own checkpointLocation instead.
     """
@@ -78,9 +78,9 @@ def own_location(writer: Any, options: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads.
+    """A query ready to start: its writer has a name and a checkpointLocation. `inputs`: the channels that it reads.
 
-    `own_location` is the checkpointLocation that the program asked for.
+    `own_location` is the checkpointLocation that the program requested.
     """
 
     writer: Any
@@ -97,7 +97,7 @@ class PlannedQuery:
 
     @property
     def repeats_numbers(self) -> bool:
-        """Return whether its batches keep their numbers when an older state is restored."""
+        """Return whether its batches keep their numbers after an older state is restored."""
         return self.sink.repeats_numbers
 
     @property
@@ -107,7 +107,7 @@ class PlannedQuery:
 
     @cached_property
     def output(self) -> SinkOutput | None:
-        """The output directory of Spark's file sink, None for any other sink. OSError."""
+        """Return the output directory of Spark's file sink, or None for any other sink. Raise OSError."""
         if self.sink.path is None:
             return None
         copies = self.location.with_name(f"{self.location.name}.sink-log")
@@ -119,7 +119,7 @@ class PlannedQuery:
 
 
 def refuse_unless_empty(query: PlannedQuery) -> None:
-    """Raise ProgramError if the query has run there: without that state it would read its input a second time."""
+    """Raise ProgramError if the query has run at its own location: without that state it would read its input again."""
     if query.own_location is None:
         return
     commits = _commits(session_of(query.writer), query.own_location)
@@ -141,10 +141,10 @@ def _commits(spark: Any, location: str) -> int:
 
 
 class RunningQuery:
-    """Use from one thread. `start` may be called again after the query has ended.
+    """A query that runs. Used by one thread. `start` may be called again after the query has ended.
 
-    `function_ticks` returns the processor time that the foreachBatch function has used, `function_error` what it
-    raised.
+    `function_ticks` returns the processor time that the foreachBatch function has used, `function_error` the exception
+    that it raised.
     """
 
     def __init__(self, planned: PlannedQuery) -> None:
@@ -161,21 +161,21 @@ class RunningQuery:
 
     @property
     def spark_query(self) -> Any:
-        """PySpark's StreamingQuery of the newest start."""
+        """Return PySpark's StreamingQuery of the newest start."""
         return self._query
 
     @property
     def spark_id(self) -> str:
-        """The id that Spark keeps in the checkpointLocation: the same across restarts."""
+        """Return the ID in Spark's checkpointLocation, which is the same after restarts."""
         return str(self._query.id)
 
     @property
     def run_id(self) -> str:
-        """Of this start of the query."""
+        """Return the ID of this start of the query."""
         return str(self._query.runId)
 
     def start(self) -> None:
-        """Returns once Spark has accepted the query; the first batch may take as long as it likes."""
+        """Start the query. Return once Spark has accepted it; the first batch may take any time."""
         self._last_epoch = None
         self._query = start(self.planned.writer)
 
@@ -184,7 +184,7 @@ class RunningQuery:
         return bool(self._query.isActive)
 
     def failure(self, timestamp: int) -> ExceptionInfo | None:
-        """Why the query ended; None when it is active or ended by itself or on request."""
+        """Return why the query ended, or None if it is active or ended by itself or on request."""
         found = java_query(self._query).exception()
         if not found.isDefined():
             return None
@@ -197,7 +197,7 @@ class RunningQuery:
         return replace(info, recoverable=False) if isinstance(self.function_error(), _PERMANENT) else info
 
     def doing(self) -> str:
-        """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""
+        """Return Spark's text for the query's current activity: "Processing new data", "Waiting for data to arrive"."""
         return str(self._query.status["message"])
 
     def progress(self) -> object:
@@ -205,11 +205,11 @@ class RunningQuery:
         return (*task_progress(session_of(self.planned.writer), self.run_id), self.function_ticks())
 
     def end_after_batch(self) -> None:
-        """Let the batch in flight finish and commit, and start no other. See `has_ended`.
+        """Let the running batch finish and commit, and start no other. See `has_ended`.
 
         Spark's own stop() interrupts the batch, whose output may then be in the sink without being committed. The
-        stream's loop looks at its state between batches: this sets only that. A continuous query has no such place: it
-        is stopped right after an epoch's commit.
+        stream's loop checks its state between batches, so only that state is set here. A continuous query has no such
+        check and is stopped right after an epoch's commit.
         """
         if self.files.is_continuous:
             self._last_epoch = self.files.next_boundary()
@@ -217,7 +217,7 @@ class RunningQuery:
         stream_execution(self._query).state().set(terminated(session_of(self.planned.writer)))
 
     def has_ended(self) -> bool:
-        """After `end_after_batch`: True when no batch runs and none will. Wakes a loop that waits for its trigger."""
+        """Return True after `end_after_batch` if no batch runs or will run. Wake a loop that waits for its trigger."""
         if self._is_in_batch():
             return False
         self._query.stop()
@@ -230,5 +230,5 @@ class RunningQuery:
         return bool(thread.isAlive() and self._query.status["isTriggerActive"])
 
     def stop(self) -> None:
-        """Interrupt whatever runs."""
+        """Stop the query and interrupt its batch."""
         self._query.stop()

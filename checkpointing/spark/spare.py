@@ -1,10 +1,11 @@
 """A spare driver: `python -m checkpointing.spark.spare <spare.json>`, its standard input a socket to its job manager.
 
-    start the JVM and a session → run a small query, so that classes are loaded and code is compiled → ready
-                                → take a driver's specification → be that driver
+  start the JVM and a session → run a small query, so that classes are loaded and code is compiled → ready
+                              → take a driver's specification → run as that driver
 
-It holds no attempt, no claim and no work until it takes one, and takes one only. Until then it ends as soon as the job
-manager hangs up: nothing waits for a job manager that is gone. Who says what: jobs/launching/spare_driver.py.
+It has no attempt, no claim and no work until it takes one, and it takes only one. Until then it ends as soon as the job
+manager closes the connection, so no spare driver outlives its job manager. The messages are in
+jobs/launching/spare_driver.py.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _LOOK_S = 1.0
 
 
 class JobManagerChannel:
-    """The socket, heard on a thread of its own: the end of the job manager must not wait for Spark's start."""
+    """The socket. A separate thread reads it, because the end of the job manager must be noticed while Spark starts."""
 
     def __init__(self, connection: socket.socket, directory: Path, on_hung_up: Callable[[], NoReturn]) -> None:
         self._connection = connection
@@ -65,13 +66,13 @@ class JobManagerChannel:
         return not self._taken.empty()
 
     def say_ready(self) -> None:
-        """An answer that nobody hears is noticed by the thread that listens."""
+        """Report that the spare driver is ready. The reading thread notices a closed connection."""
         if not self.has_work:
             log.info("waits for work")
             self._say(READY)
 
     def work(self, look: Callable[[], None]) -> Path:
-        """The path of the specification, once there is one; `look` is called now and then until it comes."""
+        """Return the path of the specification once it has arrived. Call `look` about every second until then."""
         while True:
             try:
                 return self._taken.get(timeout=_LOOK_S)
@@ -91,7 +92,7 @@ class JobManagerChannel:
         self._take(Path(os.fsdecode(said[:-1])))
 
     def _take(self, path: Path) -> None:
-        """Before anything of the attempt is done here, this directory, which the command line names, names it."""
+        """Link the specification into this directory, which the command line names, before the attempt starts here."""
         (self._directory / SPEC_NAME).hardlink_to(path)
         self._taken.put(path)
         self._say(TAKEN)
@@ -121,7 +122,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _opened(settings: Mapping[str, str], work: WorkDirectory, channel: JobManagerChannel) -> Callable[[], SparkSession]:
-    """How to come by the session. What went wrong at its start is for the attempt that takes it, if one has by now."""
+    """Return a function that returns the session.
+
+    If the start failed and an attempt waits, the function raises the error.
+    """
     try:
         spark = start_session("spare", settings, work)
         if not channel.has_work:
@@ -165,7 +169,7 @@ def _be_driver(
 
 
 def adapt(spark: SparkSession, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Make a session that was started with the settings `before` one of the job `name` with the settings `after`."""
+    """Adapt a session that was started with the settings `before` to the job `name` with the settings `after`."""
     for key in filter(is_taken_in_later, before.keys() - after.keys()):
         spark.conf.unset(key)
     for key in filter(is_taken_in_later, after):
@@ -208,7 +212,7 @@ def _leave(directory: Path) -> NoReturn:
 
 
 def _standard_input() -> socket.socket:
-    """Nothing that is started here may hold on to it: the job manager must see it close."""
+    """Return the socket. Started processes must not inherit it, so that the job manager sees it close."""
     connection = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

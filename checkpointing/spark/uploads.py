@@ -1,11 +1,12 @@
-"""Staged files brought into remote storage by the executors, many machines at a time: a Spark job of its own.
+"""Uploads staged files to remote storage from the executors, on many machines at a time, in a separate Spark job.
 
-For state that is large: one driver's network would be the limit. The executors see the links where the driver made
-them (deployment.py: a master with executors elsewhere is taken on shared storage only). Each finds its checksum, puts
-it and has the storage say that all of it arrived; then the driver looks for every file itself, because an executor may
-have been let into another storage of the same name. Whatever goes wrong is an UploadFailed: the driver does it then.
+This is for large state, where one driver's network would be the limit. The executors see the links where the driver
+made them (deployment.py allows a master with executors elsewhere only on shared storage). Each executor computes a
+file's checksum, stores the file, and verifies that all of it arrived. Then the driver checks every file itself, because
+an executor may use another storage of the same name. Any problem raises UploadFailed, and the driver then uploads the
+files.
 
-The job waits behind the queries: its pool gets the processors that no batch asks for (`POOLS`), in tasks that end soon.
+The job runs after the queries: its pool gets the processors that no batch needs (`POOLS`), in short tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 POOL = "waymark-uploads"
-# A processor that gets free goes to a batch whenever one asks for it: the default pool never has its share.
+# A free processor goes to a batch first, because the default pool never has its minimum share.
 POOLS = f"""<?xml version="1.0"?>
 <allocations>
   <pool name="default">
@@ -48,22 +49,24 @@ POOLS = f"""<?xml version="1.0"?>
   </pool>
 </allocations>
 """
-# A task that holds a processor longer than it takes to send this delays a batch that asks for it.
+# A longer task would hold a processor for too long and delay a batch that needs it.
 _BYTES_OF_A_TASK = 32 * 2**20
 _LOOKS_EVERY_S = 0.2
-# Copying and hashing get what Spark's tasks leave of the processors, and about 2 % where they leave nothing (by Linux's
-# weights 23 to 1024; measured 4 % at 15, 10 % at 10): no batch may be delayed by more than 5 %.
+# Copying and hashing get the processors that Spark's tasks leave, and about 2 % if they leave none (by Linux's weights
+# 23 to 1024; measured 4 % at 15, 10 % at 10). No batch may be delayed by more than 5 %.
 NICENESS = 17
 
 
 class UploadFailed(Exception):
-    """The executors did not bring all of the files; the text says why."""
+    """The executors did not store all of the files. The text says why."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A staged file of `size` bytes. `location` is its place; or, `by_content`, the directory in which it is named by
-    its checksum, and in which those in `there` have this size already.
+    """A staged file of `size` bytes. `location` is its place in the storage.
+
+    `by_content`: `location` is a directory in which the file's name is its checksum. The files named in `there` already
+    exist in it with this size.
     """
 
     path: str
@@ -76,7 +79,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """`is_new`: it was not there. `worker`: the machine and process that brought it."""
+    """A stored file. `is_new`: it did not exist before. `worker`: the machine and process that stored it."""
 
     path: str
     location: str
@@ -88,23 +91,26 @@ class Uploaded:
 class Uploads(Protocol):
     @property
     def least_bytes(self) -> int:
-        """Less than this the driver moves quicker itself."""
+        """Return the size below which the driver uploads faster itself."""
         ...
 
     def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
-        """All of them. UploadFailed, also soon after `is_over`; some may be there then."""
+        """Upload all files. Raise UploadFailed, also soon after `is_over`. Some files may exist then."""
         ...
 
 
 class ExecutorUploads:
-    """Over the executors of `context`. One job at a time, given up when none of it could begin for `patience_s`."""
+    """Uploads by the executors of `context`, one job at a time.
+
+    A job that cannot begin for `patience_s` is cancelled.
+    """
 
     def __init__(self, context: SparkContext, least_bytes: int, clock: Clock, patience_s: float = 30.0) -> None:
         self._context = context
         self.least_bytes = least_bytes
         self._clock = clock
         self._patience_s = patience_s
-        # A thread of its own keeps the job's properties (its pool, its tag) from everything else.
+        # A separate thread isolates the job's properties (its pool, its tag).
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
 
     def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
@@ -117,7 +123,7 @@ class ExecutorUploads:
         return uploaded
 
     def _is_starved(self, running: Future[list[Uploaded]], tag: str, is_over: Callable[[], bool]) -> bool:
-        """Waits for the end of the job. True when it was ended because it could not begin."""
+        """Wait for the end of the job. Return True if it was cancelled because it could not begin."""
         starved, began, limit_s = False, False, self._clock.monotonic() + self._patience_s
         while not wait([running], _LOOKS_EVERY_S).done:
             began = began or self._has_begun()
@@ -128,7 +134,7 @@ class ExecutorUploads:
         return starved
 
     def _has_begun(self) -> bool:
-        """Whether a task runs; True where that cannot be known, as with another scheduler than ours."""
+        """Return whether a task runs. Return True if that is unknown, for example with another scheduler."""
         try:
             pool = java_context(self._context).getPoolForName(POOL)
             return not pool.isDefined() or bool(pool.get().runningTasks() > 0)
@@ -154,7 +160,7 @@ class ExecutorUploads:
 
 
 def shares(uploads: Sequence[Upload], processors: int) -> list[list[Upload]]:
-    """What each task brings: about as many bytes as any other, not much more than a task should."""
+    """Return the uploads of each task: all tasks get about the same number of bytes, within a limit."""
     size = sum(each.size for each in uploads)
     count = min(len(uploads), max(processors, -(-size // _BYTES_OF_A_TASK)))
     found: list[list[Upload]] = [[] for _ in range(count)]
@@ -167,7 +173,7 @@ def shares(uploads: Sequence[Upload], processors: int) -> list[list[Upload]]:
 
 
 def _check_arrived(sizes: dict[str, int], uploaded: Sequence[Uploaded]) -> None:
-    """UploadFailed unless this process finds every file, of its size."""
+    """Raise UploadFailed unless this process finds every file, with its size."""
     wanted: dict[str, dict[str, int]] = defaultdict(dict)
     for each in uploaded:
         wanted[parent(each.location)][name(each.location)] = sizes.pop(each.path)
@@ -191,7 +197,7 @@ def _in_words(error: Exception) -> str:
 
 
 def bring_share(uploads: Iterable[Upload]) -> Iterator[Uploaded]:
-    """One task's. OSError or StorageError end the task with what is in the way."""
+    """Upload the files of one task. OSError or StorageError ends the task with the reason."""
     own = list(uploads)
     files = files_for(own[0].location)
     with ThreadPoolExecutor(files.transfers, "transfer", step_back) as threads:
@@ -211,6 +217,6 @@ def _bring(files: Files, upload: Upload) -> Uploaded:
 
 
 def step_back() -> None:
-    """On Linux a thread has a priority of its own; elsewhere it keeps its process's."""
+    """Lower the priority of this thread. Only Linux has priorities of threads; elsewhere the process's applies."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -96,7 +96,7 @@ def _fit(home: Path, version: int, source: str, shim_directory: Path) -> JavaIns
 
 
 def _has_module(home: Path) -> bool:
-    """Return whether the Java has the module, or `home` is our own shim."""
+    """Return whether the Java has the module, or `home` is Waymark's shim."""
     try:
         subprocess.run(
             [home / "bin" / "java", "--describe-module", _MISSING_MODULE], capture_output=True, timeout=60, check=True
@@ -107,12 +107,12 @@ def _has_module(home: Path) -> bool:
 
 
 def _is_shim(home: Path) -> bool:
-    """Return whether `_write_shim` made the home. A process that we started may have it as JAVA_HOME."""
+    """Return whether `_write_shim` made the home. A process that Waymark started may have it as JAVA_HOME."""
     return (home / _SHIM).exists()
 
 
 def real_home(home: Path) -> Path:
-    """Return the real home of the Java, which is elsewhere if `home` is a shim of ours."""
+    """Return the real home of the Java, which is elsewhere if `home` is Waymark's shim."""
     try:
         return Path((home / _SHIM).read_text().strip())
     except OSError:

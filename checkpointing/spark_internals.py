@@ -147,7 +147,7 @@ def query_execution(frame: DataFrame) -> Any:
 
 
 def frame_of(writer: DataStreamWriter) -> DataFrame:
-    """Return the DataFrame of the writer, which has no public way to it."""
+    """Return the DataFrame of the writer, for which the writer has no public method."""
     return writer._df
 
 

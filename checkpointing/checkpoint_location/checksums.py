@@ -41,9 +41,9 @@ def check_file(location: Path, path: str) -> None:
 
 
 def is_rewritten(path: str) -> bool:
-    """Return whether we write a placed file again (schema_paths.py, timelines.py), so that old checksums are wrong.
+    """Return whether Waymark writes a placed file again (schema_paths.py, timelines.py).
 
-    `path` is relative to the checkpointLocation.
+    Old checksums of such a file are wrong. `path` is relative to the checkpointLocation.
     """
     return "/_metadata/v2/" in path or path == "timelines"
 

@@ -77,7 +77,7 @@ _FIRST_SOURCE = Owner(VertexKind.SOURCE, 0)
 
 
 def committed_batches(names: Iterable[str]) -> list[int]:
-    """The batch numbers among the file names of a log directory (`offsets`, `commits`), ascending."""
+    """Return the batch numbers among the file names of a log directory (`offsets`, `commits`), ascending."""
     return sorted(int(name) for name in names if name.isdigit())
 
 

@@ -50,7 +50,7 @@ class CheckpointRestoring:
 
         Their files must not be removed.
 
-        Somebody may restore from them, and new IDs continue after theirs. A checkpoint that is newer than the store's
+        A person may restore from them, and new IDs continue after theirs. A checkpoint that is newer than the store's
         newest belongs to this job: a crash came between its metadata and the store. It is kept until a newer one is
         stored. With an empty store this holds for checkpoints of this life of the job, whose IDs begin with `first_id`
         (None: unknown).

@@ -189,7 +189,8 @@ class HandleCompletedCheckpointStore:
 
         Return the checkpoints that no longer belong to it, to be discarded according to their properties.
 
-        With a globally terminal status, or if nothing outlives this process, these are all that no one else uses.
+        With a globally terminal status, or if nothing outlives this process, these are all checkpoints without
+        another user.
         Otherwise everything stays for the next job manager, and only this one's locks are released.
         """
         if self._shut_down:

@@ -1,4 +1,4 @@
-"""The driver's side: it finds the leader and claims its job, over one session of its own."""
+"""The driver's side: it finds the leader and claims its job, over a separate session."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 class ConnectionState(Enum):
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
-    """No connection. The session, and with it our ephemeral nodes, may still live."""
+    """No connection. The session, and with it its ephemeral nodes, may still live."""
     LOST = "LOST"
-    """The session is over, and our ephemeral nodes are gone."""
+    """The session is over, and its ephemeral nodes are gone."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ _REFUSALS: dict[type[Exception], type[ZooKeeperRefusal]] = {
 
 
 def unfenced() -> None:
-    """The Fence of writes that any session may make."""
+    """Return no node: the Fence of writes that any session may make."""
 
 
 def translated(error: Exception, what: str) -> HighAvailabilityError:
-    """Return kazoo's error as one of ours.
+    """Return kazoo's error as a HighAvailabilityError.
 
     An error that does not prove that nothing happened is ConnectionUnavailable.
     """
@@ -213,7 +213,10 @@ class ZooKeeperConnection:
             ) and not (self._closed or timeout_s <= 0)
 
     def retrying(self, work: Callable[[], T]) -> T:
-        """Call `work`, which must be repeatable, until the connection works, for about a session timeout."""
+        """Call `work`, and repeat it while the connection fails, for about a session timeout.
+
+        `work` must be repeatable.
+        """
         deadline = self._clock.monotonic() + self._retry_for_s
         while True:
             try:
@@ -246,7 +249,7 @@ class ZooKeeperConnection:
             return None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return sorted names, or none for a missing node."""
+        """Return the sorted names of the node's children, none for a missing node."""
         try:
             with _errors_of(f"children of {path}"):
                 return sorted(self._await(self._client.get_children_async(self._full(path), watch)))
@@ -254,7 +257,7 @@ class ZooKeeperConnection:
             return []
 
     def is_ours(self, path: str) -> bool:
-        """Return whether only we can change `path` and the nodes above it, up to our root.
+        """Return whether only this connection's user can change `path` and the nodes above it, up to Waymark's root.
 
         Any user may write another user's name into the ACL of a new node, but can create one only below an open node.
         Always true for a connection without a name.
@@ -279,7 +282,7 @@ class ZooKeeperConnection:
             self._await(self._client.ensure_path_async(self._full(path)))
 
     def protect(self) -> None:
-        """Restrict access to nodes that were created without a name, for example by an earlier version, to us."""
+        """Restrict nodes that were created without a name, such as by an earlier version, to this connection's user."""
         if self._access.has_name:
             self._protect("")
 

@@ -44,13 +44,13 @@ class ZooKeeperAccess:
 
     @property
     def has_name(self) -> bool:
-        """Return whether only we may use the nodes that we create."""
+        """Return whether only this user may use the nodes that it creates."""
         return self.scheme is not ZooKeeperScheme.NONE
 
     def owns(self, acls: Iterable[ACL]) -> bool:
-        """Return whether a node with these ACLs can be changed only by us.
+        """Return whether a node with these ACLs can be changed only by this user.
 
-        Over TLS the server adds the certificate's subject, which is ours as well, to what we make.
+        Over TLS the server adds the subject of this user's certificate to new nodes.
         """
         writers = {acl.id for acl in acls if acl.perms & ~Permissions.READ}
         others = {each for each in writers if not (self.tls is not None and each.scheme == "x509")} - {self._identity()}

@@ -185,7 +185,7 @@ class ZooKeeperLeaderElection:
             self._lead(latch, asked_at)
 
     def _another_is_before(self, latches: Sequence[str]) -> bool:
-        """Watch the contender before us and return whether there is one.
+        """Watch the contender before this one, and return whether there is one.
 
         A persistent node is no contender and never goes.
         """

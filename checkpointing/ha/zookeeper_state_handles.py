@@ -150,7 +150,7 @@ class ZooKeeperStateHandleStore:
 
         try:
             self._connection.retrying(commit)
-        except (NodeExists, NodeMissing):  # this try shows the current nodes, whatever the earlier ones did
+        except (NodeExists, NodeMissing):  # this try shows the current nodes, independent of earlier ones
             raise
         except HighAvailabilityError as error:
             if tried:

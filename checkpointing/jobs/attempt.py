@@ -88,7 +88,7 @@ class Attempt:
 
     @property
     def greatest_batch(self) -> int:
-        """Return the greatest batch number that its driver reported, -1 before the first."""
+        """Return the greatest batch number that the attempt's driver reported, -1 before the first."""
         reported = (progress.batch_id for progress in self.queries.values())
         return max((*reported, *self.last_batches.values()), default=-1)
 
@@ -150,7 +150,7 @@ class Attempt:
         watched: DriverProcess | None = None
         async with asyncio.TaskGroup() as group:
             while not self.ended.done():
-                if self.process is not watched and self.process is not None:  # an adopted one may replace it
+                if self.process is not watched and self.process is not None:  # an adopted process may replace it
                     watched = self.process
                     group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()

@@ -152,7 +152,7 @@ class AttemptStarter:
         return attempt if attempt.process is not None else None
 
     async def prepare_python(self, preparing: Callable[[Preparation], None]) -> None:
-        """Prepare the job's Python environment, if the job asks for one. Raise AttemptFailed.
+        """Prepare the job's Python environment, if the job requests one. Raise AttemptFailed.
 
         Called before the attempt begins, because it may take minutes. `preparing` receives the progress.
         """

@@ -167,7 +167,7 @@ class JobDirectory:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def keep_logs_only(self) -> None:
-        """The job is over: its queries' own checkpoints are of no use to anybody."""
+        """Remove all files except the logs, because the job is over."""
         for directory in self.path.glob("attempt-*"):
             _keep_logs_of(directory)
 

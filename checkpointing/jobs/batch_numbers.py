@@ -44,7 +44,7 @@ class BatchCounterUnreadable(Exception):
 
 @dataclass(frozen=True)
 class KnownNumbers:
-    """What is known about the numbers that a family has used.
+    """The known facts about the numbers that a family has used.
 
     `counter` is the end of the newest range, None without a counter. `end` is the greatest end of all ranges in
     snapshots and in an attempt's record. `greatest` is the greatest number of a batch.

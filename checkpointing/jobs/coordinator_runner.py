@@ -159,7 +159,7 @@ class CoordinatorRunner:
         self._effects: deque[Effect] = deque()
         self._is_performing = False
 
-    # --- what is known ----------------------------------------------------------------------------------------------
+    # --- state of the coordinator -----------------------------------------------------------------------------------
 
     @property
     def pending_ids(self) -> tuple[int, ...]:

@@ -302,7 +302,7 @@ class JobMaster:
         self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
         await self._interrupts.wait_for(self._starter.end(attempt, END_GRACE_S, ends_itself=True))
 
-    # --- how it ends ------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------------------------
 
     def _finished(self) -> tuple[JobStatus, str]:
         how = "by itself" if self.record.attempt is None else _how_it_finished(self.record.attempt)

@@ -57,7 +57,7 @@ class _Call(Generic[T]):
         self.give_sign()
 
     def give_sign(self) -> None:
-        """Note progress. Thread-safe."""
+        """Record that the work made progress. Thread-safe."""
         self.last_sign_s = self._now()
 
     def settle(self, done: Future[T]) -> None:

@@ -7,7 +7,10 @@ from enum import Enum
 
 
 class ZooKeeperScheme(Enum):
-    """`DIGEST`: a name and password for ACLs. `SASL`: DIGEST-MD5, which the server may require."""
+    """How a client authenticates.
+
+    `DIGEST`: a name and password for ACLs. `SASL`: DIGEST-MD5, which the server may require.
+    """
 
     NONE = "none"
     DIGEST = "digest"

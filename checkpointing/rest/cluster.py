@@ -18,7 +18,7 @@ _ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
 
 def _installed_version() -> str:
-    """Return the installed version. A checkout that was never installed has none."""
+    """Return the installed version, or a default for a checkout that was never installed."""
     try:
         return metadata.version("waymark")
     except metadata.PackageNotFoundError:

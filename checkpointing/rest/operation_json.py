@@ -12,7 +12,7 @@ from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, 
 from checkpointing.model.refusals import Refused
 from checkpointing.rest.java_throwable import java_failure
 
-# The class names by which Flink's clients and ours recognise these failures.
+# The class names by which Flink's and Waymark's clients recognise these failures.
 _FLINK_CLASS: dict[type[BaseException], str] = {
     CheckpointException: "org.apache.flink.runtime.checkpoint.CheckpointException",
     JobNotFound: "org.apache.flink.runtime.messages.FlinkJobNotFoundException",

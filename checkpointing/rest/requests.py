@@ -113,7 +113,7 @@ def text_field(body: Mapping[str, Any], name: str) -> str | None:
 
 
 def flag_field(body: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
-    """Return true or false. Like Flink, accept both as texts."""
+    """Return a boolean field. Like Flink, accept the texts `true` and `false`, too."""
     value = body.get(name)
     if value is None or value == "":
         return default

@@ -74,7 +74,8 @@ def begin(
         return lineage
     number = after = -1 if restored_batch is None else restored_batch
     kept = list(lineage)
-    while kept and kept[-1].numbered_after >= after:  # the state has none of its batches
+    # Drop timelines without a batch in the state.
+    while kept and kept[-1].numbered_after >= after:
         after = min(after, kept.pop().after)
     return (*kept, Segment(timeline, after, max(number, numbered_after)))
 

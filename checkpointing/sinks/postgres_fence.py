@@ -1,4 +1,4 @@
-"""Who may write to a table, and whose batches are in it: two small tables of ours next to the user's.
+"""Who may write to a table, and whose batches are in it: two small tables of Waymark next to the user's.
 
 waymark_sinks            one row for each (table, query, job that began it): the attempt that writes, and its timeline
 waymark_sink_timelines   one row for each timeline that ever wrote: its number, its lineage, its last batch

@@ -7,8 +7,8 @@ consistent cut:
 1. A consumer is cut at batch b once `commits/b` exists, and its files are linked. All input that it had read by then,
    and all that its source's log may list beyond b, was already in the channel.
 2. Only then the agent reads the producer's newest batch n, running or ended. All that the producer had put into the
-   channel by then belongs to n or to earlier batches, because a batch's offsets are written before it runs. This includes
-   entries in the sink's log whose commit is still missing.
+   channel by then belongs to n or to earlier batches, because a batch's offsets are written before it runs. This
+   includes entries in the sink's log whose commit is still missing.
 3. The producer is cut at the end of n, so its cut contains all input that the consumer may have read.
 
 The output up to n that the consumer had not read by b is in the channel, which is durable. The manifest names both

@@ -414,7 +414,7 @@ class Driver:
             return None
         return None
 
-    # --- what the job manager says ---
+    # --- messages of the job manager ---
 
     def _handle(self, message: JobManagerMessage) -> None:
         match message:

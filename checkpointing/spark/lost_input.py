@@ -21,7 +21,7 @@ _LOG_FILE = re.compile(r"\d+(?:\.compact)?")
 _NAMED = 3
 
 
-# Kafka's source and similar ones use such texts, as do sources that raise our exception.
+# Kafka's source and similar ones use such texts, as do sources that raise Waymark's exception.
 _SAID_BY_THE_SOURCE = re.compile(r"\[\w*DATA_LOSS\w*(?:\.\w+)?\]|\bfailOnDataLoss\b")
 
 

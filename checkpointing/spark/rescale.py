@@ -83,7 +83,7 @@ def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
 
 
 def _check_version(spark: SparkSession, files: QueryFiles, partitions: int) -> None:
-    """Raise RescaleRefused for Spark 4.1 and 4.2.
+    """Raise RescaleRefused for a Spark version before 4.3.
 
     Spark 4.1 cannot repartition state. Spark 4.2 cannot read the default layout of jobs.
     """

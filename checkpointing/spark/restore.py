@@ -165,7 +165,7 @@ def _fitting(snapshot: Snapshot, vertices: Sequence[Vertex]) -> frozenset[str]:
     """Return the vertices that restore the state that the snapshot has for them.
 
     Spark finds a stateful operator's state by its place in the query, and another kind of operator does not fit there.
-    Imported state does not have our names; Spark compares its own names when the query starts.
+    Imported state does not have Waymark's names; Spark compares its own names when the query starts.
     """
     has_names = not snapshot.checkpoint.imported_from
     names = {vertex.id: vertex.name for vertex in vertices}
@@ -246,7 +246,7 @@ def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
     location = _sink_files(snapshot, query).get(SINK_LOCATION)
     if location is not None:
         return not output.is_at(snapshot.path_of(location).read_text())
-    return not snapshot.checkpoint.imported_from  # an imported location has no log of ours
+    return not snapshot.checkpoint.imported_from  # an imported location has no log of Waymark
 
 
 def _entries_of(snapshot: Snapshot, query: str, output: SinkOutput) -> list[str]:

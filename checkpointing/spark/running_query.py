@@ -97,12 +97,12 @@ class PlannedQuery:
 
     @property
     def repeats_numbers(self) -> bool:
-        """Return whether its batches keep their numbers after an older state is restored."""
+        """Return whether the query's batches keep their numbers after an older state is restored."""
         return self.sink.repeats_numbers
 
     @property
     def writes_again(self) -> bool:
-        """Return whether its sink gets the rows of batches after a restored state a second time."""
+        """Return whether the query's sink gets the rows of batches after a restored state a second time."""
         return self.sink.after_restore is AfterRestore.WRITTEN_AGAIN
 
     @cached_property

@@ -158,7 +158,7 @@ class SinkOutput:
             if self._files.exists(self._log):
                 self._rename(self._log, self._path(self._output, f".{LOG_NAME}.abandoned.{uuid.uuid4().hex}"))
 
-    # --- whose it is ---
+    # --- ownership ---
 
     def is_marked(self, job_id: str) -> bool:
         with _as_os_error(str(self)):

@@ -229,7 +229,9 @@ def _even_runs(elements: list[Any], parallelism: int) -> list[list[Any]]:
 
 
 def to_plain(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
-    """JSON values: `{"version": 1, "subtasks": [{name: {"mode": …, "elements": […]}}]}`; without empty states.
+    """Return JSON values, without empty states.
+
+    The form is `{"version": 1, "subtasks": [{name: {"mode": …, "elements": […]}}]}`.
 
     Raise ValueError if a name has different modes in two subtasks.
     """

@@ -161,7 +161,7 @@ def state_sizes(
     return StateSizes(operator, view, counted)
 
 
-# --- which state -----------------------------------------------------------------------------------------------------
+# --- selection of the state ------------------------------------------------------------------------------------------
 
 
 def find_view(checkpoint: CompletedCheckpoint, reference: ViewReference) -> tuple[KeyedOperator, StateView]:

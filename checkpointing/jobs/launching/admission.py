@@ -105,7 +105,7 @@ class LaunchWait:
 
 @dataclass(frozen=True)
 class Decision:
-    """Which jobs start. `admitted` has job IDs in the order of their starts, `waits` all other jobs."""
+    """A decision which jobs start. `admitted` has job IDs in the order of their starts, `waits` all other jobs."""
 
     admitted: tuple[str, ...]
     waits: Mapping[str, LaunchWait]

@@ -66,7 +66,8 @@ def delegated_group(
     if unified is None or path is None:
         return NoGroups.NO_VERSION_2
     group = unified / path
-    group = group if group.suffix == ".service" else group.parent  # the own group, or one of DelegateSubgroup=
+    # The process may be in a subgroup, made by Waymark or by DelegateSubgroup=.
+    group = group if group.suffix == ".service" else group.parent
     if group.suffix != ".service":
         return NoGroups.NO_SERVICE
     if (os.geteuid() if uid is None else uid) == 0:

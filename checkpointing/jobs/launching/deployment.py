@@ -76,7 +76,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Site:
-    """What other machines can reach of this job manager. `zookeeper_hosts` is "" without high availability."""
+    """The parts of this job manager that others can reach. `zookeeper_hosts` is "" without high availability."""
 
     storage_is_shared: bool
     address: str

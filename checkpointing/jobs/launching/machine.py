@@ -24,7 +24,7 @@ _STARTS_PER_PROCESSOR = 2
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine has. `memory` is in bytes."""
+    """A machine's resources. `memory` is in bytes."""
 
     memory: int
     processors: int

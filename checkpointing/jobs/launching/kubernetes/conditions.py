@@ -18,7 +18,7 @@ _EVICTED = "Evicted"
 
 @dataclass(frozen=True)
 class PodFacts:
-    """What is known about a pod. `exit_code` is None until the kubelet has seen the container end.
+    """The known facts about a pod. `exit_code` is None until the kubelet has seen the container end.
 
     `waits_for` says why the pod has not started. `is_being_deleted`: somebody has requested its deletion. `reason` and
     `message` are those of the pod's own end. `memory_limit` is in Kubernetes' notation, such as 2048Mi.

@@ -144,7 +144,7 @@ class KubernetesLauncher:
         """Check nothing: the files are in the image, which this process cannot read."""
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
-        """Return None, because the nodes of the cluster have limits of their own."""
+        """Return None, because the nodes of the cluster have their own limits."""
         return None
 
     @property

@@ -34,7 +34,7 @@ class PodId:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about a pod. `facts` are the last ones, also for a pod that `is_gone`; None before the first.
+    """The knowledge about a pod. `facts` are the last ones, also for a pod that `is_gone`; None before the first.
 
     `seen_s` is the time of the API's last report about the pod, `first_seen_s` that of its first.
     """

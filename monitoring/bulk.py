@@ -52,7 +52,7 @@ def upsert(
 
 
 def read(statement: str, rows: Sequence[Row], **given: Any) -> list[tuple[Any, ...]]:
-    """Return the result of a query that uses `rows` as `jsonb_to_recordset(%(rows)s::jsonb)`."""
+    """Run a query that reads `rows` with `jsonb_to_recordset(%(rows)s::jsonb)`, and return its result."""
     with connection.cursor() as cursor:
         cursor.execute(statement, {"rows": orjson.dumps(rows).decode(), **given})
         return cursor.fetchall() if cursor.description else []

@@ -94,7 +94,7 @@ class JobRequests:
 
         Raises:
             CheckpointException: the savepoint failed.
-            OperationRefused: the job does not run, `drain` is requested, or another long action is in progress.
+            OperationRefused: the job is not running, `drain` is requested, or another savepoint or stop is in progress.
             StopWithSavepointStopping: the savepoint is complete, but the driver did not finish.
         """
         attempt = self._require_running()

@@ -24,7 +24,7 @@ from checkpointing.sinks.context import FencedOut, SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage, begin
 
 QUERY = "query"
-# The numbers are far apart, because no test writes so many batches.
+# Each test gets its own range of batch numbers. No test writes 1,000 batches, so ranges do not overlap.
 _FIRST_NUMBERS = itertools.count(1000, 1000)
 
 Sink = Callable[[Any, int], None]

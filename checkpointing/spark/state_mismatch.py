@@ -56,7 +56,7 @@ def _named(operators: str) -> str:
 
 
 def _whose(stored: list[tuple[str, str]], part: int, plan: QueryPlan, location: Path) -> str:
-    """Return the operators whose state has the fields `stored` as key (`part` 0) or value (1): one, as a rule."""
+    """Return the names of the operators whose state has the key (`part` 0) or value (`part` 1) fields `stored`."""
     stateful = {index: vertex for (kind, index), vertex in plan.by_owner.items() if kind is VertexKind.STATEFUL}
     names = [name for name, _ in stored]
     found = [index for index in stateful if names in _field_names(location / "state" / str(index), part)]

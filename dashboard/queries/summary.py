@@ -218,8 +218,8 @@ class RunSummary:
     median: float | None
     p95: float | None
     longest: int | None
-    state_size: int | None  # that of its newest completed checkpoint in the span
-    checkpointed: float | None  # the average checkpointed size
+    state_size: int | None  # of the newest completed checkpoint in the time range
+    checkpointed: float | None  # average checkpointed size
 
 
 # The same percentiles as above. The fraction for each run depends on its number of checkpoints.

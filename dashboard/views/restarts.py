@@ -21,6 +21,7 @@ from dashboard.queries.states import best_of, happened_since, offered_state, off
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import AttemptState, Engine, RestartAttempt
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.manual import (
     CANCELABLE,
@@ -121,12 +122,12 @@ def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("restart-progress", attempt.pk)
 
 
-def _not_run(request: HttpRequest, pk: int, why: object) -> HttpResponse:
+def _not_run(request: HttpRequest, pk: int, why: Reason | str) -> HttpResponse:
     messages.error(request, _("The job was not started. %(refused)s") % {"refused": rendered(why)})
     return redirect("job-runs", pk)
 
 
-def _refused(request: HttpRequest, pk: int, why: object, again: dict[str, str]) -> HttpResponse:
+def _refused(request: HttpRequest, pk: int, why: Reason | str, again: dict[str, str]) -> HttpResponse:
     """`again`: what was chosen, for the page to show."""
     messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": rendered(why)})
     return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")

@@ -70,7 +70,7 @@ def _unresolved(rules: Iterable[int]) -> Unresolved:
 def _open(
     moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, kind: Kind, fleet: Fleet, now: datetime
 ) -> int:
-    """Open incidents. Where the rule and the subject already have an unresolved one, it stays unchanged."""
+    """Open an incident for each rule and subject. If they have an unresolved incident, it stays unchanged."""
     fresh = [each for each in moved if (each[0].rule.pk, each[0].subject) not in unresolved]
     jobs = Job.objects.only("name", "cluster_id").in_bulk({each.subject for each, _ in fresh}) if fresh else {}
     clusters = Cluster.objects.in_bulk(fleet.clusters) if fresh and kind.subject is Subject.CLUSTER else {}

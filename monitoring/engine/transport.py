@@ -23,7 +23,7 @@ KEPT_OPEN_S = 90.0
 
 
 class Answer(NamedTuple):
-    """`headers`: by name in any case."""
+    """An HTTP response. The names of `headers` are compared without regard to case."""
 
     status: int
     headers: Mapping[str, str]

@@ -89,7 +89,7 @@ class Leader:
 class Nobody:
     """Nobody is known to lead."""
 
-    why: Reason
+    why: Reason | str
 
 
 @dataclass(frozen=True)

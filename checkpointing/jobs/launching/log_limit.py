@@ -14,7 +14,10 @@ _LOOK_S = 5.0
 
 
 class LogLimit:
-    """Limits one log. `look` may be called often. The writers append, so they continue at the start of a cut log."""
+    """Keeps a log file below a size limit. `look` is cheap: it checks the size at most every five seconds.
+
+    Writers open the log in append mode, so after a truncation they continue at its start.
+    """
 
     def __init__(self, log: Path, clock: Clock, limit_bytes: int = LIMIT_BYTES) -> None:
         self._log = log

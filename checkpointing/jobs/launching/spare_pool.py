@@ -183,7 +183,7 @@ class SparePool:
             elif now - spare.started_s > self._limits.max_age_s or wanted[spare.signature] == 0:
                 self._end(spare)
             elif not self._has_room(sum((each.load for each in kept), spare.load)):
-                self._end(spare)  # the jobs need the memory of this spare driver
+                self._end(spare)  # jobs need the memory of this spare driver
             else:
                 wanted[spare.signature] -= 1
                 kept.append(spare)

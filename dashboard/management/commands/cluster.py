@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.forms.models import model_to_dict
 from django.utils import timezone
 
 from dashboard.forms.cluster import ClusterForm
@@ -146,7 +147,7 @@ def _typed(options: dict[str, Any]) -> dict[str, Any]:
     given = {field: options[option.replace("-", "_")] for option, (field, _) in _OPTIONS.items()}
     for option, (field, _) in _FILES.items():
         given[field] = _content(option, options[option.replace("-", "_")])
-    usual = {field: Cluster._meta.get_field(field).default for field in _USUAL}
+    usual = model_to_dict(Cluster(), _USUAL)
     authentication = Authentication.BEARER if given["token"] else Authentication.NONE
     return {
         **usual,

@@ -20,7 +20,7 @@ USUAL_WITHIN = 2  # spreads
 FLINK = "https://nightlies.apache.org/flink/flink-docs-stable/docs/"
 SPARK = "https://spark.apache.org/docs/latest/streaming/"
 
-# Flink's names before 1.20, where they are others.
+# The names of Flink's options before 1.20, where they differ.
 _OLDER = {
     "execution.checkpointing.incremental": "state.backend.incremental",
     "execution.checkpointing.num-retained": "state.checkpoints.num-retained",

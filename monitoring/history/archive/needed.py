@@ -15,7 +15,7 @@ from django.db.models import Max
 from monitoring.history.archive.spans import Span
 from monitoring.models import ArchivedKind, Cluster
 
-# Rows that stay for each job. It is more if an engine's history is longer.
+# Rows that stay in PostgreSQL for each job. If an engine lists more checkpoints, as many rows stay.
 NEWEST = 100
 CANDIDATES = 20  # completed checkpoints that may still be restored, as in recovery/states.py
 

@@ -16,7 +16,7 @@ from .columns import DAY, FORGOTTEN_WITHIN_S, HOUR, MINUTES_KEPT_S, ROLLUPS
 from .rolling import by_day, by_hour, by_minute
 from .sketch import READ, VERSION, UnknownSketch
 
-# Selects the unchanged hours of days with changes, as an earlier batch stored them.
+# For each day with a changed hour, select the hours that did not change, as an earlier batch stored them.
 _OTHER_HOURS = """
 SELECT {columns} FROM monitoring_rollup r
 JOIN (

@@ -140,7 +140,7 @@ class StartJob:
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
             case Stranger(why, withheld):
                 if withheld and attempt.launches == 1:
-                    write(attempt, launch_sent_at=None, launches=0)  # the only launch was withheld, so nothing was sent
+                    write(attempt, launch_sent_at=None, launches=0)  # the only launch request was not sent
                 return Wait(Why.ENGINE_SAID(answer=why))
             case NotSeen():
                 return _not_seen(attempt, now)

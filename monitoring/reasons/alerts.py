@@ -24,7 +24,7 @@ class AlertReason(ReasonCode):
     CLUSTER_REMOVED = "alerts.cluster-removed", _("Resolved after {lasted:length}: its cluster was removed.")
     RULE_OFF = "alerts.rule-switched-off", _("Resolved after {lasted:length}: its rule was switched off.")
     RULE_REMOVED = "alerts.rule-removed", _("Resolved after {lasted:length}: its rule was removed.")
-    RULE_ELSEWHERE = "alerts.rule-elsewhere", _("Resolved after {lasted:length}: its rule decides here no more.")
+    RULE_ELSEWHERE = "alerts.rule-elsewhere", _("Resolved after {lasted:length}: its rule no longer applies here.")
 
     HID_SOME = "alerts.hid-incidents", _("{end} It hid {hid} of its jobs' incidents; {left} of them are open.")
     HID_ONE_OPEN = "alerts.hid-incidents-one-open", _("{end} It hid {hid} of its jobs' incidents; 1 of them is open.")

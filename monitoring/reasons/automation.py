@@ -22,7 +22,7 @@ class AutomationReason(ReasonCode):
         _("the automation of {cluster} is paused until {until:minute} by {who}: {reason}"),
     )
 
-    WHY_NEEDED = "automation.why-needed", _("Say why, for whoever finds it paused.")
+    WHY_NEEDED = "automation.why-needed", _("Enter a reason, so that others know why it is paused.")
     WHY_TOO_LONG = "automation.why-too-long", _("At most {most} characters; these are {count}.")
     LATER_END_NEEDED = (
         "automation.later-end-needed",

@@ -15,8 +15,8 @@ class CredentialReason(ReasonCode):
     NO_MATCHING_KEY = (
         "credentials.no-matching-key",
         _(
-            "The stored secret cannot be opened with the keys that are set: set the old key in WAYMARK_SECRET_KEYS "
-            "(or WAYMARK_SECRET_KEY) again, or enter the secret anew."
+            "The stored secret cannot be decrypted with the configured keys. Add the old key to "
+            "WAYMARK_SECRET_KEYS (or WAYMARK_SECRET_KEY), or enter the secret again."
         ),
     )
     NO_KEY = (

@@ -187,7 +187,7 @@ class EngineReason(ReasonCode):
     # Which cluster it is.
     NAMES = "engines.names", "{names}"
     NAMES_AT = "engines.names-at", _("{names} at {servers}")
-    NAMELESS = "engines.nameless", _("no name of its own")
+    NAMELESS = "engines.nameless", _("no name")
     PATH = "engines.path", _("path {path}")
     STRANGER = (
         "engines.stranger",
@@ -215,7 +215,7 @@ class EngineReason(ReasonCode):
         "engines.behind-proxy",
         _("A proxy answers there, but the cluster behind it does not (HTTP {status})."),
     )
-    SERVER_ERROR = "engines.server-error", _("A server answers there, but with an error of its own: {why}")
+    SERVER_ERROR = "engines.server-error", _("A server answers there, but with an error: {why}")
     LOG_IN_PAGE = (
         "engines.log-in-page",
         _("The address redirects to a log-in page ({location}): enter one that takes a token or a password."),
@@ -248,8 +248,8 @@ class EngineReason(ReasonCode):
     STATE_NOT_REACHED = (
         "engines.state-not-reached",
         _(
-            "WAYMARK_STATE_ROOTS names no place that {where} lies in: states are not checked before a restart, and "
-            "checkpoints that no poll saw are guessed by number. With it Waymark looks."
+            "WAYMARK_STATE_ROOTS has no entry for {where}. Waymark does not check snapshots there before a "
+            "restart, and guesses the numbers of checkpoints that no poll saw."
         ),
     )
     ITS_STATE = "engines.its-state", _("its state")

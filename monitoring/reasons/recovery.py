@@ -255,7 +255,7 @@ class RecoveryReason(ReasonCode):
         _("The job is stopped with the savepoint to go on from."),
     )
     WITHOUT_STATE = "recovery.without-state", _("The job starts without state.")
-    NO_STATE_YET = "recovery.no-state-yet", _("The job has no state: no run of it has had a batch.")
+    NO_STATE_YET = "recovery.no-state-yet", _("The job has no state: none of its runs has completed a batch.")
     CANNOT_BE_CHECKED = (
         "recovery.cannot-be-checked",
         _("{path}: this cluster cannot check a state before it is used."),

@@ -33,7 +33,7 @@ class SavepointReason(ReasonCode):
 
     STORAGE_SILENT = (
         "savepoints.storage-silent",
-        _("{place} could not be looked at within {limit_s:g} s: its storage does not answer"),
+        _("{place} could not be checked within {limit_s:g} s: its storage does not respond"),
     )
     SENTENCE = "savepoints.sentence", _("{clause}.")
     METADATA_UNREADABLE = "savepoints.metadata-unreadable", _("of its {file}: {error}")

@@ -51,7 +51,7 @@ def test_storage_that_does_not_answer_is_told_beside_what_is_known(
         Checkpoint.objects.filter(pk=seen.pk).update(external_path=f"{root}/{run.engine_job_id}/chk-1")
         answer = api.get(f"/jobs/{job.pk}/restart-states")
         assert f"checkpoint-{seen.pk}" in [state["key"] for state in answer.json()]
-        why = f"{root}/{run.engine_job_id} could not be looked at within 0.3 s: its storage does not answer."
+        why = f"{root}/{run.engine_job_id} could not be checked within 0.3 s: its storage does not respond."
         assert unquote(answer.headers["Waymark-Incomplete"]) == why
         refused = api.post(f"/jobs/{job.pk}/restart", {"state": f"found-{run.number}-2"})
         assert refused.status_code == 409

@@ -134,7 +134,7 @@ class TestStorageThatNeverAnswers:
             for seen in dead.checkpoints.all():
                 where = f"{root}/{dead.engine_job_id}/chk-{seen.checkpoint_id}"
                 dead.checkpoints.filter(pk=seen.pk).update(external_path=where)
-            yield f"{root}/{dead.engine_job_id} could not be looked at within 0.3 s: its storage does not answer."
+            yield f"{root}/{dead.engine_job_id} could not be checked within 0.3 s: its storage does not respond."
         eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)
 
     def test_the_page_comes_and_says_so(self, operator: Client, job: Job, mute: str) -> None:

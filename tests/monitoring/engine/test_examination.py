@@ -196,8 +196,8 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        ('{"errors": ["boom"]}', 500, "with an error of its own: boom"),
-        ("oops", 501, "with an error of its own: It answers /overview with HTTP 501."),
+        ('{"errors": ["boom"]}', 500, "with an error: boom"),
+        ("oops", 501, "with an error: It answers /overview with HTTP 501."),
         ("<html>Bad Gateway", 502, "A proxy answers there, but the cluster behind it does not (HTTP 502)."),
         ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
     ],
@@ -238,7 +238,10 @@ def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, set
     fields = {"client_key": Secret.from_stored(seal("key")), "client_certificate": "x"}
     settings.SECRET_KEY = "another one"
     problem = refused(flink.url, **fields)
-    assert (problem.field, "cannot be opened with the keys that are set" in str(problem.reason)) == ("client_key", True)
+    assert (problem.field, "cannot be decrypted with the configured keys" in str(problem.reason)) == (
+        "client_key",
+        True,
+    )
     assert flink.asked == []
 
 

@@ -39,7 +39,7 @@ def test_what_was_found_comes_back_and_so_does_what_went_wrong() -> None:
 def test_silence_names_the_place_and_how_long_it_was_waited_for(answered: threading.Event) -> None:
     with pytest.raises(StorageSilent) as silent:
         Looks().look("/a", "s3://b/chk-4", lambda: answered.wait(LONG), Patience(0.75))
-    assert str(silent.value) == "s3://b/chk-4 could not be looked at within 0.75 s: its storage does not answer"
+    assert str(silent.value) == "s3://b/chk-4 could not be checked within 0.75 s: its storage does not respond"
     assert silent.value.place == "s3://b/chk-4"
     assert 0.1 < silent.value.waited_s < LONG
 

@@ -79,7 +79,7 @@ def silent(look: Callable[[], object]) -> str:
 
 def test_every_look_ends_in_time(root, mute):
     path = f"{root}/abc/chk-4"
-    said = f"could not be looked at within {SOON_S} s: its storage does not answer"
+    said = f"could not be checked within {SOON_S} s: its storage does not respond"
     assert silent(lambda: stored.checkpoints_in(f"{root}/abc", Patience(SOON_S))) == f"{root}/abc {said}"
     mute.settimeout(NEVER_S)
     mute.accept()[0].close()  # it was asked
@@ -167,7 +167,7 @@ class TestWorkers:
         assert (savepoint.checked_at, savepoint.next_check_at) == (None, now + RETRY)
 
     def test_who_looks_now_is_told(self, job, root, now):
-        assert "its storage does not answer" in silent(lambda: look_at(job, f"{root}/abc/chk-4", now))
+        assert "its storage does not respond" in silent(lambda: look_at(job, f"{root}/abc/chk-4", now))
         assert not CheckedState.objects.exists()
 
     def test_a_disposal_is_tried_again(self, savepoint, job, now):

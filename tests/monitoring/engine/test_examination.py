@@ -238,10 +238,8 @@ def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, set
     fields = {"client_key": Secret.from_stored(seal("key")), "client_certificate": "x"}
     settings.SECRET_KEY = "another one"
     problem = refused(flink.url, **fields)
-    assert (problem.field, "cannot be decrypted with the configured keys" in str(problem.reason)) == (
-        "client_key",
-        True,
-    )
+    assert problem.field == "client_key"
+    assert "cannot be decrypted with the configured keys" in str(problem.reason)
     assert flink.asked == []
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from django.utils.translation import gettext_noop
+from monitoring.marking import marked as _
 
 _UNITS = (
-    (86_400, gettext_noop("d")),
-    (3600, gettext_noop("h")),
-    (60, gettext_noop("min")),
-    (1, gettext_noop("s")),
+    (86_400, _("d")),
+    (3600, _("h")),
+    (60, _("min")),
+    (1, _("s")),
 )
 _NAMES = {name for _, name in _UNITS}
 

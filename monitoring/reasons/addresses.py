@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext_noop as _
-
+from monitoring.marking import marked as _
 from monitoring.reasons.reason import ReasonCode
 
 

@@ -11,9 +11,10 @@ from functools import reduce
 from typing import Any, Self
 
 from cronsim import CronSim
-from django.utils.translation import gettext, gettext_noop, override
+from django.utils.translation import gettext, override
 
 from monitoring.durations import in_words, with_units
+from monitoring.marking import marked as _
 from monitoring.units import bytes_text, milliseconds_text
 
 SOURCE = "en"  # the language that the texts of the codes are written in
@@ -25,7 +26,7 @@ class ReasonCode(StrEnum):
 
         PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
 
-    Rows store the code, so it stays when the text is reworded. `_` is `gettext_noop`: the English text is the key in
+    Rows store the code, so it stays when the text is reworded. `_` marks the text: the English text is the key in
     the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python; a
     translation may choose another one.
     """
@@ -151,8 +152,8 @@ def _length(in_english: Callable[[Any], str]) -> Form:
 
 
 # How two items of a list are joined. Apart from these, "clause" removes the full stop of a sentence.
-_LISTED = gettext_noop("{}, {}")
-JOINED = {"clauses": gettext_noop("{}; {}"), "sentences": gettext_noop("{} {}")}
+_LISTED = _("{}, {}")
+JOINED = {"clauses": _("{}; {}"), "sentences": _("{} {}")}
 # How the text of a time, or a number, is shown.
 FORMS: Mapping[str, Form] = {
     "minute": _moment("%Y-%m-%d %H:%M %Z"),
@@ -160,7 +161,7 @@ FORMS: Mapping[str, Form] = {
     "hh:mm": _moment("%H:%M %Z"),
     "hh:mm:ss": _moment("%H:%M:%S %Z"),
     "day": _moment("%Y-%m-%d"),
-    "date": _moment(gettext_noop("%-d %B %Y")),
+    "date": _moment(_("%-d %B %Y")),
     "cron": _cron,
     "length": _length(in_words),
     "milliseconds": _length(milliseconds_text),

@@ -154,7 +154,7 @@ def action_text(entry: AuditEntry) -> str:
 
 
 def target_text(entry: AuditEntry) -> str:
-    """Return the target; of a job or a cluster only its name."""
+    """Return the target of an entry. For a job or a cluster, this is only its name."""
     return entry.target.removeprefix("job ").removeprefix("cluster ")
 
 

@@ -1,4 +1,4 @@
-"""The pages under docs/ as HTML, so that a problem can link to the section that explains it."""
+"""Convert the pages in docs/ to HTML, so that an error text can link to the section that explains it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 
 @cache
 def documents() -> dict[str, Path]:
-    """Return the files by the names of their pages; none if this installation has no documentation."""
+    """Return the Markdown files by page name. The result is empty if this installation has no documentation."""
     return {path.stem: path for path in sorted((Path(settings.BASE_DIR) / "docs").glob("*.md"))}
 
 
@@ -43,7 +43,7 @@ def as_html(name: str) -> tuple[str, SafeString]:
 
 
 def _link(link: re.Match[str]) -> str:
-    """Return the link with the address that its page has here; for a file that has none, only the text."""
+    """Convert a link to a Markdown file to a link to its page. If the target is not a page, return only the text."""
     address, text = link[1], link[2]
     if re.match("https?://|#", address):
         return link[0]

@@ -1,4 +1,4 @@
-"""Reasons in the language of the page."""
+"""Render reasons in the language of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitoring.savepoints.timetable import Timetable
 
 
 def rendered(reason: Reason | str) -> str:
-    """Return the text of a reason in the language of the page. A text is returned as it is."""
+    """Return the text of a reason in the language of the page. Return a plain text unchanged."""
     return render(reason, get_language() or SOURCE)
 
 

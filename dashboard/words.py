@@ -1,4 +1,4 @@
-"""Labels of models that pages translate by their value: named here so that the catalog has them."""
+"""Texts that pages translate by their stored value. They are listed here so that the message catalog includes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.utils.translation import gettext_noop as _
 CHECKPOINT_STATUSES = (_("Pending"), _("Completed"), _("Failed"))
 CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), _("savepoint on stop"))
 
-# What Flink's versions and our job manager lack, as EngineVersion.lacks says it.
+# Features that some versions of Flink, or Waymark's job manager, do not have. EngineVersion.lacks returns these texts.
 LACKING = (
     _("checkpoints by hand (/jobs/:id/checkpoints)"),
     _("settings with a launch (flinkConfiguration)"),
@@ -31,10 +31,10 @@ BADGES = (
     *(_("open"), _("breaker open"), _("refused"), _("keep"), _("Over"), _("Planned"), _("Running")),
 )
 
-# Labels of a comparison that are not names of measures.
+# Labels in the comparison of two checkpoints or runs that are not names of measures.
 COMPARED = (_("Failure rate"), _("maximum"), _("Metrics"), _("Whole checkpoint"))
 
-# Keys of evidence, of what an incident found.
+# Keys of the evidence of incidents.
 EVIDENCE = (
     _("attempt"),
     _("cause"),
@@ -85,7 +85,7 @@ EVIDENCE = (
     _("alignment max"),
     _("start delay max"),
 )
-# What a decision about a dead job was made on: fields of monitoring.recovery.detection.JobFacts.
+# Facts on which a decision about a failed job is based: fields of monitoring.recovery.detection.JobFacts.
 FACTS = (
     _("name"),
     _("run state"),

@@ -1,4 +1,4 @@
-"""What administrators do with accounts, each act audited with before and after; and whom it may not be done to."""
+"""Administration of accounts. Each action writes an audit entry; the last administrator cannot be removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitoring.models import Account, ApiToken, Cluster, Grant
 
 
 class NotAllowed(Exception):
-    """Nothing was changed; the message says why."""
+    """The action is not allowed and changed nothing. The message gives the reason."""
 
 
 def account_of(user: User) -> Account:
@@ -23,7 +23,7 @@ def account_of(user: User) -> Account:
 
 
 def role_word(user: User) -> str:
-    """As the form's choices: nothing, viewer, operator or admin."""
+    """Return the role as a choice of the form: nothing, viewer, operator or admin."""
     if Account.objects.filter(user=user, granted_only=True).exists() and not user.is_superuser:
         return "nothing"
     if user.is_superuser:
@@ -33,7 +33,7 @@ def role_word(user: User) -> str:
 
 @transaction.atomic
 def create(username: str, email: str, password: str | None, role: str, by: str) -> User:
-    """Without a password nobody can log in with one: the account is a provider's."""
+    """Create an account. Without a password, its owner can log in only through the OpenID Connect provider."""
     user = User.objects.create_user(username, email, password)
     _set_role(user, role)
     audit.record(by, "user.create", _target(user), now={"role": role, "email": email})
@@ -42,7 +42,11 @@ def create(username: str, email: str, password: str | None, role: str, by: str) 
 
 @transaction.atomic
 def change(user: User, role: str, email: str, by: str) -> bool:
-    """False: nothing differed. Raises NotAllowed for the last administrator."""
+    """Change the role and mail address of an account. Return False if nothing differs.
+
+    Raises:
+        NotAllowed: the account is the last administrator and would get another role.
+    """
     was = {"role": role_word(user), "email": user.email}
     now = {"role": role, "email": email}
     if was == now:
@@ -58,7 +62,11 @@ def change(user: User, role: str, email: str, by: str) -> bool:
 
 @transaction.atomic
 def set_active(user: User, active: bool, by: str, now: datetime) -> None:
-    """Let an account log in or not. Deactivating ends its sessions and revokes its tokens. Raises NotAllowed."""
+    """Activate or deactivate an account. Deactivating it ends its sessions and revokes its tokens.
+
+    Raises:
+        NotAllowed: the account is the last administrator.
+    """
     if not active and user.is_superuser:
         _require_another_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=active)
@@ -90,7 +98,7 @@ def end_access(user: User, by: str, now: datetime) -> None:
 
 @transaction.atomic
 def require_deletable(user: User, by: User) -> None:
-    """Raise NotAllowed for oneself and for the last administrator."""
+    """Raise NotAllowed if `user` is `by` or the last administrator."""
     if user.pk == by.pk:
         raise NotAllowed(_("You cannot delete your own account. Ask another administrator."))
     if user.is_superuser:
@@ -99,9 +107,10 @@ def require_deletable(user: User, by: User) -> None:
 
 @transaction.atomic
 def delete(user: User, by: User) -> None:
-    """Delete an account with its sessions, tokens, grants and saved views. What it did stays under its name.
+    """Delete an account with its sessions, tokens, grants and saved views. Its audit entries keep its name.
 
-    Raises NotAllowed as `require_deletable`.
+    Raises:
+        NotAllowed: see `require_deletable`.
     """
     require_deletable(user, by)
     was = {"role": role_word(user), "email": user.email}
@@ -111,7 +120,7 @@ def delete(user: User, by: User) -> None:
 
 @transaction.atomic
 def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str, now: datetime) -> Grant:
-    """Raises NotAllowed for a scope that the account has already."""
+    """Grant a role on a scope. Raise NotAllowed if the account already has a grant with this scope."""
     try:
         with transaction.atomic():
             made = Grant.objects.create(
@@ -140,7 +149,10 @@ def _set_role(user: User, role: str) -> None:
 
 
 def _require_another_administrator(user: User) -> None:
-    """The rows are locked: of two administrators who demote each other at once, one stays."""
+    """Raise NotAllowed if `user` is the only active administrator.
+
+    The rows are locked, so that two administrators who demote each other at the same time cannot both succeed.
+    """
     found = User.objects.select_for_update().filter(is_superuser=True, is_active=True).order_by("pk")
     if not set(found.values_list("pk", flat=True)) - {user.pk}:
         only = _("%(user)s is the only active administrator. First make another account an administrator.")

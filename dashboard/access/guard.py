@@ -1,4 +1,4 @@
-"""At every door: what the reader may not see is not there; what is there says what the reader may do with it."""
+"""Enforce permissions on each request. Objects that the reader may not see return 404, as if they did not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from monitoring.models import ApiToken, Job
 
 @dataclass
 class Access:
-    """What the sender of a request reaches, and as what. `most`: what the token that was sent allows at most."""
+    """The permissions of a request.
+
+    `reach` has the roles of the account, `subject` the job or cluster of the URL, and `most` the highest role that the
+    request's token allows.
+    """
 
     reach: Reach = NOWHERE
     subject: Subject = NOTHING
@@ -34,11 +38,11 @@ class Access:
 
     @property
     def role(self) -> Role | None:
-        """On what the address is about."""
+        """Return the reader's role on the job or cluster of the URL."""
         return self.role_on(self.subject)
 
     def hides(self, subject: Subject) -> bool:
-        """Whether the reader is to know nothing of it."""
+        """Return whether the job or cluster must stay hidden from the reader."""
         if self.reach.sees_everything:
             return False
         return subject.of_all or (subject != NOTHING and self.role_on(subject) is None)
@@ -47,12 +51,12 @@ class Access:
         return self.role is not None and self.role >= role
 
     def may_on(self, role: Role, job_id: int | None, cluster_id: int | None) -> bool:
-        """As `may`, on what a row of a list is about."""
+        """Return whether the reader has the role on a job or cluster, for example on that of a row in a list."""
         found = self.role_on(Subject(job_id, cluster_id))
         return found is not None and found >= role
 
     def may_somewhere(self, role: Role) -> bool:
-        """On something: what a list or a form for all of them is shown for. On what, each row says."""
+        """Return whether the reader has the role on at least one object, so that a list shows its actions."""
         roles = [self.reach.everywhere, *self.reach.clusters.values(), *self.reach.jobs.values()]
         return max((min(found, self.most) for found in roles if found), default=Role.VIEWER) >= role
 
@@ -62,7 +66,7 @@ class _Carrier(Protocol):
 
 
 def access_of(request: HttpRequest) -> Access:
-    """Read once a request."""
+    """Return the permissions of a request. They are read from the database once for each request."""
     found = getattr(request, "waymark_access", None)
     if found is None:
         found = Access(reach_of(request.user))
@@ -80,13 +84,18 @@ def reach_at(request: HttpRequest) -> Reach:
 
 
 def require(request: HttpRequest, role: Role, why: str = "") -> None:
-    """Raises PermissionDenied where the reader's role on what the address is about is lower."""
+    """Raise PermissionDenied if the reader's role on the job or cluster of the URL is lower than `role`."""
     if not access_of(request).may(role):
         raise PermissionDenied(why or refusal(access_of(request), role))
 
 
 def require_on(request: HttpRequest, role: Role, job_id: int | None, cluster_id: int | None) -> None:
-    """As `require`, on what a form or a body names. What the reader may not see is not there."""
+    """Check the reader's role on a job or cluster that a form or a request body names.
+
+    Raises:
+        Http404: the reader may not see it.
+        PermissionDenied: the reader's role is lower than `role`.
+    """
     found = access_of(request).role_on(Subject(job_id, cluster_id))
     if found is None:
         raise Http404
@@ -95,14 +104,14 @@ def require_on(request: HttpRequest, role: Role, job_id: int | None, cluster_id:
 
 
 def require_somewhere(request: HttpRequest, role: Role) -> None:
-    """Raises PermissionDenied for a reader who has that role nowhere; on what, the form will say."""
+    """Raise PermissionDenied if the reader has the role on no object. The form then checks the chosen objects."""
     access = access_of(request)
     if not access.may_somewhere(role):
         raise PermissionDenied(refusal(access, role))
 
 
 def settle(request: HttpRequest, job: Job) -> None:
-    """Say which job the archived row belongs to that the address names. Raise Http404 if the reader may not see it."""
+    """Set the job of the archived row in the URL. Raise Http404 if the reader may not see this job."""
     access = access_of(request)
     access.subject = Subject(job.pk, job.cluster_id)
     if access.hides(access.subject):
@@ -118,14 +127,17 @@ def refusal(access: Access, role: Role) -> str:
 
 
 def actor_of(request: HttpRequest) -> str:
-    """As the audit and the rows name whoever acts."""
+    """Return the name for the audit log and for rows: the user name, and the token if the request has one."""
     token = access_of(request).token
     name = request.user.get_username()
     return f"{name} (token {token.name})"[:150] if token else name
 
 
 def _require_to_change(request: HttpRequest, route: str) -> None:
-    """Before the API looks at the body. What a body names, its operation asks for, with `require_on`."""
+    """Check that the account may change the object in an API route, before the body is read.
+
+    Operations check the objects in their body with `require_on`.
+    """
     access = access_of(request)
     if route.removeprefix(API).startswith(OWN):
         if access.most < Role.OPERATOR:
@@ -136,9 +148,11 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
 
 
 def what_the_reader_may(request: HttpRequest) -> dict[str, object]:
-    """For templates: of what the page is about `may_act` and `may_administer`; for lists of many jobs
-    `may_act_somewhere`, and `access` for the filter `acts_on` at each row. `may_see_channels`: the pages of channels,
-    and what their receivers answer."""
+    """Return the permissions that templates use.
+
+    `may_act` and `may_administer` concern the object of the page. Lists of jobs use `may_act_somewhere`, and `access`
+    with the filter `acts_on` for each row. `may_see_channels` allows the pages of channels and receivers' responses.
+    """
     access = access_of(request) if hasattr(request, "user") else Access()
     return {
         "may_act": access.may(Role.OPERATOR),
@@ -153,14 +167,14 @@ Answer = Callable[[HttpRequest], HttpResponse]
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-class guard:  # noqa: N801 - named in MIDDLEWARE like the functions beside it
-    """Middleware, after the one that knows who asks."""
+class guard:  # noqa: N801 - named in MIDDLEWARE like functions
+    """Middleware that checks permissions. It must run after the authentication middleware."""
 
     def __init__(self, get_response: Answer) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Raises Http404 where a view answers about an archived row without `settle`."""
+        """Raise Http404 if a view returned an archived row without calling `settle`."""
         response = self._get_response(request)
         access = getattr(request, "waymark_access", None)
         if access is not None and access.hides(access.subject):
@@ -168,7 +182,7 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like the functions beside it
         return response
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: dict[str, Any]) -> None:
-        """Raises Http404 for what may not be seen, whether or not it is there."""
+        """Raise Http404 if the reader may not see the object of the URL, or if it does not exist."""
         match = request.resolver_match
         if match is None or not request.user.is_authenticated:
             return

@@ -1,7 +1,7 @@
-"""Log-in at a provider that speaks OpenID Connect: authorization code with PKCE, through Authlib.
+"""Log-in through an OpenID Connect provider: authorization code flow with PKCE, through Authlib.
 
-A person is known by issuer and subject, never by name or mail: these can be given to somebody else. An account of
-Waymark's own is not taken over by one of the provider that has the same name; the provider's gets another.
+Issuer and subject identify a person. Name and mail address do not, because the provider can reassign them. If an
+account with the person's name exists already, the person's new account gets another name.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WAIT_S = 10
 
 
 class NotLoggedIn(Exception):
-    """The message says to the person why not."""
+    """The log-in failed. The message gives the person the reason."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Who the provider says it is. `role` None: the provider's groups decide nothing."""
+    """A person as the provider reports them. `role` is None if groups of the provider do not set roles."""
 
     issuer: str
     subject: str
@@ -43,7 +43,7 @@ class Person:
 
 
 def to_provider(request: HttpRequest, back: str) -> HttpResponse:
-    """Raises NotLoggedIn when the provider does not answer."""
+    """Return a redirect to the provider. Raise NotLoggedIn if the provider does not respond."""
     try:
         response: HttpResponse = _client().authorize_redirect(request, back)
     except (RequestException, ValueError) as error:
@@ -54,7 +54,7 @@ def to_provider(request: HttpRequest, back: str) -> HttpResponse:
 
 
 def from_provider(request: HttpRequest) -> Person:
-    """Of the request with which the provider sent the browser back. Raises NotLoggedIn."""
+    """Return the person from the request that the provider redirected. Raise NotLoggedIn if it is not valid."""
     expected = {
         "iss": {"essential": True, "value": settings.OIDC_ISSUER},
         "aud": {"essential": True, "value": settings.OIDC_CLIENT_ID},
@@ -72,9 +72,10 @@ def from_provider(request: HttpRequest) -> Person:
 
 @transaction.atomic
 def user_of(person: Person) -> User:
-    """The account of that person, made at the first log-in; its role as the provider's groups say, where they do.
+    """Return the account of a person, with the role that the provider's groups set. The first log-in creates it.
 
-    Raises NotLoggedIn for one that was deactivated.
+    Raises:
+        NotLoggedIn: the account was deactivated, or its role cannot change.
     """
     who = "oidc"
     account = Account.objects.filter(oidc_issuer=person.issuer, oidc_subject=person.subject).first()
@@ -93,7 +94,7 @@ def user_of(person: Person) -> User:
 
 
 def _person(claims: Mapping[str, Any]) -> Person:
-    """Authlib has checked signature, audience, nonce and times."""
+    """Return the person from the claims. Authlib has already checked signature, audience, nonce and times."""
     issuer, subject = str(claims.get("iss", "")), str(claims.get("sub", ""))
     if issuer != settings.OIDC_ISSUER or not subject or len(subject) > 255:
         raise NotLoggedIn(_("The answer is not of the provider that is configured here."))
@@ -104,7 +105,7 @@ def _person(claims: Mapping[str, Any]) -> Person:
 
 
 def _role(claim: object) -> str | None:
-    """Raises NotLoggedIn for who is in none of the groups that may."""
+    """Return the role for the groups in a claim. Raise NotLoggedIn if the person is in no group that may log in."""
     groups = {str(each) for each in claim} if isinstance(claim, list | tuple) else {str(claim)} if claim else set()
     by_role = (
         ("admin", settings.OIDC_ADMIN_GROUPS),
@@ -133,7 +134,10 @@ def _client() -> Any:
 
 @cache
 def _registered(issuer: str, client_id: str, client_secret: str) -> Any:
-    """Its metadata and keys are read once a process, keys again when a token has an unknown one."""
+    """Return the client of the provider.
+
+    Each process reads the provider's metadata and keys once. If a token has an unknown key, the keys are read again.
+    """
     registry = OAuth()
     registry.register(
         "oidc",

@@ -1,1 +1,1 @@
-"""What a person does, behind the pages and the REST API alike: the forms check it, these do it and write the audit."""
+"""The actions of people, for the pages and the REST API. Forms validate the input; an action does it and logs it."""

@@ -1,4 +1,4 @@
-"""One action for several jobs: each job succeeds or is refused separately, with a text."""
+"""One action for several jobs. It succeeds or fails for each job separately, with a text for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,15 @@ class Outcome:
 def act_on_all(
     typed: Mapping[str, Any], access: Access, by: str, now: datetime, shown: Mapping[int, Shown] | None = None
 ) -> list[Outcome]:
-    """`typed`: what BulkForm cleaned. `shown`: by job, the run that the caller saw. What was refused comes first."""
+    """Carry out the action for each job and return the outcomes, those that failed first.
+
+    Args:
+        typed: the cleaned data of BulkForm.
+        access: the permissions of the caller.
+        by: the actor for the audit log.
+        now: the current time.
+        shown: the run that the caller saw, by the key of the job.
+    """
     saw = shown or {}
     outcomes = [
         _do(job, typed, by, now, saw.get(job.pk))

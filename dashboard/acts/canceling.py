@@ -1,4 +1,4 @@
-"""Canceling a job: it ends at once, without a savepoint. That it has ended, the next polls say."""
+"""Cancel a job: the engine ends it at once, without a savepoint. Later polls find that the job has ended."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ _OPEN = [state.value for state in AttemptState if state.open]
 
 
 class NotCanceled(Exception):
-    """Why not; the job goes on as it is."""
+    """The job was not canceled and keeps running. The message gives the reason."""
 
 
 class CancelUnknown(Exception):
-    """The engine was asked, and its answer did not come."""
+    """The cancel request was sent, but the engine did not respond. The outcome is unknown."""
 
 
 def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | None = None) -> Run:
-    """Have the engine cancel the job's current run. Raises NotCanceled, CancelUnknown, MovedOn.
+    """Send the engine a request to cancel the job's current run, and return this run.
 
-    Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends. A call that
-    comes again is about the run that it was about before, and has nothing more to ask when that ends already.
+    A repeated call concerns the run of the first call. It sends no request if this run has ended or is being canceled.
+
+    Raises:
+        NotCanceled: the engine refused, the job has no active run, or a restart or savepoint of it is in progress.
+        CancelUnknown: the engine did not respond.
+        MovedOn: the job's current run is not the run that the caller saw.
     """
     if (asked := _asked_before(job, intent)) is not None:
         return asked
@@ -40,7 +44,7 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | No
         raise NotCanceled(f"Restart {attempt.epoch} is in progress. Cancel the restart, or wait until it ends.")
     if job.savepoints.filter(state__in=IN_FLIGHT).exists():
         raise NotCanceled("A savepoint is in progress. Wait until it ends.")
-    # Written before: whoever reads the audit after a crash knows what may have been asked for.
+    # Write the entry before the request, so that after a crash the audit log shows that it may have been sent.
     audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
     intent.commit(run=run.pk)
     _ask(job, run, by)

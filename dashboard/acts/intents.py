@@ -1,4 +1,4 @@
-"""What an act is about to ask of an engine: written and committed before it asks, whatever comes of the call after."""
+"""The intent of an action, which is committed before the action sends its request to the engine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Mapping
 
 
 class Intent:
-    """Of a call that comes once. One whose answer is kept under a key has its own: dashboard/api/idempotency.py.
+    """The intent of a call that is not repeated. dashboard/api/idempotency.py has a subclass for repeated calls.
 
-    `earlier`: what a try before this one was about, which was cut off after it had asked; None: there was none.
+    `earlier` is the intent of an earlier call that was interrupted after its request to the engine. Without such a
+    call, it is None.
     """
 
     earlier: Mapping[str, int] | None = None
 
     def commit(self, **about: int) -> None:
-        """All that was written so far stays, and what the act is `about`. No transaction is open: it does already."""
+        """Commit all writes so far, with the keys of the objects that the action is `about`.
+
+        Do nothing here, because no transaction is open: the writes are already committed.
+        """

@@ -1,4 +1,4 @@
-"""What Waymark does for a job by itself, and which of its savepoints stay."""
+"""Save the automation settings of a job and the retention of its savepoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitoring.savepoints.schedule import set_schedule
 
 @transaction.atomic
 def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
-    """Of a valid form."""
+    """Save the automation settings from a valid form, and write an audit entry with the differences."""
     changed = form.save(commit=False)
     if "automation_note" in form.changed_data:
         changed.automation_note_value = None
@@ -31,7 +31,7 @@ def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
 
 @transaction.atomic
 def save_retention(form: RetentionForm, by: str) -> None:
-    """Of a valid form."""
+    """Save the retention from a valid form, and write an audit entry with the differences."""
     was, now = _difference(form)
     form.save(commit=False).save(update_fields=form.Meta.fields)
     audit.record(by, "savepoint.retention", f"job {form.instance.name}", "", was=was, now=now)

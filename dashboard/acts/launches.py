@@ -1,4 +1,4 @@
-"""How a job is started: remembering that, and starting it with another: upgrade, rescale, back, a second one."""
+"""Save the launch record of a job, and start the job with a changed record: upgrade, rescale, roll-back or clone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_res
 
 
 class NotStarted(Exception):
-    """Nothing was stopped; the message says why, `field` what is to be changed ("": none in particular)."""
+    """The action was refused and stopped nothing. `field` is the form field to correct, or "" if there is none."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class NotStarted(Exception):
 def launch_form(
     job: Job, version: LaunchVersion | None, admin: bool, typed: Any = None, files: Any = None
 ) -> LaunchForm:
-    """With the states that the job can be started from; bound when something was typed."""
+    """Return the form with the savepoints that the job can start from. It is bound if `typed` is not None."""
     states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
     options: dict[str, Any] = {"job": job, "states": states, "version": version, "admin": admin, "label_suffix": ""}
     return LaunchForm(typed, files, **options) if typed is not None else LaunchForm(**options)
@@ -44,14 +44,19 @@ def launch_form(
 
 @transaction.atomic
 def save_launch(job: Job, form: LaunchForm, by: str) -> LaunchVersion:
-    """Remember it: it counts from the next start."""
+    """Save the form as a new version of the launch record. It takes effect at the next start."""
     version = remember_edit(job, form.spec, by, timezone.now())
     audit.record(by, "job.launch", f"job {job.name}", form.cleaned_data["note"], version=version.number)
     return version
 
 
 def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
-    """Stop the job and start it so, or start a second one. Raises NotStarted, and AttemptOpen as restarts do."""
+    """Stop the job and start it with the launch record in the form, or start a second job.
+
+    Raises:
+        NotStarted: a value is not allowed, or the chosen savepoint cannot be used.
+        AttemptOpen: another restart of the job is in progress.
+    """
     typed, now = form.cleaned_data, timezone.now()
     try:
         savepoint = _chosen(job, typed["state"])
@@ -69,9 +74,12 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
 
 
 def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
-    """Under which id the cluster took the program; a copy stays here, for the day on which the cluster has lost it.
+    """Upload a program to the cluster, and return the id that the cluster gave it.
 
-    Raises NotStarted.
+    Waymark keeps a copy, in case the cluster loses the program.
+
+    Raises:
+        NotStarted: the cluster refused the program or did not respond.
     """
     target, digest = f"job {job.name}", hashlib.sha256(content).hexdigest()
     audit.record(by, "job.program-sent", target, name=name, size=len(content), sha256=digest)
@@ -91,7 +99,7 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
 
 
 def what_changes(was: dict[str, Any], now: dict[str, Any]) -> Reason:
-    """As it goes on after "asked to"."""
+    """Return the change of the launch record as a reason, such as "rescale it from 2 to 4"."""
     changed = what_changed(was, now) if was else []
     if changed == ["parallelism"]:
         before, after = (each.get("parallelism") or Why.DEFAULT_PARALLELISM() for each in (was, now))
@@ -100,7 +108,7 @@ def what_changes(was: dict[str, Any], now: dict[str, Any]) -> Reason:
 
 
 def _chosen(job: Job, key: str) -> Savepoint | None:
-    """None: the savepoint that it is stopped with."""
+    """Return the savepoint with this key, or None for the savepoint that will stop the job."""
     if not key or key == FROM_STOP:
         return None
     source = next((choice.source for choice in offered_savepoints(job) if choice.key == key), None)

@@ -1,4 +1,4 @@
-"""Saving and removing alert rules."""
+"""Save and remove alert rules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitoring.models import AlertRule
 
 
 class RuleStays(Exception):
-    """A rule that is not to be removed; the message says why."""
+    """The rule cannot be removed. The message gives the reason."""
 
 
 @transaction.atomic
 def save_rule(form: RuleForm, by: str, now: datetime) -> AlertRule:
-    """Of a valid form. What changed judges the present anew, at the next tick and not after the old interval."""
+    """Save a rule from a valid form. The next tick evaluates it from scratch and does not wait for its interval."""
     was = _values(form.rule) if form.rule.pk else {}
     rule = form.apply()
     rule.evaluated_until, rule.next_check_at = {}, now
@@ -34,7 +34,11 @@ def save_rule(form: RuleForm, by: str, now: datetime) -> AlertRule:
 
 @transaction.atomic
 def remove_rule(rule: AlertRule, by: str) -> None:
-    """Raises RuleStays."""
+    """Delete a rule.
+
+    Raises:
+        RuleStays: it is the last rule of its kind for all jobs.
+    """
     if is_default(rule):
         raise RuleStays(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
     audit.record(by, "rule.remove", target_of(rule), kind=rule.kind, before=_values(rule))

@@ -1,4 +1,4 @@
-"""The run that a decision was made on. A page may be old: its run may have ended, or another may have replaced it."""
+"""Check that a person decided on the current run. A page may be outdated: its run may have ended or been replaced."""
 
 from __future__ import annotations
 
@@ -17,19 +17,25 @@ _NO_RUN = -1
 
 
 class MovedOn(Exception):
-    """The job is not as the reader saw it; the message says what happened meanwhile. Nothing was done."""
+    """The job has changed since the page showed it. The message says what happened. The action was not carried out."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """`run_id` None: no run was shown. `live` None: it was not said whether that run was alive."""
+    """The run that a page showed.
+
+    `run_id` is None if the page showed no run. `live` is None if the page did not say whether the run was active.
+    """
 
     run_id: int | None
     live: bool | None = None
 
     @classmethod
     def read(cls, sent: Mapping[str, str], suffix: str = "") -> Shown | None:
-        """Of a form that parts/shown.html is in; None: it names no run. What is no id is the id of no run."""
+        """Return the run from the fields of parts/shown.html, or None if the form does not have these fields.
+
+        A value that is not a number becomes an id that no run has.
+        """
         run = sent.get(f"shown_run{suffix}")
         if run is None:
             return None
@@ -38,12 +44,16 @@ class Shown:
 
 
 def look_again() -> str:
-    """What a page adds: it shows the job as it is now, and its form is for the present run."""
+    """Return the sentence that pages add to MovedOn: the page below shows the current job."""
     return _("The page below shows the current job. Repeat the action if you still want it.")
 
 
 def check_shown(job: Job, shown: Shown | None, now: datetime) -> None:
-    """Raises MovedOn when the job's life is not the one that was shown. None: the caller did not say which it saw."""
+    """Check that the job still has the run that was shown. If `shown` is None, check nothing.
+
+    Raises:
+        MovedOn: another run replaced it, it has ended, or it is active again.
+    """
     if shown is not None and (happened := _happened(job, shown, now)):
         raise MovedOn(happened)
 
@@ -68,7 +78,7 @@ def _happened(job: Job, shown: Shown, now: datetime) -> str:
 
 
 def _replaced(job: Job, shown: Shown, now: datetime) -> str:
-    """Another run is the job's current one."""
+    """Return the text for a run that is no longer the current run of the job."""
     run, was = job.current_run, job.runs.filter(pk=shown.run_id or _NO_RUN).first()
     if run is None or was is None:
         number = run.number if run else "–"
@@ -97,7 +107,7 @@ def _ended(run: Run, now: datetime) -> str:
 
 
 def _unpolled(job: Job, run: Run) -> RestartAttempt | None:
-    """The restart that replaced `run`, when no poll has stored the new run yet."""
+    """Return the restart that replaced `run` if no poll has stored the new run yet."""
     last = job.restart_attempts.filter(state__in=ENDED, old_run=run, launched_at__isnull=False).first()
     return last if last and not job.runs.filter(engine_job_id=last.engine_job_id).exists() else None
 

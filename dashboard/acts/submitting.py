@@ -1,4 +1,4 @@
-"""Submit a new job to a cluster, and look at the state that it is to start from."""
+"""Submit a new job to a cluster, and check the snapshot from which it will start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _LOOK_S = 30.0
 
 
 def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundCheckpoint]:
-    """Return what is at checkpoint locations, by query. Raises NotStarted when the cluster does not say."""
+    """Return the checkpoints that the cluster finds at locations, which are given by query name.
+
+    Raises:
+        NotStarted: the cluster did not respond, or it cannot import checkpoints.
+    """
 
     async def act(client: FlinkClient) -> Sequence[FoundCheckpoint]:
         return await client.find_checkpoints(locations)
@@ -36,7 +40,11 @@ def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundChe
 
 
 def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> SavepointValidation | None:
-    """Return what is at `path`, None when the cluster cannot tell. Raises NotStarted when it does not answer."""
+    """Return the cluster's validation of the savepoint at `path`, or None if the cluster cannot validate savepoints.
+
+    Raises:
+        NotStarted: the cluster did not respond.
+    """
 
     async def act(client: FlinkClient) -> SavepointValidation | None:
         return await client.validate_savepoint(path, entry_class)
@@ -48,13 +56,13 @@ def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> Savepoin
 
 
 def check_savepoint(found: SavepointValidation | None) -> None:
-    """Raise NotStarted with the reason when a job cannot start from it."""
+    """Raise NotStarted with the reason if a job cannot start from the savepoint."""
     if found is not None and found.fault:
         raise NotStarted("savepoint", rendered(found.fault))
 
 
 def fingerprint(found: Sequence[FoundCheckpoint]) -> str:
-    """Return what a person agrees to start from: it changes when a query has written there."""
+    """Return the id and last batch of each query. If they change, the person must confirm the checkpoints again."""
     return " ".join(f"{each.query_id}:{each.batch}" for each in found)
 
 
@@ -65,7 +73,12 @@ def check_usable(found: Sequence[FoundCheckpoint]) -> None:
 
 
 def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> RestartAttempt:
-    """Upload the program if one was sent, and start the job. Raises NotStarted, and AttemptOpen as restarts do."""
+    """Upload the program if the form has one, and start the job.
+
+    Raises:
+        NotStarted: the cluster refused the program, or a value is not allowed.
+        AttemptOpen: another start of the job is in progress.
+    """
     typed = form.cleaned_data
     try:
         if sent := typed["upload"]:

@@ -32,7 +32,7 @@ _MINUTE, _DAY = 60, 86_400
 
 
 class ChannelForm(ChannelModelForm):
-    """The fields of every kind. `may_allow_private` is True if the user is an administrator."""
+    """The form fields that all kinds of channels have. Only an administrator has `may_allow_private`."""
 
     kind: ClassVar[ChannelKind]
     secret_field: ClassVar[str]
@@ -168,7 +168,7 @@ class _SecretField(forms.CharField):
 
 
 class _WordedForm(ChannelForm):
-    """The form of kinds that send text, which the channel may define by templates."""
+    """The form of channels that send text. The user may change the text with templates."""
 
     class Meta(ChannelForm.Meta):
         fields: tuple[str, ...] = (*ChannelForm.Meta.fields, "subject_template", "body_template")

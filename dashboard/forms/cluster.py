@@ -46,7 +46,7 @@ def _pem(kind: str) -> forms.Textarea:
 
 
 def _number(label: StrOrPromise, said: StrOrPromise, least: int, most: int, help_text: StrOrPromise) -> dict[str, Any]:
-    """Return the options of a number field. `said` is the error text with the places {least} and {most}."""
+    """Return the options of a number field. `said` is the error text with the placeholders {least} and {most}."""
     wrong = format_lazy(said, least=least, most=most)
     errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), wrong)
     return {
@@ -213,9 +213,9 @@ class ClusterForm(ClusterModelForm):
         return cleaned
 
     def examine(self, now: Now) -> bool:
-        """Test the connection and return whether the settings may be saved. Otherwise add an error to a field.
+        """Test the connection, and return whether the settings may be saved. If not, add an error to a field.
 
-        It takes some seconds if nothing answers.
+        The test takes some seconds if the server does not respond.
         """
         outcome = examine(self.instance, now)
         if isinstance(outcome, Problem):

@@ -33,7 +33,7 @@ _KINDS = {
     "flink-jar": _("a jar on the Flink cluster"),
     "command": _("a command that Waymark's worker runs"),
 }
-_CONTINUES = "  "  # what further lines of a value begin with
+_CONTINUES = "  "  # the beginning of further lines of a value
 LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 
@@ -71,7 +71,11 @@ def _programs_of(job: Job) -> _Programs:
 
 
 def check_program(sent: Any, job: Job) -> Any:
-    """`sent`, if the job's engine takes such programs, or nothing. Raises ValidationError."""
+    """Return the uploaded program, or None if there is none.
+
+    Raises:
+        ValidationError: the job's engine does not accept this type of file, or the file is too large.
+    """
     programs = _programs_of(job)
     if sent and not sent.name.endswith(programs.suffixes):
         raise forms.ValidationError(programs.refused % {"name": sent.name})
@@ -95,8 +99,11 @@ class ProgramForm(forms.Form):
 
 
 class LaunchForm(forms.Form):
-    """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
-    arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
+    """The form of a launch record. After validation, `spec` is the record.
+
+    Without `admin`, programs, arguments and settings cannot be edited, because only administrators may choose them.
+    Secrets are shown hidden. A value that is submitted hidden keeps the stored secret.
+    """
 
     kind = forms.ChoiceField(label=_("Launch type"))
     upload = forms.FileField(required=False, label=_("New version of the program"))
@@ -184,7 +191,7 @@ class LaunchForm(forms.Form):
         programs = _programs_of(job)
         self.fields["upload"].help_text = programs.offered
         self.fields["entry_class"].help_text = programs.entry
-        # A record of another kind is shown as what it is.
+        # A stored record of another kind keeps its kind.
         kinds = dict.fromkeys((programs.kind, "command", str(typed["kind"])))
         self.fields["kind"].choices = [(kind, _KINDS[kind]) for kind in kinds if kind in _KINDS]  # type: ignore[attr-defined]
         self.fields["state"].choices = states  # type: ignore[attr-defined]
@@ -226,7 +233,7 @@ class LaunchForm(forms.Form):
         return cleaned
 
     def _fill_in(self) -> None:
-        """Raises NotRun for a command that this job's own name would break."""
+        """Raise NotRun if the values of this job, such as its name, cannot be inserted into the command."""
         values = LaunchValues(
             savepoint="/",
             job_id=new_id(),
@@ -237,7 +244,7 @@ class LaunchForm(forms.Form):
         values.filled(self.spec["command"])
 
     def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
-        """The field's label stands beside it: not the name of the record's key as well."""
+        """Return the field and the error text. The text omits the key of the record, because the field has a label."""
         if problem.field not in self.fields:
             return None, rendered(problem.reason)
         allowed = rendered(problem.allowed)
@@ -246,7 +253,7 @@ class LaunchForm(forms.Form):
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         if cleaned["kind"] == "command":
             command = lines_of(cleaned["command"])
-            # What the form was filled in with is of no use to a command that does not take it.
+            # Keep the initial parallelism only if the command uses it. A changed value is always kept.
             is_meant = "parallelism" in self.changed_data or uses(command, "parallelism")
             chosen = {"limit_s": cleaned["limit_s"], "parallelism": cleaned["parallelism"] if is_meant else None}
             given = {name: value for name, value in chosen.items() if value is not None}
@@ -270,9 +277,10 @@ class LaunchForm(forms.Form):
 
 
 def settings_in(text: str) -> dict[str, str]:
-    """Return the settings of lines `key: value`; a line that begins with two spaces continues the value before it.
+    """Return the settings in lines of the form `key: value`. A line with two leading spaces continues the value above.
 
-    Raises ValidationError that names every other line.
+    Raises:
+        ValidationError: some lines have another form. The error names each of them.
     """
     pairs: dict[str, str] = {}
     wrong: list[str] = []
@@ -315,12 +323,12 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
         "parallelism": spec.get("parallelism"),
         "command": "\n".join(spec.get("command") or []),
         "limit_s": spec.get("limit_s"),
-        "now": SAVE,  # nothing that stops a job is chosen beforehand
+        "now": SAVE,  # the preselected action never stops a job
     }
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """Return the lines that `settings_in` reads."""
+    """Return settings as lines that `settings_in` can read."""
     return "\n".join(f"{key}: {value}".replace("\n", f"\n{_CONTINUES}") for key, value in settings.items())
 
 

@@ -19,7 +19,7 @@ _LONG = 500
 
 
 class StateForm(forms.Form):
-    """A request. `contents` lists the state in the snapshot, and `others` the snapshots for a comparison."""
+    """The form of a request. `contents` is the state in the snapshot, and `others` are snapshots to compare it with."""
 
     kind = forms.ChoiceField(choices=StateReadKind.choices)
     place = forms.ChoiceField(

@@ -1,4 +1,4 @@
-"""A new job: its program, how it is started, and what it starts from."""
+"""The form of a new job: its program, its launch record and the snapshot from which it starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEPT = ("upload", "jar_id", "entry_class", "program_args", "configuration", "pa
 
 
 class CheckpointsForm(forms.Form):
-    """Checkpoint locations that Spark wrote without Waymark, by query."""
+    """The form of checkpoint locations that Spark wrote without Waymark, by query name."""
 
     checkpoints = forms.CharField(
         required=False,
@@ -51,7 +51,7 @@ class CheckpointsForm(forms.Form):
 
 
 class SavepointForm(forms.Form):
-    """A savepoint or retained checkpoint."""
+    """The form of the location of a savepoint or retained checkpoint."""
 
     savepoint = forms.CharField(
         required=False,
@@ -65,9 +65,10 @@ class SavepointForm(forms.Form):
 
 
 class SubmitForm(CheckpointsForm, SavepointForm):
-    """`spec` is the launch record and `origin` the state that the fields come to.
+    """The form of a new job. After validation, `spec` is its launch record and `origin` the snapshot to start from.
 
-    `earlier` is a start to fill the form in with. Its secrets are shown hidden, and stay when left so.
+    `earlier` is a failed start whose values fill in the form. Its secrets are shown hidden. A value that is submitted
+    hidden keeps the secret.
     """
 
     name = forms.CharField(max_length=500, label=_("Job name"))
@@ -104,7 +105,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         return check_program(self.cleaned_data["upload"], self._job)
 
     def clean_entry_class(self) -> str:
-        """The program was sent before: without an entry a Python file is a script, as on the command line."""
+        """Return the entry point. If it is empty, an uploaded .py file runs as a script, as with `manage.py submit`."""
         entry, sent = self.cleaned_data["entry_class"].strip(), self.cleaned_data.get("upload")
         if not entry and sent and sent.name.endswith(".py"):
             return str(sent.name)
@@ -159,7 +160,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
 
 
 def _origin_of(earlier: RestartAttempt) -> dict[str, str]:
-    """Return what an earlier start was to start from, as it is typed."""
+    """Return the form values for the name and the snapshot of an earlier start."""
     lines = [f"{query}={location}" if query else location for query, location in earlier.imports.items()]
     path = "" if lines else earlier.restore_path
     state = CHECKPOINT if lines else SAVEPOINT if path else EMPTY

@@ -54,7 +54,8 @@ class Retained:
 class Choice:
     """A snapshot from which the job can be started. The form sends back its `key`.
 
-    The savepoint with which the job will be stopped has no path and no size yet, and its `taken_at` is now."""
+    The savepoint with which the job will be stopped has no path and no size yet, and its `taken_at` is now.
+    """
 
     key: str
     label: str
@@ -263,7 +264,8 @@ class Since:
     """Events after a snapshot was taken, which a restart from it would undo or repeat.
 
     `version` is the launch version that took the snapshot, or None if it is unknown. `changed` lists the differences
-    of the present launch. `settings` lists the changed keys of the engine's configuration."""
+    of the present launch. `settings` lists the changed keys of the engine's configuration.
+    """
 
     completed: int
     failed: int

@@ -1,4 +1,4 @@
-"""Figures, times, marks and small drawings as the templates write them."""
+"""Template filters and tags that render numbers, times, badges and small charts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _dash(label: str) -> SafeString:
     return format_html('<span class="nothing" aria-label="{}">–</span>', label)
 
 
-# The tone of a word: its colour is only an echo of it.
+# The tone of each status word. The tone sets the colour of its badge.
 _TONES: dict[str, str] = {
     **dict.fromkeys((RunState.RUNNING, RunState.FINISHED, CheckpointStatus.COMPLETED), "good"),
     **dict.fromkeys((RunState.FAILED, RunState.FAILING, RunState.LOST, CheckpointStatus.FAILED), "bad"),
@@ -88,7 +88,7 @@ _TONES: dict[str, str] = {
 
 @register.filter
 def translated(text: object) -> str:
-    """A label or a word that the code names in English, in the page's language."""
+    """Translate an English label or word of the code to the language of the page."""
     return _(str(text)) if text else ""
 
 
@@ -104,7 +104,7 @@ def bytes_(size: float | None) -> str:
 
 @register.filter
 def figure(value: float | None, unit: str) -> str:
-    """`value` in `unit`, which is "ms" or "bytes"."""
+    """Render `value` as a duration or a size. `unit` is "ms" or "bytes"."""
     return duration(value) if unit == "ms" else bytes_(value)
 
 
@@ -115,25 +115,25 @@ def span(seconds: float | None) -> str:
 
 @register.filter
 def savepoint_retention(job: Job) -> str:
-    """`keeps the newest 5 and those of the last 7 d`."""
+    """Return the retention as text, such as `keeps the newest 5 and those of the last 7 d`."""
     return rendered(policy_of(job).reason)
 
 
 @register.filter
 def savepoint_schedule(job: Job) -> str:
-    """`every 1 h`, `at 03:00 every day (Europe/Berlin)`."""
+    """Return the schedule as text, such as `every 1 h` or `at 03:00 every day (Europe/Berlin)`."""
     return schedule_text(timetable_of(job))
 
 
 @register.filter
 def lag(seconds: float | None) -> str:
-    """How long something is late: `6 s`, `2 min 10 s`."""
+    """Render a delay, such as `6 s` or `2 min 10 s`."""
     return _nothing() if seconds is None else units.age_text(timedelta(seconds=seconds))
 
 
 @register.filter
 def span_ms(milliseconds: float | None) -> str:
-    """A configured time in ms, `10 s`; Flink's largest number means that it is off."""
+    """Render a configured duration, such as `10 s`. Flink reports a disabled duration as its largest integer."""
     if milliseconds is None:
         return _nothing()
     return _("off") if milliseconds > 2**62 else units.length_text(units.span_text(milliseconds / 1000))
@@ -157,7 +157,7 @@ def _time(at: datetime | None, kind: str, text: str) -> SafeString:
 
 @register.filter
 def ago(at: datetime | None) -> SafeString:
-    """`6 s ago`, kept true in the browser, the exact time on hover."""
+    """Render an age such as `6 s ago`. The browser updates it, and shows the exact time on hover."""
     if at is None:
         return _nothing()
     return _time(at, "ago", _("%(age)s ago") % {"age": units.age_text(timezone.now() - at)})
@@ -165,13 +165,13 @@ def ago(at: datetime | None) -> SafeString:
 
 @register.filter
 def age(at: datetime | None) -> SafeString:
-    """`6 s`: for columns that say in their heading that it is an age."""
+    """Render an age such as `6 s`, for columns whose heading says that it is an age."""
     return _time(at, "age", units.age_text(timezone.now() - at)) if at else _nothing()
 
 
 @register.filter
 def until(at: datetime | None) -> SafeString:
-    """`in 22 min`, or `due now` when it is due."""
+    """Render the time until a moment, such as `in 22 min`, or `due now` if it is past."""
     if at is None:
         return _nothing()
     left = at - timezone.now()
@@ -180,7 +180,7 @@ def until(at: datetime | None) -> SafeString:
 
 @register.filter
 def clock(at: datetime | None) -> SafeString:
-    """`14:02:36` today, with the date on other days."""
+    """Render a time of today as `14:02:36`, and of other days with the date."""
     if at is None:
         return _nothing()
     local = timezone.localtime(at)
@@ -190,7 +190,7 @@ def clock(at: datetime | None) -> SafeString:
 
 @register.filter
 def iso_clock(text: str) -> SafeString:
-    """The same for a time that is stored as ISO text, as in logs of deliveries."""
+    """Render an ISO text, for example from logs of deliveries, as `clock` does."""
     try:
         return clock(datetime.fromisoformat(text))
     except (TypeError, ValueError):
@@ -199,7 +199,7 @@ def iso_clock(text: str) -> SafeString:
 
 @register.filter
 def channel_target(channel: Channel) -> str:
-    """Where a channel leads, as far as that is no secret."""
+    """Return the receiver of a channel without secrets: mail addresses, a host or the name of a service."""
     match channel.kind:
         case ChannelKind.MAIL:
             return ", ".join(channel.settings.get("to", []))
@@ -211,7 +211,7 @@ def channel_target(channel: Channel) -> str:
 
 @register.filter
 def from_ms(milliseconds: int | None) -> datetime | None:
-    """A moment that is stored as epoch milliseconds."""
+    """Convert epoch milliseconds to a time."""
     return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
@@ -222,25 +222,25 @@ def as_json(value: Any) -> str:
 
 @register.filter
 def then(text: str, what: object) -> str:
-    """`text` with `what` after it: ids of parts of a page."""
+    """Return `text` followed by `what`, for the ids of HTML elements."""
     return f"{text}{what}"
 
 
 @register.filter
 def words(key: str) -> str:
-    """A key of evidence, `checkpoint_ids`, as words."""
+    """Translate a key of evidence, such as `checkpoint_ids`, to words."""
     return _(key.replace("_", " "))
 
 
 @register.filter
 def fact(key: str) -> str:
-    """A key of the facts of a decision: as it is stored, in other languages as words."""
+    """Return a key of a decision's facts: in English as it is stored, in Chinese as words."""
     return words(key) if units.is_chinese() else key
 
 
 @register.filter
 def found(value: Any) -> str:
-    """A value of evidence or of a fact as people write it."""
+    """Render a value of evidence or of a decision's facts."""
     if isinstance(value, bool) and units.is_chinese():
         return _("yes") if value else _("no")
     return rendered(from_json(value) or plain(value))
@@ -248,7 +248,7 @@ def found(value: Any) -> str:
 
 @register.filter
 def plain(value: Any) -> str:
-    """A stored value as people write it."""
+    """Render a stored value as plain text: lists with commas, and `–` for an empty value."""
     if isinstance(value, dict):
         return ", ".join(f"{key}: {plain(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
@@ -262,7 +262,7 @@ _MILLISECONDS = ("interval", "timeout", "min_pause", "aligned_checkpoint_timeout
 
 @register.filter
 def setting(value: Any, key: str) -> str:
-    """A configured value as people read it."""
+    """Render a value of the checkpoint configuration. `key` says whether it is in milliseconds."""
     if value is None:
         return _("off") if key == "interval" else "–"
     if isinstance(value, bool):
@@ -281,13 +281,13 @@ def lasted(start: datetime | None, end: datetime | None) -> str:
 
 @register.filter
 def long(start: datetime, end: datetime) -> str:
-    """As `age` tells how long something lasts so far: `1 h 05 min`."""
+    """Render the time between two moments, such as `1 h 05 min`."""
     return units.age_text(end - start)
 
 
 @register.simple_tag
 def badge(word: str, label: str = "", *, tone: str = "") -> SafeString:
-    """A state's word with a dot. `tone`: good, warn, bad, busy or calm; by default the one of the word."""
+    """Render a status word with a dot. `tone` is good, warn, bad, busy or calm; by default, that of the word."""
     return format_html(
         '<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), translated(label or word)
     )
@@ -308,7 +308,7 @@ register.filter("launch_shown", shown_launch)
 
 @register.filter
 def unverified(savepoint: Savepoint) -> bool:
-    """Nobody looked at its files, and nobody can before a job is started from it."""
+    """Return whether Waymark has not checked a savepoint's files and cannot check them before a start from it."""
     if savepoint.state != SavepointState.COMPLETED or savepoint.checked_at is not None:
         return False
     return bool(savepoint.path) and not can_be_checked(savepoint.job, savepoint.path)
@@ -325,13 +325,13 @@ register.filter("length_text", units.length_text)
 
 @register.filter
 def without_values(details: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The items of an object, without the codes and arguments of its texts."""
+    """Return the items of a stored object, without the keys `…_value` that have reasons as data."""
     return [(key, value) for key, value in details.items() if not key.endswith("_value")]
 
 
 @register.filter
 def reason(row: Model | Mapping[str, Any], column: str) -> str:
-    """What the column of a row, or the key of a stored object, says in the page's language."""
+    """Render the reason in a column of a row, or in a key of a stored object, in the language of the page."""
     return rendered(_reason_in(row, column))
 
 
@@ -364,7 +364,7 @@ def _codes_of(reason: object) -> Iterator[str]:
 
 @register.filter
 def rule_name(rule: AlertRule) -> str:
-    """The name of a rule. One that people wrote is not translated."""
+    """Return the name of a rule. Only default names are translated, not those that people chose."""
     return _(rule.name) if rule.name in DEFAULT_NAMES else rule.name
 
 
@@ -380,13 +380,13 @@ def first_line(text: str) -> str:
 
 @register.filter
 def tail_of_path(path: str) -> str:
-    """The last part: the one that tells two savepoints apart."""
+    """Return the last part of a path, by which savepoints differ."""
     return path.rstrip("/").rsplit("/", maxsplit=1)[-1]
 
 
 @register.simple_tag
 def sparkline(values: Sequence[float], label: str) -> SafeString:
-    """A line of `values`, scaled to its own highest, the last one marked."""
+    """Draw a line through `values`, scaled to the highest value, with a dot at the last one."""
     if len(values) < 2:
         return mark_safe('<span class="nothing">–</span>')
     width, height, pad = 96, 24, 3
@@ -404,8 +404,10 @@ def sparkline(values: Sequence[float], label: str) -> SafeString:
 
 @register.simple_tag
 def cells(rows: Sequence[JobRow]) -> SafeString:
-    """A box for each job by the freshness of its last completed checkpoint. There may be thousands: put together here,
-    a template takes ten times as long."""
+    """Draw a box for each job, coloured by the freshness of its last completed checkpoint.
+
+    The boxes are rendered in Python, because a template takes ten times as long for thousands of jobs.
+    """
     signs = {Freshness.OVERDUE: "!", Freshness.LATE: "!", Freshness.UNKNOWN: "?"}
     meanings = {fresh: _(fresh.meaning) for fresh in Freshness}
     before, _zero, after = reverse("job", args=[0]).rpartition("0")
@@ -422,7 +424,7 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
 
 @register.simple_tag
 def interval_bar(row: JobRow, most: int = 5) -> SafeString:
-    """How many of its own intervals a job has waited, on a scale that ends where it is overdue."""
+    """Draw the age of the last checkpoint in checkpoint intervals of the job. The scale ends at `most` intervals."""
     told = row.health.freshness not in (Freshness.ENDED, Freshness.UNKNOWN)
     waited = min(row.health.intervals or 0, most) if told else 0
     grid = "".join(f'<line x1="{i}" x2="{i}" y1="0" y2="8"/>' for i in range(1, most))
@@ -436,7 +438,7 @@ def interval_bar(row: JobRow, most: int = 5) -> SafeString:
 
 @register.simple_tag
 def lane(of: Lane, length: int) -> SafeString:
-    """A subtask's phases on one line, `length` ms wide; a phase beside another one lies under it."""
+    """Draw the phases of a subtask on a line of `length` ms. A phase that overlaps another is drawn below it."""
     bars = [
         format_html(
             '<rect class="phase-{}" x="{}" width="{}" y="{}" height="{}"/>',
@@ -455,7 +457,7 @@ def lane(of: Lane, length: int) -> SafeString:
 
 @register.simple_tag
 def day_bars(counts: Sequence[int]) -> SafeString:
-    """One bar a day, oldest first; days without any keep a thin base line."""
+    """Draw a bar for the failures of each day, the oldest day first. A day without failures has a thin line."""
     top = max([*counts, 4])
     heights = [max(2.0, 22 * n / top) for n in counts]
     bars = "".join(
@@ -472,7 +474,7 @@ def day_bars(counts: Sequence[int]) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def query_with(context: RequestContext, **changes: Any) -> str:
-    """This page's query string with `changes`; an empty value drops its key."""
+    """Return the query string of the page with `changes`. An empty value removes its key."""
     query = context["request"].GET.copy()
     for key, value in changes.items():
         query.pop(key, None)

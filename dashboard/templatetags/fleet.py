@@ -1,6 +1,6 @@
 """Render the rows of the fleet's list in Python.
 
-Every reader's page refreshes fifty rows every few seconds, and Django's templates would take several times as long.
+Every open fleet page refreshes fifty rows every few seconds, and Django templates would take several times as long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data of the frame of every page."""
+"""Template tags for the frame of every page: the navigation with its counts."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def shell(context: RequestContext) -> dict[str, Any]:
 
 
 def frame_of(reach: Reach) -> dict[str, Any]:
-    """Return the counts of the navigation, as far as the reader may see them.
+    """Return the counts in the navigation, for the objects that the reader may see.
 
-    They count open incidents, unreachable clusters, pauses and open breakers, paused jobs, failed messages of the last
-    day and active maintenance windows.
+    The counts are of open incidents, unreachable clusters, pauses and open breakers, paused jobs, failed messages of
+    the last day and active maintenance windows.
     """
     now = timezone.now()
     jobs, clusters = reach.narrow(Job.objects.all()), reach.narrow_clusters(Cluster.objects.all())

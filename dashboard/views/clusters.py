@@ -84,7 +84,7 @@ def try_stored(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_action
 def watch(request: HttpRequest, pk: int) -> HttpResponse:
-    """Start or stop monitoring a cluster, by the parameter `watched` ("yes" or "no"). To stop needs a reason."""
+    """Start or stop monitoring a cluster, by the parameter `watched` ("yes" or "no"). A stop requires a reason."""
     found = find_cluster(pk)
     actor = actor_of(request)
     if request.POST.get("watched") == "yes":

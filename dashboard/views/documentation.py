@@ -1,4 +1,4 @@
-"""A page of the documentation."""
+"""The view of a page of the documentation."""
 
 from __future__ import annotations
 

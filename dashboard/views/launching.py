@@ -1,4 +1,4 @@
-"""The launch record of a job, its versions, and a start with a changed record: upgrade, rescale, roll-back or copy."""
+"""The launch record of a job, its versions, and a start with a changed record: upgrade, rescale, roll-back or clone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
 
 
 def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, Reason | str]]:
-    """Return each version with its changes from the version before it."""
+    """Return each version with its differences from the previous version."""
     changes = ((new, what_changes(old.spec, new.spec)) for new, old in pairwise(versions))
     return [
         *((new, what.args["launch"] if what.code is RecoveryReason.START_WITH else what) for new, what in changes),

@@ -1,4 +1,4 @@
-"""Restart a job by hand: select the snapshot, see what is replayed, start, and watch the progress."""
+"""Manual restarts: select the snapshot, see which rows are replayed, start, and watch the progress."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _not_run(request: HttpRequest, pk: int, why: Reason | str) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, pk: int, why: Reason | str, again: dict[str, str]) -> HttpResponse:
-    """`again`: what was chosen, for the page to show."""
+    """Redirect to the restart page with an error message. `again` has the query parameters that restore the choice."""
     messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": rendered(why)})
     return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")
 

@@ -80,5 +80,5 @@ def _form(request: HttpRequest) -> HttpResponse | None:
 
 
 def _unguarded(request: HttpRequest) -> HttpResponse:
-    """Serve as the view for the CSRF check, which needs the view that it protects."""
+    """Do nothing: the CSRF check requires a view as an argument."""
     return HttpResponse()

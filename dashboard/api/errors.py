@@ -64,7 +64,10 @@ class Refused(Exception):
 
 
 def conflict(why: object, before: str = "") -> Refused:
-    """`why`: a text, or an exception, which may have a reason. `before`: the sentence that the message begins with."""
+    """Return a 409 error.
+
+    `why` is a text, or an exception that may have a reason. `before` is a sentence at the start of the message.
+    """
     reason = getattr(why, "reason", None)
     return Refused(409, f"{before} {why}".lstrip(), reason=reason if isinstance(reason, Reason) else None)
 

@@ -77,7 +77,7 @@ class _Keyed(Intent):
 
 
 def intent_at(request: HttpRequest) -> Intent:
-    """Return the intent of the request."""
+    """Return the intent of the request: that of its `Idempotency-Key`, or one without effect if it has no key."""
     found: Intent = getattr(request, "waymark_intent", None) or Intent()
     return found
 

@@ -1,4 +1,4 @@
-"""Lists that are paged by keyset: the position of the last row is the cursor, so that every page costs the same."""
+"""Keyset pagination: the cursor is the position of the last row, so that every page costs the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALLOWED = "Send the `next` of the previous page."
 
 
 class Asked(Schema):
-    """What every list takes."""
+    """The query parameters of every list."""
 
     limit: int = Field(50, ge=1, le=MOST, description="Maximum number of items.")
     cursor: str = Field("", max_length=500, description="The `next` of the previous page. Empty: the first page.")
@@ -61,7 +61,10 @@ def page_of_list(rows: Sequence[T], asked: Asked, key: Callable[[T], str]) -> di
 
 
 def _beyond(order: Sequence[str], places: Sequence[Any]) -> Q:
-    """Return the condition for rows after a position: a later first field, or an equal one and a later second, …"""
+    """Return the condition for rows after a position.
+
+    A row is after the position if its first field is later, or if this field is equal and the second is later, etc.
+    """
     condition, same = Q(), Q()
     for name, place in zip(order, places, strict=True):
         after = "lt" if name.startswith("-") else "gt"

@@ -187,8 +187,10 @@ def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, A
     summary="List the snapshots that a job can start from",
 )
 def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[dict[str, Any]]:
-    """If the storage does not respond in time, the response omits the checkpoints that only the storage knows. The
-    header `Waymark-Incomplete` gives the reason."""
+    """If the storage does not respond in time, the list is incomplete.
+
+    It then omits the checkpoints that only the storage knows, and the header `Waymark-Incomplete` gives the reason.
+    """
     job = find_job(job_id)
     offer, restores = offered_states(job), Restores(job)
     if offer.silent:
@@ -224,7 +226,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     summary="Run an ended job again from its final state",
 )
 def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[RestartAttempt]:
-    """Uses the same program and settings. 409 if the job is running, or if its final state is unknown."""
+    """The job uses the same program and settings. Returns 409 if it is running, or if its final state is unknown."""
     require(request, Role.OPERATOR)
     job = find_job(job_id)
     try:
@@ -288,7 +290,9 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
 )
 def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
     """Send a `.py`, `.zip` or `.whl` file, or a `.jar` for Flink, as the part `program` of multipart/form-data.
-    Administrators only. The job keeps its program until `POST …/launch` starts it with the new `jar_id`."""
+
+    Administrators only. The job keeps its program until `POST …/launch` starts it with the new `jar_id`.
+    """
     require(request, Role.ADMIN)
     job = find_job(job_id)
     form = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job))

@@ -1,4 +1,4 @@
-"""Keyed state in a snapshot of a PySpark job. A worker reads it on request, and the client polls for the result."""
+"""Read keyed state in a snapshot of a PySpark job. A worker reads it, and the client polls for the result."""
 
 from __future__ import annotations
 
@@ -123,6 +123,6 @@ def _without_values(read: StateRead) -> object:
 
 
 def _out(read: StateRead, answer: object = None, *, may_see_values: bool = True) -> dict[str, Any]:
-    """Return a request with its `answer`. Hidden values include the searched key."""
+    """Return a state read with its `answer`. Without `may_see_values`, the fields with the searched key are empty."""
     out = {name: getattr(read, name) for name in StateReadOut.model_fields if name != "answer"} | {"answer": answer}
     return out if may_see_values else out | dict.fromkeys(_TYPED_VALUES, "")

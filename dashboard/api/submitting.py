@@ -158,7 +158,10 @@ def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) ->
 
 @routes.post("/clusters/{int:cluster_id}/jobs", response=answers(RestartOut, 202), summary="Submit a new job")
 def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[RestartAttempt]:
-    """Returns the start of the job; poll `/restarts/{id}`. `state` checkpoint copies the locations first."""
+    """Returns the start of the job. Poll `/restarts/{id}` for its progress.
+
+    If `state` is `checkpoint`, Waymark copies the checkpoint locations first.
+    """
     require(request, Role.ADMIN)
     cluster, given = _job_manager(cluster_id), body.given()
     for name, write in (("configuration", settings_text), ("checkpoints", _lines)):

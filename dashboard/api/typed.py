@@ -1,6 +1,6 @@
 """Pass JSON to the forms of the pages, so that the API has the same validation and errors.
 
-A body names only what is to change; every other field has the value that the form shows.
+A body contains only the fields to change. Every other field has the value that the form shows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Span = int | str | None  # whole seconds, or a text such as "15 min"
 
 
 class Body(Schema):
-    """What is not known is refused: a slip must not look as if it had been heeded."""
+    """A request body. An unknown field is an error, so that a misspelled field is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -80,7 +80,7 @@ def checked(form: F, hidden: Iterable[str] = ()) -> F:
     """Return the bound form if it is valid.
 
     Raises:
-        Refused: The form is not valid. The error has those of all fields.
+        Refused: The form is not valid. The response lists the errors of all fields.
     """
     if not form.is_valid():
         raise Refused(422, fields=errors_of(form, hidden))

@@ -12,8 +12,8 @@ from dashboard.stack.environment import JOBMANAGER_TOKEN, OWN_TOKEN, var_directo
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8081"
 ACCESS_HELP = """\
-The token comes from WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE; without them, the job manager that `up`
-runs gets its own.
+The token comes from WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE. If neither is set, the job manager that
+`up` runs gets the token that `up` created.
 """
 WAIT_HELP = "wait until the job has ended; the exit code is 0 if it is FINISHED"
 
@@ -21,7 +21,9 @@ WAIT_HELP = "wait until the job has ended; the exit code is 0 if it is FINISHED"
 def add_job_manager_option(parser: ArgumentParser) -> None:
     known = os.environ.get("WAYMARK_JOBMANAGER_URL") or os.environ.get("WAYMARK_EMBEDDED_CLUSTER_URL")
     address = known or DEFAULT_ADDRESS
-    parser.add_argument("-m", "--jobmanager", metavar="URL", default=address, help=f"its address ({address})")
+    parser.add_argument(
+        "-m", "--jobmanager", metavar="URL", default=address, help=f"the URL of the job manager ({address})"
+    )
 
 
 def job_manager_client(address: str) -> JobManagerClient:

@@ -302,7 +302,8 @@ class StateReadOut(ModelSchema):
     """A read of a snapshot's state. `answer` has the format of `manage.py state … --json`.
 
     If the account or token may not act on the job, `key_text` and `contains` are empty, and a list omits the elements
-    of operator state."""
+    of operator state.
+    """
 
     job_id: int
     answer: Any = Field(

@@ -15,13 +15,13 @@ from monitoring.history.archive.cycle import check
 
 
 class Command(BaseCommand):
-    help = "Move what is old enough into the archive (WAYMARK_ARCHIVE), as a task does every ten minutes, or check it."
+    help = "Move old history to the archive (WAYMARK_ARCHIVE), as a task does every ten minutes, or check the archive."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        advance = actions.add_parser("advance", help="archive what is due, for about a minute")
+        advance = actions.add_parser("advance", help="archive the partitions that are old enough, for about a minute")
         advance.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
-        actions.add_parser("check", help="read every file of the archive and compare it with its checksum")
+        actions.add_parser("check", help="compare every file of the archive with its checksum")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

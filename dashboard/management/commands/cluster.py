@@ -20,62 +20,62 @@ ACTOR = "manage.py"
 
 # Options of `add` with the form field of each. Secrets come from files, because every account can see command lines.
 _OPTIONS = {
-    "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, instead of an address: its leader is followed"),
-    "root": ("zookeeper_root", "high-availability.zookeeper.path.root, /flink unless given"),
-    "cluster-id": ("zookeeper_cluster_id", "high-availability.cluster-id, /default unless given"),
-    "zookeeper-authentication": ("zookeeper_authentication", "digest or sasl, when it does not talk to everybody"),
-    "zookeeper-user": ("zookeeper_username", "the name for that"),
-    "zookeeper-tls": ("zookeeper_tls", "true: ZooKeeper is asked over TLS, with the certificates below"),
-    "user": ("username", "the name it asks for"),
-    "labels": ("labels", "team=payments,env=prod"),
-    "every": ("poll_interval_s", "seconds from one look to the next, 3 unless given"),
-    "limit": ("request_limit_s", "seconds to wait for an answer, 10 unless given"),
-    "at-once": ("requests_at_once", "requests at once, at most; 8 unless given"),
-    "savepoints-at-once": ("savepoints_at_once", "scheduled savepoints at the same time, at most; 4 unless given"),
+    "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, that have the address of the leader"),
+    "root": ("zookeeper_root", "high-availability.zookeeper.path.root (/flink)"),
+    "cluster-id": ("zookeeper_cluster_id", "high-availability.cluster-id (/default)"),
+    "zookeeper-authentication": ("zookeeper_authentication", "digest or sasl, if ZooKeeper requires a log-in"),
+    "zookeeper-user": ("zookeeper_username", "the user name for ZooKeeper"),
+    "zookeeper-tls": ("zookeeper_tls", "true: connect to ZooKeeper over TLS, with the certificates below"),
+    "user": ("username", "the user name for basic authentication"),
+    "labels": ("labels", "labels, such as team=payments,env=prod"),
+    "every": ("poll_interval_s", "seconds between polls (3)"),
+    "limit": ("request_limit_s", "seconds until a request times out (10)"),
+    "at-once": ("requests_at_once", "maximum number of concurrent requests (8)"),
+    "savepoints-at-once": ("savepoints_at_once", "maximum number of concurrent scheduled savepoints (4)"),
     "savepoint-jitter": (
         "savepoint_jitter_s",
-        "seconds over which savepoints due together are spread; 60 unless given",
+        "seconds over which savepoints that are due at the same time are spread (60)",
     ),
 }
-# Required by the form; the defaults are the model's.
+# Fields that the form requires. The command sends the defaults of the model.
 _USUAL = ("poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once", "savepoint_jitter_s")
 _FILES = {
-    "token-file": ("token", "a file that holds the bearer token it asks for"),
-    "password-file": ("password", "a file that holds the password of --user"),
-    "zookeeper-password-file": ("zookeeper_password", "a file that holds the password of --zookeeper-user"),
-    "ca-file": ("ca_bundle", "PEM: the authorities to trust, instead of this machine's"),
-    "certificate-file": ("client_certificate", "PEM: the certificate to show, for mutual TLS"),
-    "key-file": ("client_key", "PEM: its key"),
+    "token-file": ("token", "a file with the bearer token"),
+    "password-file": ("password", "a file with the password of --user"),
+    "zookeeper-password-file": ("zookeeper_password", "a file with the password of --zookeeper-user"),
+    "ca-file": ("ca_bundle", "a PEM file with the CAs to trust instead of those of this machine"),
+    "certificate-file": ("client_certificate", "a PEM file with the client certificate, for mutual TLS"),
+    "key-file": ("client_key", "a PEM file with the key of the client certificate"),
 }
 
 
 class Command(BaseCommand):
-    help = "Add, list, test, pause, resume and remove the clusters that Waymark watches: servers of Flink's REST API."
+    help = "Add, list, test, pause, resume and remove the clusters that Waymark monitors through Flink's REST API."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        add = actions.add_parser("add", help="watch one more cluster; it must answer now")
-        add.add_argument("name", help="its name on the pages")
-        add.add_argument("url", nargs="?", default="", help="address of its REST API, such as http://127.0.0.1:8081")
+        add = actions.add_parser("add", help="add a cluster, which must respond now")
+        add.add_argument("name", help="the name of the cluster on the pages")
+        add.add_argument("url", nargs="?", default="", help="the URL of the REST API, such as http://127.0.0.1:8081")
         for option, (_, text) in _OPTIONS.items():
             add.add_argument(f"--{option}", help=text)
         for option, (_, text) in _FILES.items():
             add.add_argument(f"--{option}", type=Path, help=text)
-        add.add_argument("--unanswered", action="store_true", help="save it although it does not answer now")
-        actions.add_parser("list", help="show every cluster and when it last answered")
+        add.add_argument("--unanswered", action="store_true", help="save the cluster even if it does not respond")
+        actions.add_parser("list", help="list all clusters with the time of their last response")
         for action, text in (
-            ("test", "say what answers there, with the stored settings; changes nothing"),
-            ("resume", "watch it again, also one that was removed and has jobs"),
-            ("same", "what answers at its address now is this cluster, rebuilt"),
+            ("test", "test the connection with the stored settings, without changes"),
+            ("resume", "monitor a paused cluster again, or a removed cluster that has jobs"),
+            ("same", "confirm that the cluster that responds at the address is this one, rebuilt"),
         ):
             actions.add_parser(action, help=text).add_argument("name")
         for action, text in (
-            ("pause", "stop watching; the history stays"),
-            ("remove", "remove it; with jobs its history stays"),
+            ("pause", "stop monitoring the cluster; its history is kept"),
+            ("remove", "remove the cluster; if it has jobs, their history is kept"),
         ):
             parsed = actions.add_parser(action, help=text)
             parsed.add_argument("name")
-            parsed.add_argument("--reason", default="", help="why, for whoever finds it so")
+            parsed.add_argument("--reason", default="", help="the reason, for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["action"]:
@@ -172,14 +172,14 @@ def _errors(form: ClusterForm) -> list[tuple[str, str]]:
 
 
 def _said(form: ClusterForm, name: str, text: str) -> str:
-    """Return an error text with the field, its value (except of a secret) and the error."""
+    """Return the field, its value unless it is a secret, and the error."""
     shown = {"rest_url": "url"}.get(name, name)
     value = "" if name in form.secrets or name not in form.data else f" {str(form.data[name])[:200]!r}"
     return f"{shown}{value}: {text}"
 
 
 def _described(found: Found) -> list[tuple[str, str]]:
-    """Return the found facts as labels and texts. An unknown value is "not told"."""
+    """Return the results of the test as labels and texts. The text of an unknown value is "not told"."""
     allowed = {True: "yes", False: "no", None: "not told"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),

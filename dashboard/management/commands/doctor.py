@@ -12,9 +12,7 @@ _MARKS = {Level.GOOD: "ok     ", Level.WARNING: "warning", Level.PROBLEM: "PROBL
 
 
 class Command(BaseCommand):
-    help = (
-        "Look at this machine (Java, servers, ports, disk, memory, versions) and say what is wrong and how to mend it."
-    )
+    help = "Check this machine (Java, servers, ports, disk, memory, versions), and report problems and how to fix them."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -39,50 +39,52 @@ examples:
   manage.py job stop Words --savepointPath s3://bucket/savepoints
   manage.py job restart 1f0c --from-savepoint /savepoints/savepoint-1f0cde-0a1b2c3d4e5f
 
-JOB is a job's id, the beginning of an id that only one job has, or a name. A name means the job that has not ended,
-else the one that started last.
+JOB is a job's id, a unique prefix of an id, or a name. If several jobs have the name, it means the job that has not
+ended, or else the one that started last.
 
-exit codes: 0 done · 1 refused, failed, or no job manager answers · 2 wrong usage, or no such job · 3 still in progress
+exit codes: 0 done · 1 refused, failed, or no job manager responds · 2 wrong usage, or no such job · 3 in progress
 after --timeout; the operation continues · 130 interrupted; the operation continues
 
 {ACCESS_HELP}"""
 
 
 class Command(BaseCommand):
-    help = "List, show, save, stop, cancel, restart and run again the jobs of the job manager, and read their logs."
+    help = "List, show, stop, cancel and restart the jobs of the job manager, take savepoints, and read logs."
     requires_system_checks = []  # noqa: RUF012  (Django's own form)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = EPILOG
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        listing = actions.add_parser("list", help="running and scheduled jobs")
+        listing = actions.add_parser("list", help="list running and scheduled jobs")
         listing.add_argument("-r", "--running", action="store_true", help="only running jobs")
         listing.add_argument("-s", "--scheduled", action="store_true", help="only jobs that are about to start")
         listing.add_argument("-a", "--all", action="store_true", help="also jobs that have ended")
-        show = actions.add_parser("show", help="status, checkpoints, queries and the last failure of a job")
-        logs = actions.add_parser("logs", help="print the log of a job's driver: of its newest attempt, or another one")
-        logs.add_argument("-f", "--follow", action="store_true", help="print what is added, until the job has ended")
-        logs.add_argument("--attempt", type=int, metavar="N", help="the number of the attempt (the newest one)")
+        show = actions.add_parser("show", help="show status, checkpoints, queries and the last failure of a job")
+        logs = actions.add_parser("logs", help="print the driver log of the newest attempt, or of another attempt")
+        logs.add_argument("-f", "--follow", action="store_true", help="print new lines until the job has ended")
+        logs.add_argument("--attempt", type=int, metavar="N", help="the number of the attempt (default: the newest)")
         logs.add_argument("-n", "--lines", type=_positive, metavar="N", help="print only the last N lines")
-        savepoint = actions.add_parser("savepoint", help="take a savepoint; the job runs on")
-        stop = actions.add_parser("stop", help="take a savepoint and end the job")
-        cancel = actions.add_parser("cancel", help="end the job without a savepoint")
+        savepoint = actions.add_parser("savepoint", help="take a savepoint; the job keeps running")
+        stop = actions.add_parser("stop", help="stop the job with a savepoint")
+        cancel = actions.add_parser("cancel", help="cancel the job without a savepoint")
         restart = actions.add_parser(
             "restart",
-            help="start a job again: a running one from a new savepoint, an ended one from its newest state",
+            help="restart a job: a running job from a new savepoint, an ended job from its newest snapshot",
         )
-        again = actions.add_parser("run-again", help="run a job that has ended again, from where it ended")
+        again = actions.add_parser("run-again", help="run an ended job again, from its final state")
         for action in (show, logs, savepoint, stop, cancel, restart, again):
-            action.add_argument("job", metavar="JOB", help="id, beginning of an id, or name")
-        savepoint.add_argument("directory", metavar="DIR", nargs="?", type=as_absolute, help="where the savepoint goes")
-        stop.add_argument("-p", "--savepointPath", metavar="DIR", type=as_absolute, help="where the savepoint goes")
+            action.add_argument("job", metavar="JOB", help="id, unique prefix of an id, or name")
+        savepoint.add_argument(
+            "directory", metavar="DIR", nargs="?", type=as_absolute, help="directory for the savepoint"
+        )
+        stop.add_argument("-p", "--savepointPath", metavar="DIR", type=as_absolute, help="directory for the savepoint")
         stop.add_argument("-d", "--drain", action="store_true", help="as in Flink; a PySpark job refuses it")
         restart.add_argument(
             "--from-savepoint",
             metavar="LOCATION",
             type=as_absolute,
-            help="start from this savepoint or retained checkpoint; a running job is canceled, with a savepoint",
+            help="start from this savepoint or retained checkpoint; Waymark cancels a running job after a savepoint",
         )
         again.set_defaults(from_savepoint=None)
         for action in (restart, again):
@@ -137,7 +139,7 @@ class Command(BaseCommand):
 
     @contextlib.contextmanager
     def _interruptible(self, what: str) -> Iterator[None]:
-        """On Ctrl-C, print which operation continues on the job manager."""
+        """If the user presses Ctrl-C, print which operation continues on the job manager."""
         try:
             yield
         except KeyboardInterrupt:
@@ -180,7 +182,7 @@ class Command(BaseCommand):
         return {"job": job_id, "attempt": log["attempt"], "lines": lines}
 
     def _follow(self, logs: JobLogs, attempt: int | None, last: int | None) -> None:
-        """Print each line of the log, with --json as one object per line."""
+        """Print each line of the log. With --json, print one object per line."""
         if attempt is not None:
             raise ValueError("--follow: not allowed with --attempt; it follows the newest attempt and the next ones")
         for number, line in logs.follow(time.sleep, last):

@@ -12,8 +12,8 @@ from dashboard.stack.ports import LOOPBACK
 
 class Command(BaseCommand):
     help = (
-        "Receive mail on loopback and keep it under the var directory, for machines without a mail server. "
-        "Senders log in with the name and password in EMAIL_URL, if it has any."
+        "Receive mail on loopback and store it below the var directory, for machines without a mail server. "
+        "If EMAIL_URL has a user name and password, senders must log in with them."
     )
     requires_system_checks = ()
 

@@ -16,17 +16,17 @@ from dashboard.as_code.plan import Change, Plan, plan
 
 
 class Command(BaseCommand):
-    help = "Write rules and channels as YAML, show what a file would change, or import it: all of it or nothing."
+    help = "Export rules and channels as YAML, show the changes of a file, or import a file completely or not at all."
 
     def add_arguments(self, parser: CommandParser) -> None:
         doors = parser.add_subparsers(dest="door", required=True)
-        doors.add_parser("export", help="write YAML to standard output")
-        for name, text in (("diff", "what an import would change"), ("import", "make it so")):
+        doors.add_parser("export", help="write rules and channels as YAML to standard output")
+        for name, text in (("diff", "show the changes of an import"), ("import", "import a YAML file")):
             door = doors.add_parser(name, help=text)
-            door.add_argument("file", help="a YAML file; - for standard input")
-            door.add_argument("--prune", action="store_true", help="rules that are not in the file are removed")
+            door.add_argument("file", help="a YAML file, or - for standard input")
+            door.add_argument("--prune", action="store_true", help="remove rules that are not in the file")
             if name == "import":
-                door.add_argument("--dry-run", action="store_true", help="only show what would change")
+                door.add_argument("--dry-run", action="store_true", help="only show the changes")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["door"] == "export":

@@ -13,17 +13,15 @@ from monitoring.secret import new_key
 
 
 class Command(BaseCommand):
-    help = "Make a key for WAYMARK_SECRET_KEYS, seal all stored secrets anew after a change of keys, or check them."
+    help = "Create a key for WAYMARK_SECRET_KEYS, encrypt all stored secrets with a new key, or check them."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser("new-key", help="print a new key; put it first in WAYMARK_SECRET_KEYS, before the old keys")
         actions.add_parser(
-            "new-key", help="print a new key; put it first in WAYMARK_SECRET_KEYS, the old ones after it"
+            "rekey", help="encrypt all secrets with the first key; until this is done, the old keys are required"
         )
-        actions.add_parser(
-            "rekey", help="seal everything under the first key; the old keys are needed until this is done"
-        )
-        actions.add_parser("check", help="say which stored secrets no key opens")
+        actions.add_parser("check", help="list the stored secrets that no configured key decrypts")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["action"]:

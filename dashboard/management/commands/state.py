@@ -27,33 +27,33 @@ examples:
   manage.py state sizes /checkpoints/1f0c…/chk-7 --rows
   manage.py state diff  /checkpoints/1f0c…/chk-7 /checkpoints/1f0c…/chk-8 --json
 
---query, --operator and --view say which state is meant; `list` shows them. One that is the only one may be left out.
-list, and sizes without --rows, answer at once. The others start Spark, which takes some seconds and a Java.
-Nothing of the snapshot is changed.
+--query, --operator and --view select the state; `list` shows the values. An option may be omitted if it has only one
+possible value. `list`, and `sizes` without --rows, are fast. The others start Spark, which needs Java and some seconds.
+The snapshot is not changed.
 """
 
 
 class Command(BaseCommand):
-    help = "Look into the state of a checkpoint or savepoint: operators, keys and values, sizes, differences."
+    help = "Read the state in a checkpoint or savepoint: operators, keys and values, sizes, differences."
     requires_system_checks = []  # noqa: RUF012  (Django's own form)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = EPILOG
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        listing = actions.add_parser("list", help="operators, their views, and operator state")
-        read = actions.add_parser("read", help="keys and values of one view")
-        sizes = actions.add_parser("sizes", help="bytes, files and rows by partition, and how uneven they are")
-        diff = actions.add_parser("diff", help="keys added, removed and changed from one snapshot to another")
+        listing = actions.add_parser("list", help="list operators, their views, and operator state")
+        read = actions.add_parser("read", help="show keys and values of one view")
+        sizes = actions.add_parser("sizes", help="show bytes, files and rows by partition, and their skew")
+        diff = actions.add_parser("diff", help="show keys that were added, removed or changed between two snapshots")
         for action in (listing, read, sizes, diff):
             action.add_argument("path", metavar="PATH", type=as_absolute, help=PATH_HELP)
-            action.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-        diff.add_argument("after", metavar="PATH", type=as_absolute, help="the later one")
+            action.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+        diff.add_argument("after", metavar="PATH", type=as_absolute, help="the later snapshot")
         for action in (read, sizes, diff):
             _add_reference(action)
         _add_filter(read)
-        sizes.add_argument("--rows", action="store_true", help="count the rows of the view, too")
-        diff.add_argument("--sample", type=int, default=10, help="keys to show of each change (10)")
+        sizes.add_argument("--rows", action="store_true", help="also count the rows of the view")
+        diff.add_argument("--sample", type=int, default=10, help="number of keys to show for each kind of change (10)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require("`manage.py state`", JOBMANAGER.packages)
@@ -76,17 +76,19 @@ class Command(BaseCommand):
 
 
 def _add_reference(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--query", help="the query's name")
-    parser.add_argument("--operator", type=int, metavar="N", help="the stateful operator's number in its query")
-    parser.add_argument("--view", metavar="NAME", help="a state variable, timers, a join's side, or a store")
+    parser.add_argument("--query", help="the name of the query")
+    parser.add_argument("--operator", type=int, metavar="N", help="the number of the stateful operator in its query")
+    parser.add_argument("--view", metavar="NAME", help="a state variable, timers, a side of a join, or a store")
 
 
 def _add_filter(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--key", action="append", default=[], metavar="FIELD=TEXT", help="the key's field is this")
-    parser.add_argument("--contains", metavar="TEXT", help="a field of the key contains this")
+    parser.add_argument(
+        "--key", action="append", default=[], metavar="FIELD=TEXT", help="only rows whose key has this field value"
+    )
+    parser.add_argument("--contains", metavar="TEXT", help="only rows whose key contains this text")
     parser.add_argument("--partition", type=int, metavar="N")
-    parser.add_argument("--where", metavar="SQL", help="condition over key, map_key, value, expires_at, partition")
-    parser.add_argument("--limit", type=int, default=100, help="rows to show (100)")
+    parser.add_argument("--where", metavar="SQL", help="a condition on key, map_key, value, expires_at and partition")
+    parser.add_argument("--limit", type=int, default=100, help="maximum number of rows (100)")
 
 
 def _plain(value: object) -> object:

@@ -14,7 +14,7 @@ from dashboard.stack.record import KNOWN_PARTS, PartRecord, StackRecord
 
 
 class Command(BaseCommand):
-    help = "List every part with its state, address, pid and version."
+    help = "List the parts of Waymark with their state, address, pid and version."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -60,10 +60,10 @@ examples:
   manage.py submit script.py --conf execution.checkpointing.interval=10s -- localhost 9999
   manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
 
-A script runs as it does under spark-submit: what follows `--` is its sys.argv[1:]. These options of spark-submit are
-settings here, too: {", ".join(SPARK_SUBMIT_KEYS)}.
+A script runs as under spark-submit: the arguments after `--` are its sys.argv[1:]. `submit` also accepts these options
+of spark-submit: {", ".join(SPARK_SUBMIT_KEYS)}.
 
-The exit code is 0 once the job runs, or with --wait once it is FINISHED; 1 when it was refused or failed.
+The exit code is 0 if the job runs, or with --wait if it is FINISHED, and 1 if the job was refused or failed.
 {ACCESS_HELP}"""
 
 
@@ -96,7 +96,7 @@ class Command(BaseCommand):
             "--name", help="the job's name (default: pipeline.name, or the name of the function or script)"
         )
         parser.add_argument(
-            "--arg", action="append", default=[], metavar="KEY=VALUE", help="an entry of the program's args"
+            "--arg", action="append", default=[], metavar="KEY=VALUE", help="an entry in the args of the program"
         )
         parser.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
@@ -104,37 +104,37 @@ class Command(BaseCommand):
         for option in SPARK_SUBMIT_KEYS:
             parser.add_argument(option, dest=option, metavar="VALUE", help=argparse.SUPPRESS)
         for option, text in (
-            ("--secret", "the variable NAME with what FILE holds; hidden on pages and in answers"),
-            ("--secret-file", "a private file with what FILE holds; the variable NAME_FILE has its path"),
+            ("--secret", "set the environment variable NAME to the content of FILE; pages and the API hide it"),
+            ("--secret-file", "copy FILE to a private file, whose path is in the environment variable NAME_FILE"),
         ):
             parser.add_argument(option, action="append", default=[], metavar="NAME=FILE", help=text)
         parser.add_argument(
             "--requirements",
             metavar="FILE",
-            help="a requirements file; the job manager makes a Python environment from it, once for each content",
+            help="a requirements file; the job manager creates one Python environment for each content",
         )
         parser.add_argument("--parallelism", type=int)
         parser.add_argument(
             "--directory",
-            help="the directory, on the machine of the driver, that the program's relative paths are below (default: "
-            "the current one, for a script whose driver runs on this machine)",
+            help="the directory for relative paths of the program, on the machine of the driver (default: the current "
+            "directory, for a script whose driver runs on this machine)",
         )
         parser.add_argument(
             "--from-savepoint",
             metavar="LOCATION",
-            help="a savepoint or retained checkpoint to start from: a path, or an address such as s3://…",
+            help="a savepoint or retained checkpoint to start from: a path, or a URL such as s3://…",
         )
         parser.add_argument(
             "--from-checkpoint",
             action="append",
             default=[],
             metavar="[NAME=]LOCATION",
-            help="a checkpoint location that Spark wrote without Waymark, which is copied and stays as it is; for a "
-            "program of several queries, once for each with its name",
+            help="a checkpoint location that Spark wrote without Waymark; it is copied and not changed. For a program "
+            "with several queries, repeat the option with the name of each query",
         )
         parser.add_argument("--allow-non-restored-state", action="store_true")
         add_job_manager_option(parser)
-        parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until it runs (300)")
+        parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until the job runs (300)")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
     def handle(self, *args: Any, **options: Any) -> None:

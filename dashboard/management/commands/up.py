@@ -8,7 +8,7 @@ from dashboard.stack.start import CannotStart, start
 
 
 class Command(BaseCommand):
-    help = "Start everything on this machine under one supervisor; Ctrl-C or SIGTERM stops it cleanly."
+    help = "Start all parts of Waymark on this machine under one supervisor. Ctrl-C or SIGTERM stops them cleanly."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:

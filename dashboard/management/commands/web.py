@@ -1,4 +1,4 @@
-"""`manage.py web`: the dashboard's web server, in the foreground."""
+"""`manage.py web`: run the web server of the dashboard in the foreground."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
-        parser.add_argument("--port", type=int, default=8000, help="(8000)")
-        parser.add_argument("--threads", type=_threads, default=12, help="requests that are served at a time (12)")
+        parser.add_argument("--port", type=int, default=8000, help="the port to listen on (8000)")
+        parser.add_argument("--threads", type=_threads, default=12, help="maximum number of concurrent requests (12)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from dashboard.wsgi import application  # this import loads all code

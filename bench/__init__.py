@@ -1,1 +1,1 @@
-"""What `make bench` measures. Figures are printed as Markdown tables; docs/benchmarks.md keeps them."""
+"""The benchmarks of `make bench`. They print figures as Markdown tables, and write them to docs/benchmarks.md."""

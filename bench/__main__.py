@@ -1,6 +1,6 @@
-"""Run every benchmark, or those named: `python -m bench [idle …]`; `--full`: at full size, where there are two.
+"""Run all benchmarks or the named ones: `python -m bench [idle …]`. With `--full`, some run at full size.
 
-The figures are printed, and replace those of the benchmark in docs/benchmarks.md.
+The figures are printed, and replace the earlier figures of the benchmark in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IN_TWO_SIZES = ("polling", "history", "archive", "pages")
 
 
 def main() -> None:
-    # So that a run that is cut short, as by `timeout`, removes what it has on the disk.
+    # Exit normally on SIGTERM, for example from `timeout`, so that the benchmark removes its files.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     full = "--full" in sys.argv
     names = [name for name in sys.argv[1:] if name != "--full"] or BENCHMARKS
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _measured(name: str, *, full: bool) -> bool:
-    """False when it failed, which is told: the others are measured all the same."""
+    """Run one benchmark. If it fails, print the error and return False, so that the others still run."""
     module = importlib.import_module(f"bench.{name}")
     try:
         figures = module.measure(full=True) if full and name in IN_TWO_SIZES else module.measure()

@@ -1,4 +1,4 @@
-"""The archive: how small a week of the history is in it, and how quickly it is written, verified and read."""
+"""The archive: the size of a week of the history in it, and the time to write, verify and read the week."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measure(*, full: bool = False) -> list[Figure]:
 
 
 def _of_a_week() -> list[Figure]:
-    """The first whole one."""
+    """Return the figures of the first full week in the history."""
     from django.conf import settings
 
     from monitoring.history.archive import kinds, parquet, spans, writing

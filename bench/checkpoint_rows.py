@@ -1,11 +1,11 @@
-"""A history of any size with real shapes, copied into PostgreSQL: what benchmarks of pages and of the pipeline run on.
+"""Fill PostgreSQL with a realistic history of any size, for the benchmarks of pages and of the pipeline.
 
-`python -m bench.checkpoint_rows postgresql://… --jobs 1000 --checkpoints 10000000` fills a database that has been
-migrated (and migrates one that has not). Equal arguments give equal rows.
+`python -m bench.checkpoint_rows postgresql://… --jobs 1000 --checkpoints 10000000` fills a database, and migrates it
+first if needed. The same arguments give the same rows.
 
-Each job has a duration and a state size of its own, over several powers of ten. Both follow the hours of day and week;
-state grows until its run ends, after a fortnight. Durations scatter log-normally, and one in two hundred is ten times
-as long; one checkpoint in a hundred fails, most of them in storms; each day has a savepoint. The newest is of `end`.
+Jobs differ in duration and state size by several powers of ten. Both vary with the time of day and the day of the week.
+State grows until the run ends, after two weeks. Durations are distributed log-normally, and one in two hundred is ten
+times as long. One checkpoint in a hundred fails, mostly in storms. Each day has a savepoint. The last row is at `end`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Size:
-    """`checkpoints` of all jobs together, evenly spread over `days` before `end`; a run each fortnight."""
+    """The size of a history. `checkpoints` of all jobs are spread over `days` before `end`. A run lasts two weeks."""
 
     jobs: int = 1000
     checkpoints: int = 1_000_000
@@ -59,7 +59,7 @@ class Size:
 
 
 def fill(connection: Any, size: Size, *, seed: int = 7) -> int:
-    """Rows written into the tables of the psycopg connection's database, one transaction a chunk."""
+    """Write the history through a psycopg connection, with a transaction for each chunk. Return the number of rows."""
     written = 0
     for rows in made(size, seed=seed):
         copy(connection, rows)
@@ -69,7 +69,7 @@ def fill(connection: Any, size: Size, *, seed: int = 7) -> int:
 
 
 def made(size: Size, *, seed: int = 7) -> Iterator[pa.Table]:
-    """The rows, by time, of jobs that are written first; for all of them there are partitions."""
+    """Create the jobs, their runs and all partitions. Return chunks of checkpoint rows, ordered by time."""
     from monitoring.history.partitions import cover
 
     cover(size.end - timedelta(days=size.days))
@@ -91,7 +91,7 @@ def _not_null(statement: str) -> str:
 
 
 def _make_jobs(size: Size) -> np.ndarray:
-    """Keys of runs by (job, fortnight), oldest first."""
+    """Create the jobs and runs. Return the keys of the runs by job and two-week period, the oldest first."""
     from monitoring.models import Cluster, Job, Run
 
     fortnights = max(1, round(size.days / 14))
@@ -126,7 +126,7 @@ def _make_jobs(size: Size) -> np.ndarray:
 
 
 def _tables(size: Size, runs: np.ndarray, seed: int) -> Iterator[pa.Table]:
-    """All jobs' checkpoints by time, as they come in."""
+    """Yield chunks with the checkpoints of all jobs, ordered by time as a poll would store them."""
     dice = np.random.default_rng(seed)
     base_ms = 10 ** dice.uniform(1.5, 4.5, size.jobs)
     base_bytes = 10 ** dice.uniform(4, 10, size.jobs)
@@ -161,7 +161,7 @@ def _table(
     reason = dice.choice(len(_REASONS), count, p=(0.7, 0.2, 0.1))
 
     def known(values: np.ndarray) -> pa.Array:
-        """Failed ones have no figures."""
+        """Return the values, with null for failed checkpoints."""
         return pa.array(values.astype("int64"), mask=failed)
 
     def moments(values: np.ndarray, absent: np.ndarray) -> pa.Array:
@@ -206,7 +206,7 @@ def _table(
 
 
 def _paths(run: np.ndarray, number: np.ndarray, failed: np.ndarray) -> pa.Array:
-    """As an engine names them: the run's id, of 32 digits, and the checkpoint's number."""
+    """Return paths like those of an engine: the run's id with 32 digits, then the checkpoint's number."""
     ids = pc.utf8_lpad(pa.array(run).cast(pa.string()), 32, "f")
     paths = pc.binary_join_element_wise("file:/checkpoints/", ids, "/chk-", pa.array(number).cast(pa.string()), "")
     return pc.if_else(pa.array(failed), "", paths)

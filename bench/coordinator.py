@@ -1,8 +1,8 @@
-"""The coordinator's acknowledgements, and what a checkpoint costs in ZooKeeper.
+"""The coordinator: the time for acknowledgements, and the cost of a checkpoint in ZooKeeper.
 
 Acknowledgements are timed in CPU seconds of this process, so that a busy machine does not change them. The ZooKeeper
-figure is a ratio of wall-clock times measured turn by turn in the same run: adding a checkpoint and subsuming the one
-before, against the two transactions that this takes at least (one makes the handle with its lock, one removes them).
+figure is a ratio of wall-clock times, measured alternately in the same run. It compares adding a checkpoint and
+subsuming the previous one with the minimum: a transaction that creates a handle with its lock, and one to delete it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ T = TypeVar("T")
 JOB_ID = "0123456789abcdef0123456789abcdef"
 SIZES = (1, 100, 10_000)
 ACKNOWLEDGEMENTS = 60_000
-# Read from the connection, decoded and handed over, a few at a time: a message is never old when it is taken.
+# Create a few messages at a time, as the job manager reads them from a connection: they are still in CPU caches.
 MESSAGES_AT_A_TIME = 100
 ROUNDS = 5
 TURNS = 400
@@ -75,7 +75,7 @@ def measure() -> list[Figure]:
         Figure(f"outstanding acknowledgement, {size:,} subtasks", _bytes_outstanding(size), "bytes", goal=goal)
         for size, goal in ((100, 300), (largest, 300))
     ]
-    # Work that grew with the subtasks would show 100×; what is left is memory that the caches do not hold.
+    # If the work grew with the number of subtasks, this would be 100×. The small rest comes from cache misses.
     growth = statistics.median(found[largest] / found[100] for found in rounds)
     figures.append(Figure(f"one acknowledgement, {largest:,} subtasks against 100", growth, "×", goal=1.25))
     return figures + _zookeeper()
@@ -89,13 +89,13 @@ def _subtasks(size: int) -> str:
 
 
 def _seconds_per_acknowledgement(size: int) -> float:
-    """Median over checkpoints of `size` subtasks. The last acknowledgement is left out: it completes the checkpoint."""
+    """Return the median over checkpoints of `size` subtasks, without the last acknowledgement, which completes one."""
     bench = _Coordinator(max(2, size))
     return statistics.median(_timed_checkpoint(bench) for _ in range(max(5, ACKNOWLEDGEMENTS // max(10, size))))
 
 
 def _timed_checkpoint(bench: _Coordinator) -> float:
-    """CPU seconds per acknowledgement; neither making the messages nor the collector's walks are counted."""
+    """Return CPU seconds per acknowledgement, without the time to create messages and for garbage collection."""
     *timed, last = bench.begin()
     spent = 0.0
     for first in range(0, len(timed), MESSAGES_AT_A_TIME):
@@ -121,7 +121,7 @@ def _seconds_per_checkpoint() -> float:
 
 
 def _bytes_outstanding(size: int) -> float:
-    """Per subtask: what a checkpoint holds on to that nobody has acknowledged, its statistics included."""
+    """Return the memory per subtask of a checkpoint without acknowledgements, including its statistics."""
     bench = _Coordinator(size)
     bench.complete()
     gc.collect()
@@ -135,7 +135,7 @@ def _bytes_outstanding(size: int) -> float:
 
 
 class _Coordinator:
-    """A coordinator of one stateful operator, whose I/O happens at once and in memory."""
+    """A coordinator with one stateful operator. Its I/O is synchronous and in memory."""
 
     def __init__(self, parallelism: int) -> None:
         self._vertex = Vertex("b" * 32, "count", VertexKind.STATEFUL, parallelism, "q")
@@ -160,7 +160,7 @@ class _Coordinator:
         )
 
     def begin(self) -> list[int]:
-        """Trigger a checkpoint: the subtasks that owe an acknowledgement, in no particular order."""
+        """Trigger a checkpoint, and return the subtasks that must acknowledge it, in random order."""
         self.coordinator.trigger_checkpoint()
         return random.Random(1).sample(range(self._vertex.parallelism), self._vertex.parallelism)
 
@@ -169,7 +169,7 @@ class _Coordinator:
             self.coordinator.acknowledge(self.acknowledgement(index))
 
     def acknowledgement(self, index: int) -> AcknowledgeCheckpoint:
-        """With one private and one shared file, as an incremental checkpoint has them."""
+        """Return an acknowledgement with one private and one shared file, as in an incremental checkpoint."""
         checkpoint_id = self._tasks.checkpoint_id
         own = StateFile(f"state/0/{index}/1.delta", f"chk-{checkpoint_id}/{index}", 100, "a" * 64)
         pool = StateFile(f"state/0/{index}/1.sst", f"shared/{index}", 100, "b" * 64, shared=True)
@@ -276,7 +276,7 @@ def _add_and_subsume(hosts: str) -> list[Figure]:
 
 
 class _RawHandles:
-    """The same nodes with kazoo alone: one transaction makes a handle with its lock, one removes the older."""
+    """The minimum with kazoo only: one transaction creates a handle and its lock, one deletes the previous handle."""
 
     def __init__(self, hosts: str) -> None:
         self._client = KazooClient(hosts)

@@ -1,4 +1,4 @@
-"""The counting query in two ways: under a job manager of its own, and as a bare script in a shell loop."""
+"""The counting query in two forms: as a job of a separate job manager, and as a bare script in a shell loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wait_for(what: str, condition: Callable[[], object]) -> None:
 
 
 def commits(location: Path) -> dict[int, float]:
-    """When each batch of a checkpointLocation was committed, in epoch seconds."""
+    """Return the commit time of each batch in a checkpointLocation, in epoch seconds."""
     found = {}
     for path in (location / "commits").glob("[0-9]*"):
         try:
@@ -49,7 +49,7 @@ def commits(location: Path) -> dict[int, float]:
 
 
 class BareScript:
-    """`sh` starts the script again as soon as it has ended. Same session settings, but for the event log."""
+    """The script in a shell loop that restarts it. It has the session settings of a job, but no event log."""
 
     def __init__(
         self, directory: Path, arguments: Mapping[str, str], settings: Mapping[str, str] | None = None
@@ -78,7 +78,7 @@ class BareScript:
         return psutil.Process(self._shell.pid).children(recursive=True)
 
     def restarted(self) -> float:
-        """Kill it; the seconds until a batch is committed that was not before."""
+        """Kill the script. Return the seconds until the restarted script commits a new batch."""
         killed, processes = time.time(), self.processes()
         for process in processes:
             process.kill()
@@ -96,10 +96,10 @@ class BareScript:
 
 
 class ManagedJob:
-    """A job manager, and the query as its job. `spares` drivers wait for its next attempt.
+    """A job manager with the query as its job, and `spares` spare drivers for the next attempt.
 
-    `zookeeper` is the address of one, "" for a job manager without high availability. Archives of Spark's classes are
-    made, and looked for, in `classes`; None: there are none.
+    `zookeeper` is the address of a ZooKeeper, or "" for a job manager without high availability. `classes` is the
+    directory for archives of Spark's classes, or None to use no archives.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ManagedJob:
             "WAYMARK_SPARE_DRIVERS": str(spares),
             "WAYMARK_CLASS_DATA_SHARING": str(classes is not None).lower(),
             "PYTHONUNBUFFERED": "1",
-            # A driver may be stopped for the length of another one's window.
+            # A benchmark may stop a driver with SIGSTOP while it measures another one.
             "WAYMARK_HEARTBEAT_TIMEOUT": "600",
         }
         environment |= {"ZOOKEEPER_HOSTS": zookeeper, "WAYMARK_ZOOKEEPER_ROOT": f"/{directory.name}"}
@@ -180,7 +180,7 @@ class ManagedJob:
         return int(self.client.get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])
 
     def restarted(self) -> float:
-        """Kill the driver; the seconds until the next attempt has committed a batch."""
+        """Kill the driver. Return the seconds until the next attempt has committed a batch."""
         old = self.attempt()
         killed = time.time()
         os.killpg(int(str(old["pid"])), signal.SIGKILL)
@@ -191,7 +191,7 @@ class ManagedJob:
         return min(at for batch, at in self.commits().items() if batch > restored) - killed
 
     def _continues_after(self) -> int | None:
-        """The batch that the newest attempt's restored state ends with, once it has said so."""
+        """Return the last batch in the restored state of the newest attempt, or None if it is not in the log yet."""
         log = Path(str(self.attempt()["work_directory"])) / "driver.log"
         found = re.search(r"continues after batch (\d+)", log.read_text()) if log.exists() else None
         return int(found[1]) if found else None

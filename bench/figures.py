@@ -1,4 +1,4 @@
-"""How a figure is printed: name, value, goal, met or not. A goal is a limit on the value, never a timed test."""
+"""Figures with a name, a value and a goal. A figure that misses its goal does not fail the benchmark."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class BenchmarkFailed(Exception):
-    """It cannot be measured, or no longer; the text says why."""
+    """The benchmark cannot start or continue. The message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """`goal` None: nothing to reach. `at_most`: the goal is an upper limit, else a lower one."""
+    """A measured value. `goal` is None if there is no goal. It is an upper limit with `at_most`, else a lower limit."""
 
     name: str
     value: float
@@ -43,7 +43,7 @@ def print_figures(title: str, figures: list[Figure]) -> None:
 
 
 def taken(act: Callable[[], object]) -> float:
-    """How many seconds it took."""
+    """Return how many seconds `act` takes."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began

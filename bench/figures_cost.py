@@ -1,9 +1,9 @@
-"""What the per-subtask figures of a PySpark job cost beside a batch, and whether that grows with the batches before.
+"""The cost of the per-subtask figures of a PySpark job for each batch, and whether it grows with earlier batches.
 
-A real stateful query with 2 and with 200 partitions writes Spark's event log; its lines are then read as the driver
-reads them, after nothing and after 100,000 batches. And the looks that the agent takes at a checkpointLocation of 100
-retained batches: at every tick (20 ms), and once for each checkpoint. The goal is the contract's: ≤ 20 ms or 1 % of the
-batch, whichever is more.
+A real stateful query with 2 and with 200 partitions writes Spark's event log. The benchmark reads its lines as the
+driver does, in a new driver and after 100,000 batches. It also measures the two checks of a checkpointLocation with 100
+retained batches: one every tick (20 ms), one for each checkpoint. The goal is at most 20 ms or 1 % of the batch,
+whichever is more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RETAINED = 100
 
 @dataclass(frozen=True)
 class Recorded:
-    """The log's lines of one query, batch by batch, and how long a batch took."""
+    """The event log of one query: its lines for each batch, and the duration of a batch."""
 
     query_id: str
     batches: dict[int, list[bytes]]
@@ -77,7 +77,7 @@ def _record(root: Path) -> dict[int, Recorded]:
 
 
 def _compare(root: Path) -> tuple[float, float]:
-    """A batch's median with and without an event log, in turns; the first turn warms the JVM up and does not count."""
+    """Return median batch durations with and without an event log, measured alternately after a warm-up turn."""
     durations: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(ROUNDS + 1):
         for event_log in (True, False):
@@ -100,7 +100,7 @@ def _session(directory: Path, *, event_log: bool) -> Iterator[Any]:
 
 
 def _run(spark: Any, root: Path, partitions: int) -> tuple[str, float]:
-    """The query's id, and the median duration of its batches, the first two left out, in milliseconds."""
+    """Return the query's id and the median duration of its batches in ms, without the first two batches."""
     (root / "in").mkdir(parents=True)
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     for number in range(BATCHES):
@@ -115,7 +115,7 @@ def _run(spark: Any, root: Path, partitions: int) -> tuple[str, float]:
 
 
 def _by_batch(lines: list[bytes], query_id: str) -> dict[int, list[bytes]]:
-    """A batch's lines are those up to its progress: one query ran at a time."""
+    """Split the lines by batch. A batch ends with its progress event, because only one query ran at a time."""
     found: dict[int, list[bytes]] = {}
     collected: list[bytes] = []
     for line in lines:
@@ -157,7 +157,7 @@ def _reading(root: Path, partitions: int, recorded: Recorded) -> list[Figure]:
 
 
 class _Reader:
-    """An event log that grows batch by batch, and the driver's reading of it. Times are of this thread alone."""
+    """A reader of an event log that grows with each batch. It measures the CPU time of its thread."""
 
     def __init__(self, directory: Path, recorded: Recorded) -> None:
         self._directory = directory / "eventlog_v2_x"
@@ -173,7 +173,7 @@ class _Reader:
         return self._directory / f"events_{self._roll}_x"
 
     def read_all(self) -> float:
-        """The median of a batch, in milliseconds; each batch's figures are asked for apart, into `ask_ms`."""
+        """Return the median time to read a batch, in ms. Set `ask_ms` to the median time to get its figures."""
         reading, asking = [], []
         for batch, lines in self._recorded.batches.items():
             self._write(lines)
@@ -186,7 +186,7 @@ class _Reader:
         return statistics.median(reading)
 
     def live_through(self, batches: int) -> None:
-        """Batches of another query, each with a job, a stage and a task; Spark rolls its file now and then."""
+        """Read batches of another query, each with a job, a stage and a task, in several files as Spark rolls them."""
         for first in range(0, batches, BATCHES_A_ROLL):
             self._write([line for batch in range(first, first + BATCHES_A_ROLL) for line in _small_batch(batch)])
             self._log.poll()
@@ -240,14 +240,14 @@ def _looking(root: Path) -> list[Figure]:
 
 
 def _location(root: Path, partitions: int) -> QueryFiles:
-    """As an aggregation with RocksDB, changelogs and format 1 leaves it: a whole state every ten batches."""
+    """Create the files of an aggregation with RocksDB, changelogs and format 1: a snapshot every ten batches."""
     plan = f"StateStoreSave [v#0], state info [ runId = x, opId = 0, ver = 0, numPartitions = {partitions}], Update\n"
     for batch in range(RETAINED):
         for name in (f"offsets/{batch}", f"commits/{batch}", f"sources/0/{batch}"):
             _touch(root / name)
         for partition in range(partitions):
             _touch(root / f"state/0/{partition}/{batch + 1}.{'snapshot' if batch % 10 == 9 else 'delta'}")
-    _touch(root / f"offsets/{RETAINED}")  # in flight
+    _touch(root / f"offsets/{RETAINED}")  # the batch in progress
     _touch(root / "metadata")
     _touch(root / "state/0/_metadata/metadata")
     return QueryFiles(query_plan("words", f"{plan}StreamingRelation x, [v#0]", Sink("noop", None), {}), root, None)
@@ -269,7 +269,7 @@ def _median_ms(call: Callable[[], object], times: int = 200) -> float:
 
 
 def _thread_ms(call: Callable[[], object]) -> float:
-    """Processor time of this thread: what a batch beside it may miss."""
+    """Return the CPU time of this thread, which is not available for a batch at the same time."""
     began = time.thread_time()
     call()
     return (time.thread_time() - began) * 1000

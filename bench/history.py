@@ -1,4 +1,4 @@
-"""Years of history: rows into partitions, roll-ups by the pipeline, charts from those, each beside plain SQL."""
+"""The history: writing rows to partitions, roll-ups by the pipeline, and charts, each compared with plain SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.figures import Figure, taken
 
 SMALL, FULL = 300_000, 3_000_000  # of a thousand jobs
 ROLLED_SMALL, ROLLED_FULL = 500_000, 10_000_000  # checkpoints a minute apart
-BATCH = 500  # what one poll of a large cluster writes
+BATCH = 500  # the number of rows that a poll of a large cluster writes
 BATCHES = 60
 PROBES = 200
 
@@ -39,7 +39,7 @@ def measure(*, full: bool = False) -> list[Figure]:
 
 
 def _by_copy(connection: Any, size: Size) -> list[Figure]:
-    """Each chunk into the partitions and into a table that is nothing else, in turns."""
+    """Copy each chunk to the partitioned table, then to a plain table without indexes and triggers."""
     connection.execute("CREATE TABLE plain (LIKE monitoring_checkpoint INCLUDING DEFAULTS INCLUDING IDENTITY)")
     (before,) = connection.execute("SELECT count(*) FROM monitoring_checkpoint").fetchone()
     partitions, plain, rows = 0.0, 0.0, 0
@@ -66,7 +66,7 @@ SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 
 
 @contextmanager
 def database() -> Iterator[str]:
-    """A server of its own, migrated, with Django set up for it."""
+    """Start a PostgreSQL server, set up Django for it, and migrate it."""
     from dashboard.stack.postgres import PostgresServer
     from dashboard.stack.process import running
 
@@ -85,7 +85,7 @@ def database() -> Iterator[str]:
 
 
 def _by_upsert() -> float:
-    """New rows, pending ones that complete, and rows that are read again, a third each."""
+    """Return the rows per second of upserts: one third new, one third that complete, one third unchanged."""
     from django.db import transaction
 
     from monitoring import bulk

@@ -1,6 +1,6 @@
-"""The pipeline on a Spark of its own over a history that is there: rows a second, growth, size, what a chart costs.
+"""The history pipeline on a separate Spark: rows per second, scaling, size of roll-ups, and the time for a chart.
 
-Each figure has plain SQL doing the same beside it, in the same run. Part of `python -m bench history`.
+Each figure is compared with plain SQL in the same run. This is a part of `python -m bench history`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.processor_time import PARTS, used
 
 CORES = 2
 WARM_UP = 20_000
-# Checkpoints a minute apart, of as many jobs as it takes.
+# Each job has one checkpoint a minute. The number of jobs follows from the number of rows.
 DAYS, A_DAY = 7, 1440
 SHARES = (0.25, 0.5, 1.0)
 JOBS, YEAR = 1000, 365
@@ -37,7 +37,7 @@ _FIGURES = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_si
             "processed_data")  # fmt: skip
 _WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
 
-# What somebody would write who needs the same figures and has no sketches: exact quantiles of each hour.
+# The same figures without sketches: exact quantiles for each hour.
 _SAME_BY_SQL = f"""
 CREATE TABLE plain_rollup AS
 SELECT r.job_id, date_trunc('hour', c.triggered_at) AS start, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
@@ -61,10 +61,10 @@ Run = Callable[..., None]
 
 
 def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]:
-    """On an empty, migrated database."""
+    """Return the figures. The database must be migrated and empty."""
     with pipeline(dsn) as run:
         fill(connection, Size(jobs=20, checkpoints=WARM_UP, days=DAYS, end=end))
-        run()  # what a JVM and Python workers do only once
+        run()  # warm up the JVM and the Python workers
         figures = _speed(connection, run, rows, end)
         figures += _looks(connection, run, end)
         figures += _sizes(connection)
@@ -72,7 +72,7 @@ def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]
 
 
 def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
-    """A growing number of rows, each time all of them from the beginning into an empty table."""
+    """Measure growing numbers of rows. Each run processes all rows from the beginning, into an empty table."""
     there, times, processors = [WARM_UP], [], []
     for share in SHARES:
         jobs = max(1, round((rows * share - there[-1]) / (DAYS * A_DAY)))
@@ -91,7 +91,7 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
             for count, took in zip(there[1:], times, strict=True)
         ),
         Figure("pipeline, each further row", further, "rows/s", 50_000, at_most=False),
-        # 50,000 a second on two cores that nobody else uses.
+        # The goal means 50,000 rows per second on two idle cores.
         Figure("processor time of each further row", sum(each.values()), "µs", 1e6 * CORES / 50_000),
         *(Figure(f"of which {part}", each[part], "µs") for part in PARTS),
         Figure("time grows with rows to the power of", _power(there[1:], times), "", 1.1),
@@ -101,7 +101,7 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
 
 
 def _looks(connection: Any, run: Run, end: datetime) -> list[Figure]:
-    """What a look a minute takes of jobs with a checkpoint every ten seconds, in the middle of an hour."""
+    """Measure the update of roll-ups each minute, in the middle of an hour, for jobs with a checkpoint every 10 s."""
     last = end.replace(minute=30, second=0, microsecond=0) - timedelta(hours=1)
     fill(connection, Size(jobs=LOOKED_AT, checkpoints=LOOKED_AT * AN_HOUR // 2, days=1 / 48, end=last))
     run(anew=False)
@@ -127,13 +127,13 @@ WHERE triggered_at > %s AND triggered_at <= %s AND run_id IN (SELECT current_run
 
 
 def _power(rows: Sequence[int], times: Sequence[float]) -> float:
-    """1: in proportion; less: a part of it is the same for any number."""
+    """Return the exponent of the growth of time with rows: 1 is linear, less means that a part of it is constant."""
     slope, _ = statistics.linear_regression([log(each) for each in rows], [log(each) for each in times])
     return slope
 
 
 def _sizes(connection: Any) -> list[Figure]:
-    """Of rows of whole minutes, hours and days."""
+    """Return the sizes of roll-ups of full minutes, hours and days."""
     from monitoring.history.forgetting import hours_kept
     from monitoring.history.pipeline.columns import MINUTES_KEPT_S
 
@@ -157,7 +157,10 @@ def _sizes(connection: Any) -> list[Figure]:
 
 
 def _bytes_each(connection: Any, seconds: int) -> float:
-    """In a table of their own, its indexes included, each as often as it takes until a page more or less is nothing."""
+    """Return the size of a roll-up in a separate table, with indexes.
+
+    The rows are repeated until the table is so large that a single page does not matter.
+    """
     from monitoring.history.pipeline.columns import ROLLUPS
 
     connection.execute("DROP TABLE IF EXISTS measured")
@@ -174,7 +177,7 @@ def _bytes_each(connection: Any, seconds: int) -> float:
 
 
 def _charts(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
-    """A year of a job with few checkpoints and of one with many, from roll-ups and from the checkpoints."""
+    """Measure charts of a year from roll-ups and from checkpoints, for jobs with few and with many checkpoints."""
     figures = []
     for count in (rows // 30, rows // 6):
         fill(connection, Size(jobs=1, checkpoints=count, days=YEAR, end=end))
@@ -206,7 +209,7 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
 
 @contextmanager
 def pipeline(dsn: str) -> Iterator[Run]:
-    """Runs the program over everything that there is, from the beginning, or (`anew` false) over what came since."""
+    """Yield a function that runs the program on all rows, or with `anew=False` on the rows since the last run."""
     from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
     from checkpointing.sinks.conformance import PlayedJob
     from checkpointing.spark.job import let_workers_import

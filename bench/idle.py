@@ -1,8 +1,8 @@
-"""What the demo costs once it runs: cores and memory of all its processes.
+"""The cost of the running demo: CPU cores and memory of all its processes.
 
-Starts `manage.py up --demo` on an empty directory, waits until both jobs have completed checkpoints, lets the start-up
-settle, then reads the processes' CPU time and proportional memory over two minutes, and of those what the job takes
-that makes the history's roll-ups. Goal: on 2 cores and 8 GB half a core stays idle.
+The benchmark starts `manage.py up --demo` in an empty directory, and waits until both jobs have completed checkpoints
+and the start-up is over. For two minutes, it then measures CPU time and proportional memory of all processes, and the
+part of the job that creates the roll-ups of the history. Goal: on 2 cores and 8 GB, half a core stays idle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PIPELINE = "Waymark history"
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o755)
-        # What it does once only is no idle cost.
+        # Disable the archive of Spark's classes: it is created only once, so its cost is not an idle cost.
         environ = {**os.environ, "WAYMARK_VAR": f"{directory}/var", "WAYMARK_CLASS_DATA_SHARING": "false"}
         started = time.monotonic()
         stack = subprocess.Popen(
@@ -107,7 +107,7 @@ def _get(environ: dict[str, str], path: str) -> dict:
 
 
 def _cost(*roots: int) -> list[tuple[float, int]]:
-    """Of each root with all below it (drivers included): cores in use over the window, and bytes of memory."""
+    """Return the used cores in the window and the bytes of memory, for each root with its descendants."""
     before = [_cpu_seconds(root) for root in roots]
     started = time.monotonic()
     time.sleep(WINDOW_S)
@@ -120,7 +120,7 @@ def _cost(*roots: int) -> list[tuple[float, int]]:
 
 
 def _used(before: dict[int, float], after: dict[int, float]) -> float:
-    """A process that ended within the window took its time with it; its parent's record of it is in children_*."""
+    """Return the CPU seconds between two measurements. Processes that ended in between are not counted."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
@@ -129,6 +129,6 @@ def _cpu_seconds(root: int) -> dict[int, float]:
 
 
 def _tree(root: int) -> list[psutil.Process]:
-    """All processes of the stack: drivers run in sessions of their own but stay children of the job manager."""
+    """Return a process and all its descendants. They include drivers, which are children of the job manager."""
     parent = psutil.Process(root)
     return [parent, *parent.children(recursive=True)]

@@ -1,4 +1,4 @@
-"""The table of current figures in docs/benchmarks.md: each benchmark that was measured replaces its own rows."""
+"""Update the table of figures in docs/benchmarks.md. Each benchmark replaces its own rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Pages over a long history: the server's time for each, and the bytes of the first view.
+"""Pages of a long history: the server's response time for each, and the size of the first view.
 
-Asked one after the other through Django's whole stack in this process, logged in, of jobs chosen evenly, with all code
-read before as the web server has it; PostgreSQL is a real server beside it. Beside the time that passed stands this
-process's processor time, which other work on the machine spoils less. One job has enough checkpoints for a thousand
-pages of its history. All of it is rolled up first, as the product keeps it.
+A logged-in client requests the pages one after another through Django's middleware in this process, with a real
+PostgreSQL server. The jobs are chosen evenly, and all code is loaded before. Each page has its elapsed time and the CPU
+time of this process, which depends less on other work on the machine. One job has a history of 1,000 pages. The
+pipeline creates all roll-ups before the measurement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.history_pipeline import pipeline
 
 JOBS = 1_000
 SMALL, FULL = 500_000, 10_000_000
-DEEP = 26_000  # of one job
+DEEP = 26_000  # checkpoints of one job
 TRIES = 60
 PAGE, THOUSANDTH = 25, 999
 
@@ -52,7 +52,7 @@ def measure(*, full: bool = False) -> list[Figure]:
 
 
 def _roll_up_apart(dsn: str) -> None:
-    """In a process of its own: Spark's modules and threads in the page's process would be measured with the pages."""
+    """Create the roll-ups in a separate process, so that modules and threads of Spark do not affect the pages."""
     process = multiprocessing.get_context("spawn").Process(target=_roll_up, args=(dsn,))
     process.start()
     process.join()
@@ -66,7 +66,7 @@ def _roll_up(dsn: str) -> None:
 
 
 def _watched(now: datetime) -> None:
-    """As if the clusters had just answered, so that every job is judged."""
+    """Mark all clusters as reachable, so that the pages compute the health of every job."""
     from monitoring.models import Cluster
 
     Cluster.objects.update(enabled=True, last_answer_at=now)
@@ -76,7 +76,7 @@ def _client() -> Any:
     from django.contrib.auth.models import User
     from django.test import Client
 
-    import dashboard.wsgi  # noqa: F401 - as the web server begins
+    import dashboard.wsgi  # noqa: F401 - loads all code, as in the web server
 
     client = Client(HTTP_ACCEPT_ENCODING="gzip")
     client.force_login(User.objects.create_superuser("bench"))
@@ -105,7 +105,7 @@ def _times(client: Any, rows: int) -> list[Figure]:
 def _figures(
     name: str, urls: Sequence[str], goal: float, ask: Callable[[str], Any], rows: int
 ) -> tuple[Figure, Figure]:
-    ask(urls[0])  # templates and plans are put together once
+    ask(urls[0])  # compile templates and query plans first
     taken, worked = [], []
     for url in urls:
         began, work = time.perf_counter(), time.process_time()
@@ -121,7 +121,7 @@ def _figures(
 
 
 def _cursor(job: int) -> str:
-    """The place after which page 1,000 begins."""
+    """Return the cursor of page 1,000 of the job's history."""
     from dashboard.queries.history import Cursor
     from monitoring.models import Checkpoint
 
@@ -131,7 +131,7 @@ def _cursor(job: int) -> str:
 
 
 def _first_view_kb(client: Any) -> float:
-    """The fleet's page and what it names, compressed as it is when it is served."""
+    """Return the compressed size of the fleet page and its static files, in KB."""
     page = client.get("/")
     html = gzip.decompress(page.content) if page.headers.get("Content-Encoding") == "gzip" else page.content
     named = set(re.findall(r'(?:src|href)="/static/([^"]+\.(?:js|css|svg|woff2))"', html.decode()))

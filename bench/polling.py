@@ -1,16 +1,15 @@
-"""Polling many clusters with one worker process on one core, against plain GETs of the same answers.
+"""Polling of many clusters with one worker process on one core, compared with plain GET requests.
 
-Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, checkpoints every 60 s, read every 10 s:
-10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. From nothing
-to everything read; the steady state; everything due at once; and one in ten clusters hangs (accepts, and never
-answers) while the others go on as before.
+`polling_engines` simulates 10 clusters (50 with `--full`) with Flink's REST API. Each has 200 jobs with a checkpoint
+every 60 s, and is polled every 10 s. The worker has one core; the simulation and PostgreSQL have the other one. The
+benchmark measures four phases: reading all histories, the steady state, a burst in which all clusters are due at once,
+and a phase in which one in ten clusters accepts connections but never responds.
 
-The ratios compare requests per processor second with those of plain concurrent GETs (aiohttp's) of the same mix of
-answers on the same core, in the same run. One is taken at the pace of the steady state: the GETs come in the same
-bursts over as many connections, so both wait and wake as often. The other is taken with the same work at once: every
-cluster becomes due at one moment, about one interval after its last poll, until nothing is asked any more, and the GETs
-follow each other without a pause over as many connections. GETs are made while the worker stands still, right after
-what they are compared to: a machine is faster in one minute than in another.
+The ratios compare requests per CPU second with plain concurrent GET requests of aiohttp, for the same mix of responses
+on the same core. In the steady state, the GET requests come in the same bursts over the same number of connections, so
+both processes wait and wake equally often. In the burst, all clusters become due about one interval after their last
+poll, until no requests are left, and the GET requests follow without a pause. The GET requests run while the worker
+pauses, right after the phase with which they are compared, because the speed of a machine varies over time.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ JOBS = 200
 OPERATORS = (SOURCE, COUNT)
 FULL_CLUSTERS, CLUSTERS = 50, 10
 FULL_S, SHORT_S = 40.0, 40.0
-# What the engines remember at the start; every figure of it is read before anything is measured.
+# The number of checkpoints in the history of each job at the start. The worker reads all of them before measurements.
 FULL_BEFORE, BEFORE = 4, 10
 TICK_S = 10.0
 READ_EVERY_S = 10.0
 PLAIN_S = 8.0
-AT_ONCE = 8  # requests to one cluster, as the product's default
-# Nothing is polled for so long; what flies when that begins has landed by then; polls are spread over their 10 s again.
+AT_ONCE = 8  # concurrent requests to one cluster, as by default in Waymark
+# Seconds: a pause without polls, until its last requests have ended, and until polls are spread over 10 s again.
 STANDSTILL_S, LANDED_AFTER_S, AS_BEFORE_AFTER_S = 35.0, 6.0, 20.0
-# Everything due at once is over when nothing was asked for so long. A cluster's next tick is 5 s away at least.
+# A burst is over after this time without requests. The next tick of a cluster is at least 5 s later.
 OVER_AFTER_S = 0.5
 BURST_LIMIT_S = 120.0
-# Processor seconds of the worker: how many real ones they are is for the machine's other work to say, up to a limit.
+# Limits to read the histories: CPU seconds of the worker, and elapsed seconds, which depend on other work.
 READ_LIMIT_S, READ_WITHIN_S = 300.0, 3600.0
-# A checkpoint that ended so shortly before a span's end need not be a row yet.
+# A checkpoint that completed less than this time before the end of a span may have no row yet.
 SHOWN_WITHIN_S = 20.0
 
 _MARK = """
@@ -74,7 +73,7 @@ FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id WHERE c.st
 
 @dataclass(frozen=True)
 class Span:
-    """What the worker did in `seconds`."""
+    """The work of the worker during `seconds`."""
 
     seconds: float
     cpu_s: float
@@ -95,7 +94,7 @@ def measure(full: bool = False) -> list[Figure]:
     clusters, span_s, before = (FULL_CLUSTERS, FULL_S, FULL_BEFORE) if full else (CLUSTERS, SHORT_S, BEFORE)
     plan = Plan(clusters, JOBS, origin_ms=_now_ms(), before=before)
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[-1]})  # whatever is started from here on, but the worker
+    os.sched_setaffinity(0, {cores[-1]})  # for all processes that are started from here, except the worker
     try:
         with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as name:
             Path(name).chmod(0o755)
@@ -121,7 +120,7 @@ def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
             hanging = plan.clusters // 10
             for port in ports[:hanging]:
                 _ask(port, "/_hang")
-            time.sleep(12)  # the first requests to them have timed out by then
+            time.sleep(12)  # until the first requests to them have timed out
             hung = _span(worker, ports, span_s)
         stored = _stored(dsn)
     return [
@@ -182,7 +181,7 @@ def _figures(
 
 
 def _seen(plan: Plan, stored: dict[str, dict[int, float]], span: Span, clusters: range) -> tuple[list[float], int]:
-    """Seconds from completion to row of all checkpoints that ended in the span, and how many have no row."""
+    """Return the seconds from completion to row for checkpoints that ended in the span, and how many have no row."""
     seen, missed = [], 0
     for number in clusters:
         for job in plan.cluster(number):
@@ -213,7 +212,7 @@ def _span(worker: psutil.Process, ports: list[int], seconds: float, settle_s: fl
 
 
 def _in_a_standstill(dsn: str, measured: Callable[[], float]) -> float:
-    """What is measured while the worker asks for nothing. Afterwards it works as before."""
+    """Return the result of `measured`, which runs while the worker pauses. Then wait until polls are spread again."""
     _let_be_due(dsn, STANDSTILL_S)
     over = time.monotonic() + STANDSTILL_S
     time.sleep(LANDED_AFTER_S)
@@ -230,7 +229,7 @@ def _let_be_due(dsn: str, after_s: float) -> None:
 
 
 def _burst(dsn: str, worker: psutil.Process, plan: Plan, ports: list[int]) -> Span:
-    """Until every job was read, and then its figures."""
+    """Make all jobs due at once, and return the span until the worker has read every job and its figures."""
     _let_be_due(dsn, READ_EVERY_S)
     time.sleep(READ_EVERY_S)
     jobs = plan.clusters * JOBS
@@ -248,7 +247,7 @@ def _burst(dsn: str, worker: psutil.Process, plan: Plan, ports: list[int]) -> Sp
 
 
 def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
-    """Plain GETs a processor second."""
+    """Return the number of plain GET requests per CPU second."""
     given = {"flights": flights, "every_s": TICK_S if paced else 0, "at_once": AT_ONCE}
     done = subprocess.run(
         [sys.executable, "-m", "bench.polling_worker", "plain"],
@@ -263,7 +262,7 @@ def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
 
 
 def _flights(plan: Plan, ports: list[int], span: Span) -> list[Flight]:
-    """What the worker asked each cluster for in the span, as it asks: the list, every job, then figures."""
+    """Return the worker's requests to each cluster in the span, in its order: the list, every job, then figures."""
     flights = []
     details, subtasks = (span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks"))
     for number, port in enumerate(ports):
@@ -286,7 +285,7 @@ def _share(urls: list[str], share: float) -> list[str]:
 
 
 def _stored(dsn: str) -> dict[str, dict[int, float]]:
-    """By job and checkpoint id, when the row said COMPLETED, in epoch milliseconds; those with every figure stored."""
+    """Return when each row became COMPLETED, in epoch ms by job and checkpoint id, for rows with all figures."""
     stored: dict[str, dict[int, float]] = {}
     with psycopg.connect(dsn) as connection:
         for job_id, checkpoint_id, at_ms, final in connection.execute(_STORED):
@@ -296,7 +295,7 @@ def _stored(dsn: str) -> dict[str, dict[int, float]]:
 
 
 def _wait_until_read(dsn: str, plan: Plan, worker: psutil.Process) -> None:
-    """Every job has its whole history, and no figures are left to be read."""
+    """Wait until the worker has read the whole history of every job, with all figures."""
     deadline = time.monotonic() + READ_WITHIN_S
     with psycopg.connect(dsn, autocommit=True) as connection:
         while _cpu(worker) < READ_LIMIT_S and time.monotonic() < deadline:

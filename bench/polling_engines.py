@@ -1,8 +1,8 @@
-"""Plays clusters that speak Flink's REST API, in a process of its own: many jobs, with checkpoints at a rate.
+"""Simulate clusters with Flink's REST API in a separate process: many jobs with checkpoints at a fixed rate.
 
-The answers have the shapes that a Flink 2.3 cluster was recorded with (`tests/flink_samples`). What a job has done by a
-moment is a function of that moment alone, so whoever knows the plan knows which checkpoints were made and when each
-ended: nothing has to be told by this process.
+The responses have the format of those recorded from a Flink 2.3 cluster (`tests/flink_samples`). The checkpoints of a
+job depend only on the plan and the time. So the benchmark can compute them from the plan, without data from this
+process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ SOURCE, COUNT = "6bf01baa9d2ca23a3ef7ce311722523d", "f3972bd41bae29c99f67c3c4998
 
 @dataclass(frozen=True)
 class Plan:
-    """`origin_ms`: when watching may begin; by then every job has `before` checkpoints, so that answers have their full
-    size. Each job's checkpoints are `interval_ms` apart, from a phase of its own, and take `duration_ms`."""
+    """The simulated clusters, jobs and checkpoints.
+
+    The measurement begins at `origin_ms`. By then every job has `before` checkpoints, so that responses have their full
+    size. The checkpoints of a job are `interval_ms` apart, with a different phase for each job, and take `duration_ms`.
+    """
 
     clusters: int
     jobs: int  # of each cluster
@@ -36,7 +39,7 @@ class Plan:
     before: int = 10
     history: int = 10
     first_port: int = 0
-    terminal_jobs: int = 0  # of each cluster, beside the running ones
+    terminal_jobs: int = 0  # ended jobs of each cluster, in addition to `jobs`
 
     def cluster(self, number: int) -> list[Job]:
         return [Job(self, number, index) for index in range(self.jobs)]
@@ -60,11 +63,11 @@ class Job:
         return self.triggered_ms(checkpoint_id) + self.plan.duration_ms
 
     def newest(self, now_ms: int) -> int:
-        """The id of the checkpoint triggered last; ids begin with 1."""
+        """Return the id of the last triggered checkpoint. Ids begin with 1."""
         return (now_ms - self._first_ms) // self.plan.interval_ms
 
     def completed(self, now_ms: int) -> int:
-        """The newest id that is completed."""
+        """Return the id of the newest completed checkpoint."""
         return (now_ms - self.plan.duration_ms - self._first_ms) // self.plan.interval_ms
 
     def checkpoints(self, now_ms: int) -> bytes:
@@ -111,7 +114,7 @@ class Job:
         return {**sample, **known, "duration": now_ms - started}
 
     def other(self, rest: str, now_ms: int) -> bytes | None:
-        """What is asked for once in a run's life."""
+        """Return a response that Waymark requests once for each run."""
         match rest:
             case "":
                 return _answer({**_sample("job"), **self.overview(now_ms)})
@@ -125,7 +128,7 @@ class Job:
 
 
 class Cluster:
-    """Answers requests for one cluster; `asked` counts them by kind."""
+    """A simulated cluster that answers requests. `asked` counts the requests by kind."""
 
     def __init__(self, plan: Plan, number: int, asked: Counter[str]) -> None:
         self.hangs = False
@@ -135,7 +138,7 @@ class Cluster:
         self._asked = asked
 
     def answer(self, path: str) -> bytes | None:
-        """None: the connection stays open, and nothing ever comes."""
+        """Return the response, or None to leave the connection open without a response."""
         if self.hangs:
             self._asked["hung"] += 1
             return None
@@ -184,7 +187,7 @@ class Cluster:
 
 
 class Connection(asyncio.Protocol):
-    """HTTP/1.1 as far as GET needs it: head in, answer out, kept open."""
+    """A minimal HTTP/1.1 server connection for GET requests, with keep-alive."""
 
     def __init__(self, answer: Callable[[str], bytes | None]) -> None:
         self._answer = answer
@@ -222,7 +225,7 @@ _NOT_FOUND = _answer({"errors": ["org.apache.flink.runtime.rest.NotFoundExceptio
 
 
 async def serve(plan: Plan) -> None:
-    """Prints the ports, one cluster each, when all of them listen; serves until the process is ended."""
+    """Listen on a port for each cluster, print the ports, and serve until the process is killed."""
     loop = asyncio.get_running_loop()
     asked: Counter[str] = Counter()
     servers = []
@@ -235,7 +238,7 @@ async def serve(plan: Plan) -> None:
 
 
 def arguments(plan: Plan) -> list[str]:
-    """The command line that plays `plan`, after the interpreter."""
+    """Return the arguments of the Python interpreter that simulate `plan`."""
     return ["-m", "bench.polling_engines", json.dumps(asdict(plan))]
 
 

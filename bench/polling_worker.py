@@ -1,6 +1,6 @@
-"""One worker process of the polling benchmark: what a Celery worker loads, and its ticks, without a broker.
+"""A worker process of the polling benchmark: the imports and polling ticks of a Celery worker, without a broker.
 
-`plain` instead makes concurrent GETs of given addresses and nothing else: what the worker is compared to.
+With the argument `plain`, it only sends concurrent GET requests to given URLs, for comparison.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def poll() -> None:
     monitoring.tasks.polls_are_given_back()
 
 
-# Parts of a poll of one cluster, one after another. A part is made of chains, of which some are under way at once; the
-# addresses of a chain are asked one after another.
+# The URLs of a poll of one cluster, in parts that run one after another. A part has chains that run concurrently, and
+# the URLs of a chain are requested one after another.
 Flight = list[list[list[str]]]
 
 
 async def get(flights: list[Flight], every_s: float, at_once: int, seconds: float) -> tuple[int, float]:
-    """How many answers came, and the processor seconds they took. `every_s` 0: flights follow without a pause."""
+    """Return the number of responses and the CPU seconds for them. With `every_s` 0, polls follow without a pause."""
     done, until = 0, time.monotonic() + seconds
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:

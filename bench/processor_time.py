@@ -1,4 +1,4 @@
-"""What this process and all below it take of processors: on a busy machine it says more than the time that passed."""
+"""The CPU time of this process and its descendants. It depends less on other work than elapsed time does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ PARTS = ("PostgreSQL", "Java", "Python")
 
 
 def used() -> dict[str, float]:
-    """Seconds by part, those of processes that ended included: whoever waited for one has its time."""
+    """Return the CPU seconds by part.
+
+    The time of an ended process counts for the parent that waited for it.
+    """
     found = dict.fromkeys(PARTS, 0.0)
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):

@@ -1,10 +1,10 @@
-"""From a job's death to RUNNING under Waymark, against the engine's own bare start from the same state.
+"""The time from the failure of a job to RUNNING with Waymark, compared with a bare start of the engine.
 
-Real Flink (the tests' LedgerJob, whose task throws) and a real PySpark job (its driver is killed), restart strategy
-none, several rounds each, killed at any moment between two polls. Waymark's parts run here in the rhythm of its beat,
-the recovery in a thread of its own, without Celery's queue between. A bare start is `POST /jars/:id/run` with the same
-program, settings and state, to an engine that nobody watches. RUNNING means that every operator runs, and an
-independent reader says so for both.
+It uses a real Flink (the tests' LedgerJob, whose task throws) and a real PySpark job (whose driver is killed), both
+with restart strategy none. Each fails several times, at a random moment between two polls. Waymark's tasks run here at
+the intervals of Celery beat, but without Celery, and recovery runs in a separate thread. A bare start is
+`POST /jars/:id/run` with the same program, settings and snapshot, to an engine that Waymark does not monitor. RUNNING
+means that every operator runs. An independent thread measures it in both cases.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ LIMIT_S = 180.0
 
 
 class Engine(Protocol):
-    """A cluster with one job, of that name, and how the job dies."""
+    """A cluster with a job named `job_name`, and the actions that make the job fail and start."""
 
     name: str
     url: str
     job_name: str
-    launch: Mapping[str, Any]  # how it was started, where the engine cannot say; else empty
+    launch: Mapping[str, Any]  # the launch record of the job; empty if the engine reports it
 
     def kill(self) -> None:
-        """The job dies, and the engine does not bring it back."""
+        """Make the job fail so that the engine does not restart it."""
         ...
 
     def mend(self) -> None:
-        """What killed it is over: the next start may live."""
+        """Remove the cause of the failure, so that the next start succeeds."""
         ...
 
     def start_bare(self, job_id: str, state: str) -> None:
-        """The same program and settings from that state, under another name."""
+        """Start the same program with the same settings from the snapshot `state`, under another name."""
         ...
 
     def stop_bare(self, job_id: str) -> None: ...
@@ -56,10 +56,10 @@ class Engine(Protocol):
 
 @dataclass
 class Times:
-    """Seconds, a value a round."""
+    """The measured seconds, with one value for each round."""
 
-    seen: list[float] = field(default_factory=list)  # from the death, by the engine's clock, until it was read
-    decided: list[float] = field(default_factory=list)  # from the death until the restart was decided
+    seen: list[float] = field(default_factory=list)  # from the failure, by the engine's clock, until a poll read it
+    decided: list[float] = field(default_factory=list)  # from the failure until the decision to restart
     started: list[float] = field(default_factory=list)  # from the decision until every operator runs
     bare: list[float] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ def measure() -> list[Figure]:
 
 
 def _flink(directory: Path) -> list[Figure]:
-    """Its answers of before the end, which it keeps for a while, are not believed."""
+    """Measure Flink. Polls ignore responses from before the failure, which Flink caches for a while."""
     from bench.recovery_engines import flink
     from monitoring.engine.answers import DEFAULT_KEPT_S
     from monitoring.polling.plan import KEPT_LONGER
@@ -147,7 +147,7 @@ def _one_round(engine: Engine, job: Any, times: Times, until: Callable[..., Any]
     job.refresh_from_db()
     run = job.current_run
     until("two of its checkpoints are known", lambda: run.checkpoints.filter(status="COMPLETED").count() >= 2)
-    # As if a healthy day had passed: no backoff between the rounds.
+    # Reset the restart budget, so that there is no backoff between the rounds.
     Job.objects.filter(pk=job.pk).update(budget_since=timezone.now())
     _let_pass(random.uniform(0, POLL_S), until)
     engine.kill()
@@ -172,7 +172,7 @@ def _one_round(engine: Engine, job: Any, times: Times, until: Callable[..., Any]
 
 
 def _let_pass(seconds: float, until: Callable[..., Any]) -> None:
-    """Polls go on. What was waited for before was seen by a poll: a death right after it would wait longest."""
+    """Wait while polls continue. A failure right after a poll would always wait for a whole poll interval."""
     over = time.monotonic() + seconds
     until(f"{seconds:g} s pass", lambda: time.monotonic() >= over)
 
@@ -183,7 +183,7 @@ def _dead(engine: Engine) -> bool:
 
 
 class _Watch:
-    """Waits, in a thread of its own, until every operator of a job runs."""
+    """A thread that waits until every operator of a job runs."""
 
     def __init__(self, engine: Engine, job_id: str) -> None:
         self._engine, self._job_id, self._at = engine, job_id, 0.0
@@ -191,7 +191,7 @@ class _Watch:
         self._thread.start()
 
     def running_at(self) -> float:
-        """Epoch seconds."""
+        """Return the time at which every operator ran, in epoch seconds."""
         self._thread.join()
         if not self._at:
             raise TimeoutError(f"{self._job_id} did not run within {LIMIT_S:g} s")
@@ -215,7 +215,7 @@ class _Watch:
 
 @contextmanager
 def _waymark(engine: Engine) -> Iterator[Callable[..., Any]]:
-    """Polls and recovers as the worker does. Yields what waits meanwhile."""
+    """Poll and recover as a worker does. Yield a function that waits for a condition meanwhile."""
     from django.utils import timezone
 
     from monitoring.models import Cluster
@@ -238,7 +238,7 @@ def _waymark(engine: Engine) -> Iterator[Callable[..., Any]]:
 
 @contextmanager
 def _recovering() -> Iterator[None]:
-    """A tick of recovery whenever the beat sends one, and the one before has ended."""
+    """Run a tick of recovery at the interval of Celery beat. A tick waits until the previous one has ended."""
     from django.conf import settings
     from django.db import connection
     from django.utils import timezone

@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def _ask(url: str, method: str = "GET", body: Mapping[str, Any] | None = None) -> Any:
-    """LookupError: there is none such."""
+    """Send a request and return the JSON response. Raise LookupError for status 404."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
@@ -86,10 +86,10 @@ class SparkEngine:
     def __init__(self, job: ManagedJob) -> None:
         self._job = job
         self.url = job.url
-        self.launch: dict[str, Any] = {}  # the job manager says it by itself
+        self.launch: dict[str, Any] = {}  # the job manager reports the launch record
 
     def kill(self) -> None:
-        """Its driver, Python and JVM: beyond what the engine's own restarts allow."""
+        """Kill the driver, Python and JVM. The job has no restart strategy, so the engine does not restart it."""
         (newest,) = [job for job in self.get("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
         self._job.job_id = newest["jid"]
         os.killpg(int(str(self._job.attempt()["pid"])), signal.SIGKILL)

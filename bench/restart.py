@@ -1,11 +1,12 @@
-"""From SIGKILL of a driver to the first new batch's commit, against a bare PySpark script in a shell loop.
+"""The time from SIGKILL of a driver to the next commit of a batch, compared with a PySpark script in a shell loop.
 
-The same query and session settings four times, side by side and all but idle: as a bare script; as a job whose state
-comes back from its checkpoint; as one that goes on in what the dead driver left (local recovery, the default); and so
-with a warm spare. The job managers have a ZooKeeper, as `manage.py up` runs them. The bare script has no event log.
+Four instances of the same query run at the same time, almost idle and with the same session settings: a bare script; a
+job that restores its state from a checkpoint; a job that continues with the files of the dead driver (local recovery,
+the default); and such a job with a spare driver. The job managers use a ZooKeeper, as with `manage.py up`. The bare
+script has no event log.
 
-They are killed in turn, each in each place of the order, and only when those that were restarted before have run for
-some batches: a JVM that has just begun compiles on the processors that the next start needs. Ratios are of medians.
+They are killed in turn, each at every position in the order. The next one is killed only after the restarted ones have
+run some batches, because a new JVM compiles on the CPUs that the next start needs. Ratios are of medians.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
 
 
 def _settle(all_four: Iterable[BareScript | ManagedJob]) -> None:
-    """Each job has completed a checkpoint from now on, and then each has committed some batches."""
+    """Wait until each job has completed another checkpoint, and then until all have committed some batches."""
     running = list(all_four)
     done = [(each, each.completed()) for each in running if isinstance(each, ManagedJob)]
     for job, before in done:

@@ -1,9 +1,9 @@
-"""A savepoint of 1 GB of RocksDB state against `cp -r` of the same files.
+"""A savepoint of 1 GB of RocksDB state, compared with `cp -r` of the same files.
 
-A real query builds the state (1 KiB of payload a key), then goes on with small batches while savepoints are taken of it
-by what a driver takes them with. `cp -r` copies the very files of the savepoint. Copies are made on the same disk with
-links forbidden, as between two file systems; where both sides write through to the disk, both figures say so. What it
-keeps on the disk has a limit, which it looks for before it begins and holds itself to.
+A real query builds the state (1 KiB per key), then processes small batches while the driver's code takes savepoints.
+`cp -r` copies the files of the savepoint. Copies are on the same disk without links, as between two file systems. If
+both sides write through to the disk, the names of both figures say so. The benchmark checks the free space before it
+begins, and fails if it uses more than its limit.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from checkpointing.storage import files as storage_files
 STATE_BYTES = int(os.environ.get("BENCH_STATE_BYTES", 1 << 30))
 _PAYLOAD = 1024
 _LOAD_BATCHES = 8
-# Batches until Spark writes a snapshot of its own, and until RocksDB has compacted the whole state once more: both take
-# more than a savepoint does.
+# Batches until Spark writes a snapshot, and until RocksDB has compacted the whole state again. Both take longer than a
+# savepoint.
 _SNAPSHOT = 10
 _CYCLE = 4 * _SNAPSHOT
 _SETTLING_BATCHES = _SNAPSHOT + 4
 _STEADY_KEYS = 20_000
-# Spark's working copy, the versions that it retains, and the copies of a span; and the batches' own changes.
+# The maximum disk use: Spark's working copy, retained versions, the copies in a span, and the changes of batches.
 MOST_BYTES = 40 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
 _ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "6"))
 _EVERY_S = 3.0
 _ROUNDS = 7
 _LIMIT_S = 600.0
-# Transfers step back behind Spark's tasks; so does `cp` here, so that other work on the machine slows both alike.
+# Transfers run with a lower priority than Spark's tasks. `cp` gets the same priority, so that other work slows both.
 _AT_THEIR_PRIORITY = ("nice", "-n", str(NICENESS))
 _STATE = "spark.sql.streaming.stateStore."
 
@@ -76,7 +76,7 @@ def measure() -> list[Figure]:
         _check_room(root)
         with _Query(root) as query:
             query.load()
-            # The more it writes the later. Spans last half a minute and more: until Linux has written what is new.
+            # Measure what writes more later. Spans last at least 30 s, so that Linux has written new data to the disk.
             idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _ROUNDS_BESIDE)
             busy = _delay(query, root / "busy", 0.0, _CYCLE, _ROUNDS_BESIDE)
             speed = _speed(query, root)
@@ -94,7 +94,7 @@ def _check_room(root: Path) -> None:
 
 
 def _used(root: Path) -> int:
-    """Bytes on the disk; of links to one file once."""
+    """Return the bytes on the disk. Files with several links count once."""
     blocks: dict[int, int] = {}
     for directory, _, names in os.walk(root):
         for name in names:
@@ -105,7 +105,7 @@ def _used(root: Path) -> int:
 
 
 class _Query:
-    """Keeps the first payload of every key. Fed with files of keys, one file a batch."""
+    """A query that keeps the first payload of every key. Each batch reads a file of keys."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -121,7 +121,7 @@ class _Query:
             "spark.eventLog.enabled": "false",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "4",
-            # Each compaction writes much of the state anew, and an old version keeps what it was before.
+            # Limit the disk use: a compaction rewrites much of the state, and retained versions keep the old files.
             "spark.sql.streaming.minBatchesToRetain": "4",
             f"{_STATE}minDeltasForSnapshot": str(_SNAPSHOT),
             f"{_STATE}maintenanceInterval": "10s",
@@ -133,7 +133,7 @@ class _Query:
         lines = self._spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(str(self._root / "in"))
         payload = f.concat(
             *(f.unhex(f.sha2(f.concat(f.lit(f"{n} "), f.col("value")), 512)) for n in range(_PAYLOAD // 64))
-        )  # bytes that nothing can compress
+        )  # bytes that cannot be compressed
         state = lines.groupBy(f.col("value").cast("long").alias("key")).agg(f.first(payload).alias("payload"))
         writer = state.writeStream.outputMode("update").format("noop")
         location = self._root / "work" / "queries" / "0"
@@ -147,24 +147,24 @@ class _Query:
         self._spark.stop()
 
     def load(self) -> None:
-        """The whole state, written to files that a snapshot can take."""
+        """Build the whole state, and run batches until it is in files that a savepoint can link."""
         each = self._keys // _LOAD_BATCHES
         for batch in range(_LOAD_BATCHES):
             self._run_batch(range(batch * each, (batch + 1) * each))
-        for _ in range(_SETTLING_BATCHES):  # until a whole snapshot of it was uploaded and compacted
+        for _ in range(_SETTLING_BATCHES):  # until Spark has uploaded and compacted a snapshot of it
             self.run_batch()
 
     def run_batch(self) -> float:
-        """One small batch; its duration in ms.
+        """Run a small batch and return its duration in ms.
 
-        Its keys lie beside each other in RocksDB, which orders them by their last byte: keys from everywhere would have
-        it compact the whole state every forty batches, for as long as some of these take.
+        Its keys are adjacent in RocksDB, which orders them by their last byte. With random keys, RocksDB would compact
+        the whole state every forty batches, which takes as long as several batches.
         """
         first, parts = random.randrange(256), min(256, 256 * _STEADY_KEYS // self._keys)
         return self._run_batch([key for part in range(parts) for key in range((first + part) % 256, self._keys, 256)])
 
     def stage(self, directory: Path) -> StagedBatch:
-        """The files of the last batch, linked aside; tried again when Spark's maintenance was faster."""
+        """Link the files of the last batch to `directory`. Retry if Spark's maintenance deletes files meanwhile."""
         for _ in range(20):
             batch = self.files.last_commit()
             assert batch is not None
@@ -173,7 +173,7 @@ class _Query:
         raise TimeoutError("no batch could be staged")
 
     def check_use(self) -> None:
-        """BenchmarkFailed when there is more on the disk than was foreseen."""
+        """Raise BenchmarkFailed if the benchmark uses more disk space than its limit."""
         used = _used(self._root)
         self.most_used = max(self.most_used, used)
         if used > MOST_BYTES:
@@ -190,7 +190,7 @@ class _Query:
         while time.monotonic() < deadline:
             progress = self._query.lastProgress
             if progress is not None and progress["batchId"] >= number and progress["numInputRows"]:
-                # Spark lists what is there every 10 ms: a thousand files take a third of two processors.
+                # Delete the input: Spark lists it every 10 ms, and for 1,000 files this takes a third of two CPUs.
                 file.unlink()
                 return float(progress["durationMs"]["triggerExecution"])
             if (error := self._query.exception()) is not None:
@@ -200,7 +200,7 @@ class _Query:
 
 
 class _Savepoints:
-    """Takes savepoints of `query` below `directory`, as one driver: it remembers the checksums of files."""
+    """Takes savepoints of `query` below `directory`, and caches the checksums of files as a driver does."""
 
     def __init__(self, query: _Query, directory: Path) -> None:
         self._query = query
@@ -210,7 +210,7 @@ class _Savepoints:
         self._checksums = FileChecksums()
 
     def take(self) -> tuple[float, float, int]:
-        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes."""
+        """Return the seconds until all files were linked, the seconds until `_metadata` was durable, and the bytes."""
         number = next(self._numbers)
         began = time.monotonic()
         location = self._storage.initialize_location(number, CheckpointKind.SAVEPOINT, str(self._directory))
@@ -224,7 +224,7 @@ class _Savepoints:
         return taken_s, durable_s, sum(subtask.size for subtask in written)
 
     def remove(self) -> None:
-        """All that were taken, with their links; until the disk has forgotten them and has nothing left to do."""
+        """Delete all savepoints and links, and wait until the disk is idle."""
         shutil.rmtree(self._directory, ignore_errors=True)
         os.sync()
 
@@ -235,16 +235,16 @@ class _Savepoints:
             self.remove()
 
     def linked(self) -> float:
-        """Seconds until `_metadata` was durable."""
+        """Take a savepoint with links. Return the seconds until `_metadata` was durable."""
         return self.take()[1]
 
     def copied(self) -> float:
-        """Seconds until `_metadata` was durable."""
+        """Take a savepoint with copies. Return the seconds until `_metadata` was durable."""
         with _no_links():
             return self.linked()
 
     def copied_by_cp(self) -> float:
-        """The files of one by `cp -r` and sync; seconds."""
+        """Copy the files of a savepoint with `cp -r` and sync them. Return the seconds."""
         directory = self._directory / f"cp-{next(self._numbers)}"
         self._query.stage(directory / "source")
         seconds = _cp(directory / "source", directory / "target", durable=True)
@@ -268,7 +268,7 @@ def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[D
 
 
 def _speed(query: _Query, root: Path) -> list[Figure]:
-    """Nothing else runs. The first savepoint finds out every checksum, later ones what is new since."""
+    """Measure without batches. The first savepoint computes all checksums, later ones only those of new files."""
     savepoints = _Savepoints(query, root / "savepoints")
     first = savepoints.taken_and_removed()
     linked = [savepoints.taken_and_removed() for _ in range(_ROUNDS)]
@@ -329,24 +329,27 @@ def _no_links() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Arm:
-    """What is done beside batches. `goal`: how many times as long they may take."""
+    """An action during batches. `goal` is the maximum ratio of their durations with and without it."""
 
     name: str
     goal: float | None = None
 
 
-# Twice in each round: by how much such spans differ anyway.
+# Two spans without an action in each round show how much such spans differ anyway.
 _ALONE = (_Arm("no savepoint"), _Arm("no savepoint, once more"))
 _LINKED, _COPIED = _Arm("a linked savepoint", 1.05), _Arm("a copied savepoint", 1.3)
-# What copying as many bytes costs in any case.
+# The unavoidable cost of copying the same number of bytes.
 _CP = _Arm("`cp -r` of its files, and sync")
 _ARMS = (_LINKED, _COPIED, _CP)
 
 
 @dataclass
 class _Compared:
-    """Of one arm: each round's batches against those of the same round beside nothing, and the seconds that each
-    savepoint or copy took."""
+    """The results of an action.
+
+    `ratios` compare the batches of each round with those of the same round without an action. `spans_s` are the seconds
+    of each savepoint or copy.
+    """
 
     ratios: list[float] = field(default_factory=list)
     spans_s: list[float] = field(default_factory=list)
@@ -367,12 +370,12 @@ class _Compared:
 
 
 def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int) -> list[Figure]:
-    """Spans of `batches` with a savepoint (or `cp`) beside each, against such spans beside nothing.
+    """Compare spans of `batches` during savepoints (or `cp`) with spans without them, in random order.
 
-    A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
-    leaves no processor over. A savepoint begins when a batch has committed, as in a driver; where it outlasts the next
-    batch, that one gets none of its own. It stays until the span is over: what removing a gigabyte costs the disk is
-    no savepoint's. Arms in random order.
+    A batch begins every `every_s`, or immediately if the previous one took longer. With 0, the query never waits for
+    input and uses all CPUs. A savepoint begins when a batch has committed, as in a driver. If it takes longer than the
+    next batch, no other savepoint begins with that batch. Savepoints are deleted after the span, because the cost of
+    deleting a gigabyte is not a cost of the savepoint.
     """
     paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
@@ -405,7 +408,7 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
 
 
 def _span(paced: _Paced, batches: int, act: Callable[[], float] | None) -> tuple[float, list[float]]:
-    """The mean of the batches' durations in ms, and what each `act` beside them returned."""
+    """Return the mean duration of the batches in ms, and the results of `act`, which runs at the same time."""
     durations, acts = [], []
     with ThreadPoolExecutor(1) as executor:
         for _ in range(batches):
@@ -416,13 +419,13 @@ def _span(paced: _Paced, batches: int, act: Callable[[], float] | None) -> tuple
 
 
 class _Paced:
-    """Batches of `query` that begin `every_s` apart, or as soon as the one before has ended."""
+    """Runs batches of `query` that begin `every_s` apart, or as soon as the previous batch has ended."""
 
     def __init__(self, query: _Query, every_s: float) -> None:
         self._query, self._every_s, self._due = query, every_s, 0.0
 
     def run_batch(self) -> float:
-        """Its duration in ms, without the wait until it is due."""
+        """Wait until the batch is due, run it, and return its duration in ms without the wait."""
         time.sleep(max(0.0, self._due - time.monotonic()))
         self._due = time.monotonic() + self._every_s
         return self._query.run_batch()

@@ -1,8 +1,8 @@
-"""Rows a second of a stateful job with checkpoints every 5 s, against the same query without Waymark.
+"""Rows per second of a stateful job with checkpoints every 5 s, compared with the same query without Waymark.
 
-Both run at full speed, but never at once: while one has its window the other's processes are stopped. Windows
-alternate; the ratio is of medians. The query without Waymark is a bare script with the same session settings and no
-event log.
+Both run at full speed, but never at the same time: SIGSTOP pauses the processes of one while the other is measured.
+Measurements alternate, and the ratio is of medians. The query without Waymark is a bare script with the same session
+settings and no event log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _windows(directory: Path) -> tuple[list[float], list[float]]:
         _signal(bare, signal.SIGSTOP)
         _signal(job, signal.SIGSTOP)
         for number in range(2 * WINDOWS):
-            turn = (number + number // 2) % 2  # a b b a a b b a: neither always follows the other
+            turn = (number + number // 2) % 2  # a b b a a b b a, so that neither always follows the other
             rates[turn].append(_window((bare, job)[turn]))
             print(f"{('bare', 'job')[turn]}: {rates[turn][-1]:,.0f} rows/s", file=sys.stderr)
     finally:
@@ -63,7 +63,7 @@ def _windows(directory: Path) -> tuple[list[float], list[float]]:
 
 
 def _window(job: BareScript | ManagedJob) -> float:
-    """Rows a second, from the first to the last commit within the window."""
+    """Return rows per second between the first and the last commit in the window."""
     _signal(job, signal.SIGCONT)
     time.sleep(SETTLE_S)
     began = time.time()

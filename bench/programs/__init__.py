@@ -1,1 +1,1 @@
-"""The queries that benchmarks run, with Waymark and without."""
+"""The queries that benchmarks run with and without Waymark."""

@@ -1,8 +1,8 @@
-"""A stateful query on made-up rows: `--rows` per batch over `--keys` keys, a batch every `--every`."""
+"""A stateful query on generated rows, with `rows` per batch, `keys` different keys, and a batch every `every`."""
 
 
 def counting(spark, args):
-    """For the job manager; `bare` runs the very same."""
+    """Return the query for the job manager. `bare` runs the same query."""
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", args["rows"]).load()
     counts = rows.selectExpr(f"value % {args['keys']} AS key").groupBy("key").count()
     writer = counts.writeStream.outputMode("update").queryName("counting").foreachBatch(_count)
@@ -14,7 +14,7 @@ def _count(frame, batch):
 
 
 def bare(settings, location, args):
-    """The script that a user would write: a session, the query, wait."""
+    """Run the query as a user's script does: create a session, start the query, and wait."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("bare")

@@ -1,4 +1,4 @@
-"""Add an audit hook that leaves the measurement of coverage intact.
+"""Add an audit hook that does not disturb the measurement of coverage.
 
 CPython 3.11 audits `sys.settrace`. While a hook that is written in Python runs for one new thread, another one can
 start. Its own `sys.settrace` then raises RuntimeError, so that the thread ends before it calls its target.
@@ -26,7 +26,7 @@ def add(hook: Callable[[str, tuple[Any, ...]], None]) -> None:
 
 
 def _let_threads_take_turns() -> None:
-    """One thread at a time installs its trace function."""
+    """Make threads install their trace function one at a time."""
     set_trace, trace_new_thread = sys.settrace, threading.gettrace()
     assert trace_new_thread is not None
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority and whatever it signs, made on the spot."""
+"""A certificate authority for tests, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Signed:
-    """PEM texts."""
+    """A signed certificate with its key, as PEM texts."""
 
     certificate: str
     key: str
 
     def server_context(self, directory: Path, clients: Authority | None = None) -> ssl.SSLContext:
-        """`clients`: the authority whose certificates a client must show."""
+        """Return a server context. If `clients` is given, clients need a certificate from this authority."""
         file = directory / "server.pem"
         file.write_text(self.certificate + self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -54,7 +54,7 @@ class Authority:
         return self._certificate.public_bytes(Encoding.PEM).decode()
 
     def sign(self, hosts: Sequence[str] = ("127.0.0.1",), *, lasts: timedelta = timedelta(days=1)) -> Signed:
-        """`lasts` below zero: it has expired."""
+        """Sign a certificate for `hosts`. With a negative `lasts`, it has already expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         signed = (
             self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])]), lasts)

@@ -1,7 +1,7 @@
-"""Spark's classes, loaded and verified once for a whole test run, as a job manager has it done for its drivers.
+"""An archive of Spark's classes for a test run, like the archive that a job manager creates for its drivers.
 
-A small Spark session takes 13 seconds of processor time, nearly half of which is for loading classes. The JVMs that
-start once the archive is there take them from it; those before, and any with another class path, start as ever.
+A small Spark session takes 13 seconds of CPU time, nearly half of it for loading and verifying classes. JVMs that start
+after the archive exists load the classes from it. JVMs that start earlier or have another class path do not use it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 
 from checkpointing.java import find_java
 
-# For JVMs that live for seconds: without the second compiler a small Spark session takes 13 seconds of processor time
-# instead of 24. Classes are verified all the same: Flink's command line lost an argument where they were not.
+# For JVMs that run for seconds only: without the second compiler, a small Spark session takes 13 seconds of CPU time
+# instead of 24. Class verification stays enabled: without it, Flink's command line lost an argument.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 _ROOT = Path(__file__).parents[1]
 
 
 @contextlib.contextmanager
 def made(archive: Path) -> Iterator[None]:
-    """It is made beside whatever runs meanwhile, by the first of all processes that comes here."""
+    """Create the archive in the background. Only the first process of the test run does it."""
     if not _is_ours_to_make(archive):
         yield
         return

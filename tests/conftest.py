@@ -1,7 +1,7 @@
-"""Real servers for the tests, each started the first time a test asks for it and stopped with the session.
+"""Real servers for the tests. Each starts when the first test needs it, and stops at the end of the session.
 
-Under xdist every worker has its own. A server that is given from outside (DATABASE_URL, REDIS_URL, ZOOKEEPER_HOSTS) is
-used as it is, and not started.
+Under xdist, every worker has its own servers. If a variable (DATABASE_URL, REDIS_URL, ZOOKEEPER_HOSTS) names a running
+server, the tests use that server.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from playwright.sync_api import Browser, BrowserType, Playwright, sync_playwrigh
 from checkpointing.jobs.launching.class_archive import options as class_archive_options
 from tests import class_archive, database, profile
 
-# Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
+# Tests and their processes must not write to ./var of the checkout or to a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
-_SESSION.chmod(0o711)  # PostgreSQL's user passes through
+_SESSION.chmod(0o711)  # PostgreSQL's user needs access to directories below
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
-# By address: a bare machine does not know the name localhost.
+# Use the address, because some machines cannot resolve the name localhost.
 os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
-# Shared by xdist's workers, which inherit the name; removed by the process that started the run.
+# The directory of the run. xdist's workers inherit and share it, and the process that started the run removes it.
 _RUN = Path(os.environ.setdefault("WAYMARK_TEST_RUN", str(_SESSION)))
-# One for all of xdist's workers, which inherit the name; made by the first that needs Java.
+# The archive of classes. xdist's workers inherit and share it, and the first worker that needs Java creates it.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
 _SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "server", "nightly")
 _SERVER_FIXTURES = frozenset(
@@ -40,9 +40,9 @@ _BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive_options(str(_ARCHIVE)))
-# A job manager of a test lives too short for one of its own.
+# A job manager in a test does not run long enough to benefit from an archive of classes.
 os.environ.setdefault("WAYMARK_CLASS_DATA_SHARING", "false")
-# The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
+# The settings need an address before a server runs. xdist's workers inherit it, and must also treat it as not set.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)
 _GIVEN = {
@@ -52,7 +52,7 @@ _GIVEN = {
 
 
 def pytest_configure() -> None:
-    """The settings are loaded by now, before this file was: what they took from the checkout's own var is put right."""
+    """Replace settings that come from ./var of the checkout. They were loaded before this file."""
     from django.conf import settings
 
     settings.VAR_DIR = _SESSION / "var"
@@ -70,14 +70,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
-    """A server, a JVM or a browser, by the test's marks and fixtures."""
+    """Return whether the marks or fixtures of a test need a server, a JVM or a browser."""
     return any(map(item.get_closest_marker, _SERVER_MARKS)) or not _SERVER_FIXTURES.isdisjoint(
         getattr(item, "fixturenames", ())
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long are begun first: no process shall be left alone with one at the end."""
+    """Run slow files first, so that at the end no process runs a slow file while the others are idle."""
     last = len(_BEGUN_FIRST)
     ranks = {item.path: last for item in items}
     for item in items:
@@ -92,13 +92,13 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def session_directory() -> Path:
-    """A short, absolute path that every user can reach (PostgreSQL's server user too); removed after the session."""
+    """Return a short absolute path that every user can access, also PostgreSQL's. It is removed after the session."""
     return _SESSION
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
+    """Yield the directory of a file system with 1 MB."""
     place = tmp_path / "small"
     place.mkdir()
     made = shutil.which("mount") and subprocess.run(
@@ -112,13 +112,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def httpserver_listen_address() -> tuple[str, int]:
-    """By address: a bare machine does not know the name localhost."""
+    """Return an address without the name localhost, which some machines cannot resolve."""
     return "127.0.0.1", 0
 
 
 @pytest.fixture(scope="session")
 def java_home(session_directory: Path) -> Iterator[Path]:
-    """A Java that PySpark starts with; also put into JAVA_HOME. A long run makes its sessions start faster."""
+    """Yield the home of a Java for PySpark, and set JAVA_HOME. Under xdist, create the archive of classes."""
     from checkpointing.java import find_java
 
     home = find_java(os.environ, session_directory / "java").home
@@ -137,7 +137,7 @@ def spark_of_the_process(tmp_path_factory: pytest.TempPathFactory, java_home: Pa
 
 @pytest.fixture(scope="module")
 def spark(spark_of_the_process: Any) -> Iterator[Any]:
-    """The process's Spark session. A module may change settings of it and leave queries running."""
+    """Yield the Spark session of the process. Afterwards restore its settings and stop the queries of the module."""
     from tests.spark_session import put_back
 
     with put_back(spark_of_the_process):
@@ -146,7 +146,7 @@ def spark(spark_of_the_process: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def postgres_dsn(session_directory: Path) -> Iterator[str]:
-    """A PostgreSQL server's address, with a database of its own for tests that do not go through Django."""
+    """Yield the address of a PostgreSQL server with a separate database for tests that do not use Django."""
     if _GIVEN["DATABASE_URL"]:
         yield _GIVEN["DATABASE_URL"]
         return
@@ -188,19 +188,19 @@ def redis_url(session_directory: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dict[str, object]:
-    """Playwright drives the system's Chromium; where there is none, its own, if that is installed."""
+    """Use the Chromium of the system. If there is none, Playwright uses its own, if installed."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     found = next(filter(None, map(shutil.which, names)), None)
     arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
     return {**browser_type_launch_args, "args": arguments, **({"executable_path": found} if found else {})}
 
 
-# pytest-playwright's own last as long as the process, and with them an event loop in its thread: no asyncio test could
-# run in it any more. These end with each file.
+# The fixtures of pytest-playwright keep an event loop until the process ends, so that no later asyncio test can run in
+# the thread. These fixtures end with each file.
 @pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
     with sync_playwright() as started, pytest.MonkeyPatch.context() as patch:
-        # Django takes the event loop for a sign of asynchronous code.
+        # Because of the event loop, Django would refuse synchronous database calls.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield started
 
@@ -224,7 +224,7 @@ def browser_context_args() -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def zookeeper_hosts(session_directory: Path, java_home: Path) -> Iterator[str]:
-    """One real ZooKeeper, as `host:port`. Tests use a root of their own (`/test-<uuid>`)."""
+    """Yield the `host:port` of a real ZooKeeper. Each test uses a separate root (`/test-<uuid>`)."""
     if _GIVEN["ZOOKEEPER_HOSTS"]:
         yield _GIVEN["ZOOKEEPER_HOSTS"]
         return

@@ -12,7 +12,7 @@ _COUNTED = ("num_statements", "covered_lines", "num_branches", "covered_branches
 
 
 def table(files: Mapping[str, Any]) -> list[str]:
-    """Return a head, one line for each package (two levels deep, with what is below it), and one for everything."""
+    """Return a header, a line for each package of the first two levels with its subpackages, and a line with totals."""
     packages: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for path, file in sorted(files.items()):
         packages["/".join(path.split("/")[:-1][:2])].update({key: file["summary"][key] for key in _COUNTED})

@@ -1,7 +1,6 @@
-"""PostgreSQL for the tests, and a data directory with a migrated database that a run makes once.
+"""PostgreSQL for the tests. A run creates a data directory with a migrated database once.
 
-Each xdist worker runs its own server on a copy of that directory, so a worker that is killed takes no other's server
-down.
+Each xdist worker runs a server on a copy of this directory, so a killed worker does not stop the server of another one.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ import psycopg
 from dashboard.stack.postgres import PostgresServer
 from dashboard.stack.process import running
 
-# The database in the copy that no test connects to: PostgreSQL clones only a database without connections.
+# The database that tests clone. No test connects to it, because PostgreSQL cannot clone a database with connections.
 MIGRATED = "migrated"
 _ROOT = Path(__file__).parents[1]
-# A crash of the machine may cost the data.
+# Faster settings, with which a crash of the machine may lose data.
 _CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -35,7 +34,7 @@ def running_server(home: Path) -> Iterator[PostgresServer]:
 
 
 def copy_migrated(run: Path, home: Path) -> None:
-    """Copy the server's directory with the database MIGRATED to `home`; the first process of a run makes it."""
+    """Copy the data directory with the database MIGRATED to `home`. The first process of a run creates it."""
     original = run / "migrated"
     with (run / "migrated.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -45,7 +44,7 @@ def copy_migrated(run: Path, home: Path) -> None:
 
 
 def _make(run: Path) -> Path:
-    """Return a complete directory; one that a killed process left unfinished has another name."""
+    """Create a data directory under a temporary name, so that a killed process leaves no incomplete MIGRATED."""
     home = Path(tempfile.mkdtemp(prefix="pg-", dir=run))
     with running_server(home) as server:
         with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:

@@ -1,7 +1,7 @@
-"""Apache Flink for tests, out of the Python package `apache-flink-libraries`: no part of Waymark's requirements.
+"""Apache Flink for tests, from the Python package `apache-flink-libraries`, which Waymark itself does not require.
 
-The package (330 MB) is kept in WAYMARK_FLINK_CACHE, by default `~/.cache/waymark-flink`. `make nightly` fetches it;
-in `make test` the tests of a real Flink run only where it is there already.
+The package (330 MB) is stored in WAYMARK_FLINK_CACHE, by default `~/.cache/waymark-flink`. `make nightly` downloads it.
+`make test` runs the tests of a real Flink only if the package is already stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from tests.profile import FLINK_VERSION, IS_CI
 
-# What Flink's own scripts open of Java's inside.
+# The Java packages that Flink's scripts open with --add-opens.
 _OPENED = (
     "java.lang", "java.net", "java.io", "java.nio", "java.lang.reflect", "java.text", "java.time", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks",
@@ -27,7 +27,7 @@ _OPENED = (
 
 
 class FlinkNotFetched(Exception):
-    """The package is not here, or pip cannot fetch it; the text says which."""
+    """The package is not stored, or pip cannot download it. The message says which."""
 
 
 def flink_or_skip(version: str = FLINK_VERSION) -> Path:
@@ -38,7 +38,7 @@ def flink_or_skip(version: str = FLINK_VERSION) -> Path:
 
 
 def flink_home(version: str = FLINK_VERSION, *, fetch: bool = True) -> Path:
-    """The directory with `lib/`; FlinkNotFetched."""
+    """Return the directory with `lib/`. Raise FlinkNotFetched if there is none."""
     cache = Path(os.environ.get("WAYMARK_FLINK_CACHE", Path.home() / ".cache" / "waymark-flink"))
     cache.mkdir(parents=True, exist_ok=True)
     home = cache / f"flink-{version}"
@@ -66,13 +66,13 @@ def _fetch(version: str, home: Path) -> None:
 
 
 def java_options() -> list[str]:
-    """What every JVM of Flink is started with; a small one that starts fast."""
+    """Return the options of each JVM of Flink, for a small heap and a fast start."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     return [*opened, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class FlinkCommandLine:
-    """`flink …` as its users type it, against one REST address; `token` as docs/configure.md tells them to set it."""
+    """The command line `flink …` for one REST address. `token` is set as docs/configure.md describes."""
 
     def __init__(self, home: Path, java_home: Path, directory: Path, address: str, token: str = "") -> None:
         host, _, port = address.removeprefix("http://").rpartition(":")
@@ -91,7 +91,7 @@ class FlinkCommandLine:
             self._environment["FLINK_REST_CLIENT_HEADERS"] = f"Authorization:Bearer {token}"
 
     def run(self, *arguments: str, limit_s: float = 60) -> tuple[int, str]:
-        """Exit code, and all that it printed."""
+        """Run a command. Return its exit code and its output."""
         done = subprocess.run(
             [*self._command, *arguments],
             env=self._environment,

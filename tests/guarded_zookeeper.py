@@ -1,4 +1,4 @@
-"""A real ZooKeeper that does not talk to everybody: log-ins by SASL; a port over TLS, with both sides' certificates."""
+"""A real ZooKeeper with access control: SASL log-in, and a port with mutual TLS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ USER, PASSWORD = "waymark", "let-me-in"
 
 
 class GuardedZooKeeper(ZooKeeperServer):
-    """`key_store` (key and chain) and `trust_store` are PEM files. `address` is the plain port, `secure` the other."""
+    """A ZooKeeper server with SASL and TLS. `address` is the port without TLS, `secure` the port with TLS.
+
+    `key_store` (key and chain) and `trust_store` are PEM files.
+    """
 
     def __init__(
         self, home: Path, ports: tuple[int, int], java_home: Path, *, key_store: Path, trust_store: Path

@@ -1,4 +1,4 @@
-"""Which modules of the product import which: what a process that starts with some of them can come to import."""
+"""The import graph of the product: the modules that a process can import, given the modules with which it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ PRODUCT = ("checkpointing", "monitoring", "dashboard")
 
 @dataclass(frozen=True)
 class Import:
-    """`name`: an absolute dotted name, of a module or of something in it. `is_lazy`: it is inside a function."""
+    """An import of a module, or of a name in it.
+
+    `name` is the absolute dotted name. With `is_lazy`, the import is inside a function.
+    """
 
     name: str
     is_lazy: bool
@@ -30,13 +33,13 @@ def modules() -> dict[str, Path]:
 
 
 def below(package: str) -> list[str]:
-    """Return the modules of a package whose modules are imported by their names' pattern."""
+    """Return the modules below a package, for packages whose modules are imported by a pattern of names."""
     return [module for module in modules() if module.startswith(f"{package}.")]
 
 
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
-    """Return what the module imports when it runs: not what it imports for types only."""
+    """Return the imports of a module at runtime, without the imports for type checking only."""
     file = modules()[module]
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     return tuple(_found(ast.parse(file.read_text()).body, package, is_lazy=False))
@@ -60,9 +63,9 @@ def _found(nodes: Iterable[ast.AST], package: str, *, is_lazy: bool) -> Iterator
 
 
 def reached(entries: Iterable[str], *, lazily: bool = True) -> dict[str, tuple[str, ...]]:
-    """Return each module that `entries` lead to, with the chain of modules from an entry to it.
+    """Return each module that `entries` import directly or indirectly, with the chain of imports from an entry.
 
-    `lazily`: imports inside functions lead to a module of the product, too.
+    With `lazily`, imports inside functions count too.
     """
     chains: dict[str, tuple[str, ...]] = {entry: (entry,) for entry in entries}
     waiting = deque(chains)
@@ -79,12 +82,12 @@ def reached(entries: Iterable[str], *, lazily: bool = True) -> dict[str, tuple[s
 
 
 def _with_packages(name: str) -> Iterator[str]:
-    """Return the module that `name` is, or is in, and the packages that Python imports before it."""
+    """Return the module of `name`, and the packages that Python imports before this module."""
     parts = name.split(".")
     return (part for part in (".".join(parts[:n]) for n in range(1, len(parts) + 1)) if part in modules())
 
 
 def foreign(module: str) -> set[str]:
-    """Return the packages of others that the module imports when it is imported itself, by their first name."""
+    """Return the top-level names of third-party packages that the module imports at its own import."""
     names = {each.name.split(".")[0] for each in imports_of(module) if not each.is_lazy}
     return names - set(sys.stdlib_module_names) - set(PRODUCT)

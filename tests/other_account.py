@@ -1,4 +1,4 @@
-"""What another local account can do. Only root can become one, so tests that use it are skipped elsewhere."""
+"""Check the rights of another local account. Only root can switch to it, so other users skip these tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 
 def does(act: Callable[[], object], account: int = STRANGER) -> str:
-    """Call `act` under uid and gid `account`, in a process of its own; return its result, or its error, as text."""
+    """Call `act` in a separate process with uid and gid `account`. Return its result or error as text."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -23,7 +23,7 @@ def does(act: Callable[[], object], account: int = STRANGER) -> str:
             os.setresgid(account, account, account)
             os.setresuid(account, account, account)
             text = str(act())
-        except BaseException as error:  # noqa: BLE001  (whatever it is, the parent has to hear of it)
+        except BaseException as error:  # noqa: BLE001  (the parent process needs every error)
             text = f"{type(error).__name__}: {error}"
         os.write(writer, text.encode()[:60_000])
         os._exit(0)
@@ -35,7 +35,7 @@ def does(act: Callable[[], object], account: int = STRANGER) -> str:
 
 
 def can_open(paths: Iterable[Path], account: int = STRANGER) -> list[str]:
-    """Return those of `paths` that `account` can read or list, or whose existence it can see."""
+    """Return the `paths` that `account` can read, list or see."""
     known = list(paths)
 
     def try_all() -> str:

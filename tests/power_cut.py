@@ -1,14 +1,14 @@
-"""A disk that forgets what was not synced: every state that a power cut could leave, at every step of some work.
+"""Simulate power cuts: every state that the disk may have after a power cut, at every step of some work.
 
 The model is stricter than most file systems, as POSIX is:
 
-- A file's bytes are on the disk once the file was synced. Until then none of them, a part or all may be.
-- A directory's names are on the disk once the directory was synced. Until then the disk may have them as they were at
-  any moment since: a rename, a removal or a new name may be forgotten, also that of a directory in its parent.
-- A rename is found done or not done.
+- The content of a file is on the disk after a sync of the file. Before, the disk may have none, a part or all of it.
+- The names in a directory are on the disk after a sync of the directory. Before, the disk may have the names of any
+  moment since the last sync: a rename, a removal or a new name may be lost, also that of the directory in its parent.
+- A rename is atomic: it is complete, or it has no effect.
 
-`Disk.recorded` notes the calls of a block that change files below a directory. `Disk.cuts` then builds each state that
-the disk may have, in the same directory, for the product's own readers.
+`Disk.recorded` records the calls of a block that change files below a directory. `Disk.cuts` then creates each possible
+state of the disk in the same directory, so that the product's code can read it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests import audit_hooks
 
 _CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"})
 
-# Names of a directory: None for a file or a directory that is known by its number.
+# The names in a directory, with the number of each file or directory.
 Names = dict[str, int]
 Tree = dict[str, "Tree | bytes"]
 
@@ -38,7 +38,10 @@ _hook_is_there = False
 
 @dataclass(frozen=True)
 class Moment:
-    """What the disk may have at one moment. `before` is the call that comes next; `beside` what is on no disk."""
+    """The possible states of the disk before the call `before`.
+
+    `beside` is the state outside the disk at this moment, as the function `beside` of `Disk` returned it.
+    """
 
     before: str
     is_over: bool
@@ -62,7 +65,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Cut:
-    """The disk is as a power cut before the call `before` could leave it. `is_over`: the recorded work had returned."""
+    """A power cut before the call `before`. The disk has one of its possible states.
+
+    With `is_over`, the recorded work had already returned.
+    """
 
     before: str
     is_over: bool
@@ -70,9 +76,10 @@ class Cut:
 
 
 class Disk:
-    """Everything below `root`, all of it synced when the recording begins. `beside()` is noted at every step.
+    """The files below `root`, which count as synced when the recording begins.
 
-    The work may use threads; each of their calls waits while another one is noted.
+    `beside()` returns the state outside the disk, and is called at every step. The work may use threads. Their calls
+    wait while another call is recorded.
     """
 
     def __init__(self, root: Path, beside: Callable[[], object] = lambda: None) -> None:
@@ -90,7 +97,7 @@ class Disk:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """The work of the block; one that raises is recorded up to there."""
+        """Record the calls of the block. If the block raises an error, the recording ends there."""
         global _hook_is_there
         if not _hook_is_there:
             audit_hooks.add(_audited)
@@ -111,7 +118,7 @@ class Disk:
             self._note("the end", is_over=True)
 
     def cuts(self) -> Iterator[Cut]:
-        """Every state of the disk at every step, each one once for what was on no disk then."""
+        """Yield each power cut, after the disk was set to its state. Equal states are yielded only once."""
         seen: list[tuple[bool, object, Tree]] = []
         for moment in self._moments:
             for tree in moment.trees():
@@ -157,13 +164,13 @@ class Disk:
         return tuple(_distinct([synced, now[: len(now) // 2], now])) if now != synced else (now,)
 
     def _look(self) -> int:
-        """Take in what is there now; the number of the root."""
+        """Store the current files of the disk, and return the number of the root directory."""
         self._looking = threading.get_ident()
         try:
             before = set(self._numbers)
             seen: set[tuple[int, int]] = set()
             root = self._taken_in(before, seen)
-            for gone in before - seen:  # its inode may be another file's next
+            for gone in before - seen:  # a new file may get the same inode
                 del self._numbers[gone]
             return root
         finally:

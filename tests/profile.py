@@ -1,7 +1,8 @@
-"""How much the tests that repeat themselves do, and the seed of those that draw.
+"""The number of repetitions in tests, and the seed of random tests.
 
-`WAYMARK_TESTS` names the profile: `ci` (`make test`: few and always the same), `nightly` (`make nightly`) or `chaos`
-(`make chaos`: for hours). `WAYMARK_TESTS_SEED` repeats a run; pytest prints the seed at its start.
+`WAYMARK_TESTS` is the profile: `ci` (`make test`: few repetitions, always with the same seed), `nightly`
+(`make nightly`) or `chaos` (`make chaos`: hours). `WAYMARK_TESTS_SEED` repeats a run; pytest prints the seed at its
+start.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ _EVERY_SINK = ("postgres@local", "files@local", "postgres@cluster", "files@clust
 
 @dataclass(frozen=True)
 class Profile:
-    """`kill_every`: a job manager is killed at every so many of its steps. `flink_s`: seconds that a test watches the
-    checkpoints of a real Flink. `each_alone`: each example also runs as a separate job."""
+    """The number of repetitions in tests.
+
+    A test kills the job manager after every `kill_every` steps, and another one watches the checkpoints of a real Flink
+    for `flink_s` seconds. With `each_alone`, each example also runs as a separate job.
+    """
 
     chaos_rounds: int = 3
     chaos_sinks: tuple[str, ...] = ("both@cluster",)
@@ -75,14 +79,14 @@ def _named(name: str) -> Profile:
 NAME = os.environ.get("WAYMARK_TESTS") or "ci"
 PROFILE = _named(NAME)
 IS_CI = NAME == "ci"
-# xdist's workers inherit the seed that the first process drew.
+# xdist's workers inherit the seed of the first process.
 SEED = int(os.environ.setdefault("WAYMARK_TESTS_SEED", str(_CI_SEED if IS_CI else random.randrange(1, 10**6))))
 
 _CI_EXAMPLES_OF_100 = 40
 
 
 def examples(number: int) -> int:
-    """Return how many examples a hypothesis test draws that draws `number` in the nightly run."""
+    """Return the number of hypothesis examples for a test that has `number` examples in the nightly run."""
     return number * _CI_EXAMPLES_OF_100 // 100 if IS_CI else number
 
 

@@ -1,6 +1,6 @@
-"""Virtual environments with another PySpark, for tests of jobs that name their own Python.
+"""Virtual environments with another version of PySpark, for tests of jobs that set their own Python.
 
-One (1 GB installed) is made by pip the first time a test asks for it and kept in WAYMARK_PYSPARK_CACHE, by default
+The first test that needs an environment creates it with pip (1 GB). It is stored in WAYMARK_PYSPARK_CACHE, by default
 `~/.cache/waymark-pyspark`.
 """
 
@@ -22,7 +22,7 @@ CACHE = Path(os.environ.get("WAYMARK_PYSPARK_CACHE", Path.home() / ".cache" / "w
 
 
 def python_with_pyspark_or_skip(version: str) -> Path:
-    """Return the Python of an environment with this PySpark and PANDAS_VERSION; skip where pip cannot make one."""
+    """Return the Python of an environment with this PySpark and PANDAS_VERSION. Skip the test if pip fails."""
     CACHE.mkdir(parents=True, exist_ok=True)
     home = CACHE / f"pyspark-{version}"
     with (CACHE / "lock").open("w") as lock:

@@ -19,14 +19,14 @@ _STANDALONE = {"spark.master": "spark://127.0.0.1:7077"}
 
 @contextlib.contextmanager
 def spark_session(directory: Path) -> Iterator[Any]:
-    """Start the session and stop it at the end. A process has one SparkContext: share this session.
+    """Start a session and stop it at the end. Tests share it, because a process can have only one SparkContext.
 
-    Everything it writes is below `directory`. It differs from a local driver's in what cannot change while it runs:
-    no event log, maintenance of the state every 300 ms, and the scheduler's pools of a driver with executors.
+    It writes only below `directory`. It differs from a local driver in settings that cannot change at runtime: no event
+    log, state maintenance every 300 ms, and the scheduler pools of a driver with executors.
     """
     work = WorkDirectory(directory)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    # Spark's Python workers import what a program imports.
+    # Spark's Python workers must be able to import the modules of a program.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     cluster = session_settings(work, PARTITIONS, _STANDALONE)
     ours = {
@@ -44,7 +44,7 @@ def spark_session(directory: Path) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def put_back(spark: Any) -> Iterator[None]:
-    """Stop the queries that are left at the end, and give every setting the value that it has now."""
+    """At the end of the block, stop all queries and restore every setting."""
     before = dict(spark.conf.getAll)
     try:
         yield

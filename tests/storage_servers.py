@@ -1,4 +1,4 @@
-"""Real servers that keep snapshots elsewhere: S3 (an object store) and FTP (directories, renames), on this machine."""
+"""Real servers for remote snapshots on this machine: S3 (an object store) and FTP (directories and renames)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action":
 
 @dataclass(frozen=True)
 class StorageServer:
-    """`root`: a location on it that is empty. `environment`: what a process needs to be let in."""
+    """A storage server. `root` is an empty location on it, and `environment` has the variables for access."""
 
     root: str
     environment: dict[str, str]
@@ -30,7 +30,7 @@ class StorageServer:
 
 @contextlib.contextmanager
 def s3_server(directory: Path) -> Iterator[StorageServer]:
-    """Requests are checked for their signature: wrong or missing keys are refused as Amazon does."""
+    """Start an S3 server that checks signatures. Like Amazon's, it refuses wrong or missing keys."""
     free_requests = {"INITIAL_NO_AUTH_ACTION_COUNT": "3", "PYTHONUNBUFFERED": "1"}
     command = ["-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with _running(command, directory / "s3.log", r"Running on (http://127\.0\.0\.1:\d+)", free_requests) as started:
@@ -42,7 +42,7 @@ def s3_server(directory: Path) -> Iterator[StorageServer]:
             **_s3_user(address),
         }
         client = boto3.client("s3", **_boto(environment))
-        # A name of its own: a process opens what it names once, for good, and would go on asking another test's server.
+        # Use a unique name, because a process caches its connection by location, and would use another test's server.
         bucket = f"snapshots-{uuid.uuid4().hex[:8]}"
         client.create_bucket(Bucket=bucket)
         client.close()
@@ -50,7 +50,7 @@ def s3_server(directory: Path) -> Iterator[StorageServer]:
 
 
 def _s3_user(address: str) -> dict[str, str]:
-    """The three requests that need no key make a user who has one."""
+    """Create a user with a key, using the three requests that the server accepts without a key."""
     nobody = {"AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "-", "AWS_SECRET_ACCESS_KEY": "-"}
     client = boto3.client("iam", **_boto(nobody))
     client.create_user(UserName="waymark")
@@ -97,7 +97,7 @@ def ftp_server(directory: Path) -> Iterator[StorageServer]:
 def _running(
     command: list[str], log: Path, ready: str, environment: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """The process, and what the group in `ready` found in its log."""
+    """Yield the process, and the text that the group in `ready` matched in its log."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, *command], stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}

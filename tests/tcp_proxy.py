@@ -1,4 +1,4 @@
-"""A TCP proxy that can break a connection in the ways a network does."""
+"""A TCP proxy that can break connections as a network does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import threading
 
 
 class TcpProxy:
-    """`cut`: connections break and new ones fail. `swallow_replies`: requests arrive, their answers never do."""
+    """A proxy with network faults.
+
+    After `cut`, connections break and new ones fail. After `swallow_replies`, requests arrive, but no responses.
+    """
 
     def __init__(self, target: str) -> None:
         host, _, port = target.partition(":")
@@ -68,7 +71,7 @@ class TcpProxy:
         for connection in (source, sink):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        if replies:  # the other pump ends as well: its source was shut down
+        if replies:  # the other pump ends too, because its source was shut down
             with self._lock:
                 self._sockets -= {source, sink}
             source.close()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A process of its own, because no audit hook can be removed. Threads change places at every few instructions.
+# The code runs in a separate process, because audit hooks cannot be removed. Threads switch every few instructions.
 _THREADS_UNDER_A_TRACE_FUNCTION = """
 import sys, threading
 from tests import audit_hooks

@@ -1,4 +1,4 @@
-"""`python -m bench`: what could not be measured is told, in words and by the exit code."""
+"""`python -m bench` reports a failed benchmark by a message and its exit code."""
 
 from __future__ import annotations
 

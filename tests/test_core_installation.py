@@ -1,4 +1,4 @@
-"""An environment with the core's packages only, as a machine has that only watches Flink."""
+"""An environment with only the core's packages, as on a machine that only monitors Flink."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST = 450 * 2**20  # bytes, with the bytecode that pip writes
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an environment with the core's packages in their locked versions; skip where pip cannot make one."""
+    """Return an environment with the locked versions of the core's packages. Skip the tests if pip fails."""
     home = tmp_path_factory.mktemp("core") / "venv"
     venv.create(home, symlinks=True)
     constraints = home / "locked.txt"
@@ -92,7 +92,7 @@ def test_doctor_lists_the_extras_and_finds_no_problem(home: Path, environ: dict[
     extras = [line for line in lines if "  Extra " in line]
     assert len(extras) == 3
     assert all(" not installed" in line for line in extras)
-    # A small machine is not what this is about.
+    # Ignore problems of a small machine.
     problems = [line for line in lines if line.startswith("PROBLEM") and not re.search("  (Memory|Disk): ", line)]
     assert problems == []
 

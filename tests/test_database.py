@@ -1,4 +1,4 @@
-"""The database of the tests is what the migrations make of an empty one."""
+"""The database of the tests is equal to an empty database after all migrations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_database_has_every_migration_and_every_model_has_its_migration() ->
 
 @pytest.fixture
 def replaced(db: None) -> list[tuple[str, str]]:
-    """The migrations that the initial one replaces. In the database none of them stands as applied, nor does it."""
+    """Return the migrations that the initial one replaces. Mark all of them, and the initial one, as not applied."""
     replaced = import_module("monitoring.migrations.0001_initial_0_2").Migration.replaces
     for key in (INITIAL, *replaced):
         MigrationRecorder(connection).record_unapplied(*key)

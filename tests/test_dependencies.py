@@ -1,5 +1,8 @@
-"""Every package that the product imports is declared, the locked versions are those that are declared, and what only
-watches Flink needs no extra."""
+"""Check the declared dependencies.
+
+Every package that the product imports is declared. The locked versions match the declared ones. A Waymark that only
+monitors Flink needs no extra.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tests.import_graph import PRODUCT, ROOT, below, foreign, modules, reached
 
 FOR_TYPES_ONLY = {"django-stubs-ext"}
 OF_EXTRAS = {f"dashboard.management.commands.{name}" for name in ("jobmanager", "mailsink", "state")}
-# What a web server, a worker, a beat and the commands start with, and the packages whose modules are found by name.
+# The entry modules of web server, worker, beat and commands, and the packages whose modules are imported by name.
 CORE = [
     *("dashboard.settings", "dashboard.apps", "monitoring.apps", "monitoring.models"),
     *("dashboard.urls", "dashboard.wsgi", "dashboard.web_server", "dashboard.middleware", "dashboard.templating"),
@@ -49,7 +52,7 @@ def core() -> dict[str, Requirement]:
 
 
 def extras() -> dict[str, dict[str, Requirement]]:
-    """Return the requirements of each extra but `all`, which names the others."""
+    """Return the requirements of each extra, except `all`, which consists of the others."""
     declared = project()["optional-dependencies"]
     return {name: by_name(texts) for name, texts in declared.items() if name != "all"}
 
@@ -81,7 +84,7 @@ def packages_of(module: str) -> set[str]:
 
 
 def breaches(chains: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return the chains of imports that end in a package which the core does not declare."""
+    """Return the chains of imports that end in a package that the core does not declare."""
     known = core().keys() | FOR_TYPES_ONLY
     return [
         " → ".join((*chain, package))

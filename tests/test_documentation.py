@@ -1,4 +1,4 @@
-"""The documentation: every link leads somewhere, and it stays as short and plain as it is meant to be."""
+"""Check the documentation: every link has a target, and texts are short and in plain English."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# Links in code and templates, written as text.
+# Mentions of documentation pages in code and templates.
 MENTION = re.compile(r"\b(docs/[\w/-]+\.md)(#[\w-]+)?")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 MOST_WORDS = 35_000

@@ -15,11 +15,11 @@ from tests.test_documentation import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 ANCHORS = re.findall(r'<a id="([^"]+)"></a>', PAGE)
-# Areas whose every code is explained, except for those below.
+# Areas in which every code is explained, except for the codes below.
 AREAS = ("alerts", "automation", "notify", "recovery", "savepoints", "state-reads")
-# What needs no section: parts of a sentence, steps that went well, wishes of a person, and what only wraps a reason.
+# Codes without a section: parts of a sentence, successful steps, requests of people, and codes that wrap a reason.
 WITHOUT_SECTION = (
-    # what a rule says when it finds nothing, and how its sentences are put together
+    # rules without a finding, and parts of the sentences of rules
     *("alerts.*-rule", "alerts.*-rule-*", "alerts.*-figure", "alerts.*-measured", "alerts.one-*"),
     *("alerts.cluster-unreachable-over", "alerts.another-cluster-over", "alerts.waymark-blind-over"),
     *("alerts.checkpoints", "alerts.savepoints", "alerts.times", "alerts.days", "alerts.days-before"),
@@ -28,25 +28,25 @@ WITHOUT_SECTION = (
     *("alerts.no-checkpoint-owed", "alerts.no-checkpoint-yet", "alerts.no-checkpoints-a-day-apart"),
     *("alerts.no-p95", "alerts.no-state", "alerts.job-not-dead", "alerts.run-as-scheduled"),
     *("alerts.restart-as-run", "alerts.restart-by-engine"),
-    # what people did with an incident, and its end
+    # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
     *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
     *("alerts.hid-incidents", "alerts.hid-incidents-one-open", "alerts.test"),
-    # why a job is started, and from what
+    # the reason for a start, and its snapshot
     *("recovery.*-asked", "recovery.*-asked-noted", "recovery.submitted", "recovery.run-scheduled"),
     *("recovery.failed", "recovery.failed-with", "recovery.unknown-to-engine", "recovery.unknown-to-engine-with"),
     *("recovery.rescale", "recovery.default-parallelism", "recovery.start-with", "recovery.another-launch"),
     *("recovery.start-anew", "recovery.new-history-program", "recovery.history-stopped"),
     *("recovery.checkpoint", "recovery.savepoint", "recovery.unnumbered-*", "recovery.savepoint-of-the-stop"),
     *("recovery.empty-state", "recovery.no-batch-yet", "recovery.no-state-yet", "recovery.not-dead"),
-    # what a cycle did, and what wraps a reason
+    # the results of a cycle, and codes that wrap a reason
     *("recovery.pause-over", "recovery.breaker-opened", "recovery.needs-person", "recovery.left"),
     *("recovery.not-restarted", "recovery.not-restarted-after", "recovery.restart-decided"),
     *("recovery.restart-failed", "recovery.restarts-moved", "recovery.back-again"),
     *("recovery.job-is", "recovery.job-is-back", "recovery.run-of-job", "recovery.with-last-answer"),
     *("recovery.waiting", "recovery.succeeded", "recovery.ended-failed", "recovery.canceled", "recovery.overtaken"),
     *("recovery.canceled-by", "recovery.once", "recovery.times"),
-    # steps that are under way, or went well
+    # steps in progress and successful steps
     *("recovery.run-ended", "recovery.started-by-command", "recovery.program-on-cluster"),
     *("recovery.program-to-upload", "recovery.program-uploaded", "recovery.imported", "recovery.importing"),
     *("recovery.state-of-the-stop", "recovery.without-state", "recovery.state-complete", "recovery.not-running"),
@@ -54,11 +54,11 @@ WITHOUT_SECTION = (
     *("recovery.saved-cancelling", "recovery.saving-before-cancel", "recovery.savepoint-not-known-yet"),
     *("recovery.started", "recovery.from-state", "recovery.from-nothing"),
     *("recovery.new-run-is", "recovery.new-run-not-read"),
-    # what the retention of savepoints decides, and how a schedule reads
+    # decisions of the retention, and texts of schedules
     *("savepoints.keeps-*", "savepoints.job-keeps-all", "savepoints.among-newest", "savepoints.younger"),
     *("savepoints.outlasted", "savepoints.not-ours", "savepoints.by-hand", "savepoints.sentence"),
     *("savepoints.no-schedule", "savepoints.every", "savepoints.cron"),
-    # a request that is refused, which says what is allowed
+    # refused requests, whose text says what is allowed
     *("alerts.maintenance", "alerts.of-*", "state-reads.checkpoint", "state-reads.savepoint"),
     *("automation.*-needed", "automation.why-too-long", "recovery.bad-*", "recovery.name-needed"),
     *("recovery.free-name-needed", "recovery.path-needed", "notify.bad-*", "notify.sentence"),
@@ -71,7 +71,7 @@ WITHOUT_SECTION = (
 def known() -> set[str]:
     for module in iter_modules(reasons.__path__, f"{reasons.__name__}."):
         import_module(module.name)
-    assert kinds()  # each has codes of its own
+    assert kinds()  # loads all kinds, because each defines codes
     return {code.value for code in codes()}
 
 

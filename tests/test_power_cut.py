@@ -1,4 +1,4 @@
-"""The disk that forgets shows what each missing sync could cost, and nothing that cannot happen."""
+"""Simulated power cuts show every possible result of a missing sync, and no impossible one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def synced(path: Path) -> None:
 
 
 def found(root: Path, work: Callable[[], None], *, when_over: bool = True) -> set[str | None]:
-    """What a reader may find in `root`/file: after the work, or at any moment."""
+    """Return the possible contents of `root`/file after a power cut: after the work, or at any moment."""
     disk, file = Disk(root), root / "file"
     with disk.recorded():
         work()

@@ -1,4 +1,4 @@
-"""The product branches on codes, numbers and types, never on the wording of a sentence of its own."""
+"""The product branches on codes, numbers and types, never on the wording of its own sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARSING = {
     "find",
     "index",
 }
-# Sentences of other programs, which have no codes.
+# Sentences of other programs, which do not report codes.
 FOREIGN = {
     "An error occurred while",  # py4j
     "\n\nJVM stacktrace:",  # PySpark

@@ -1,4 +1,4 @@
-"""Reads URLs without any client of ours."""
+"""Read URLs without the product's clients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Mapping
 
 
 def read(url: str, headers: Mapping[str, str] | None = None, timeout_s: float = 30.0) -> bytes:
-    """Return the body. Raise HTTPError with the answer's text as a note, closed: otherwise its socket would be
-    collected, with a warning, in any later test.
+    """Return the body of a URL.
+
+    Raises:
+        HTTPError: it has the text of the response as a note, and is closed. Otherwise a later test would get a warning
+            about its socket.
     """
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:

@@ -1,4 +1,4 @@
-"""Waiting for what sets no event, with a limit."""
+"""Wait for a condition with a time limit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-LIMIT_S = 240.0  # of a machine with much else to do
+LIMIT_S = 240.0  # for a busy machine
 T = TypeVar("T")
 
 
 def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true result of `condition`; fails after `limit_s`.
+    """Return the first true result of `condition`, which is called every 20 ms. Fail after `limit_s`.
 
-    Asked every 20 ms however long it takes: what is waited for may go on only when it is asked, as a poller does that
-    the condition drives.
+    The interval does not grow, because some conditions also drive the awaited work, for example a poller.
     """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Real ZooKeeper servers whose processes a test may kill and start again."""
+"""Real ZooKeeper servers that a test can kill and restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ZooKeeperEnsemble:
-    """`count` servers on loopback, each with a directory of its own: a killed one comes back with its data."""
+    """`count` ZooKeeper servers on loopback. Each has its own directory, so a restarted server has its data again."""
 
     def __init__(self, directory: Path, java_home: Path, count: int) -> None:
         self._directory = directory
@@ -56,13 +56,13 @@ class ZooKeeperEnsemble:
             )
 
     def kill(self, index: int) -> None:
-        """SIGKILL: the server says goodbye to nobody."""
+        """Kill a server with SIGKILL, so that it closes no connection itself."""
         process = self._processes.pop(index)
         process.kill()
         process.wait()
 
     def mend(self) -> None:
-        """Start those that were killed."""
+        """Restart the killed servers."""
         missing = [index for index in range(len(self._ports)) if index not in self._processes]
         for index in missing:
             self.start_server(index)
@@ -74,11 +74,11 @@ class ZooKeeperEnsemble:
             self.kill(index)
 
     def leader(self) -> int:
-        """The server that leads the others."""
+        """Return the index of the server that leads the others."""
         return next(index for index in self.running if self.mode(index) in ("leader", "standalone"))
 
     def mode(self, index: int) -> str:
-        """leader, follower, standalone, or empty while the server does not serve."""
+        """Return leader, follower or standalone, or "" if the server does not serve."""
         try:
             with socket.create_connection((LOOPBACK, self._ports[index]), timeout=2) as connection:
                 connection.sendall(b"srvr")

@@ -1,4 +1,4 @@
-"""A ZooKeeper, job managers as processes of their own, and one job whose driver they start: what chaos is done to."""
+"""The target of the faults: job managers in separate processes with a ZooKeeper, and a job with its driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT_S = 120.0
 
 
 class JobManagers:
-    """Any number of them over one state directory and one ZooKeeper root; just one, without `zookeeper_hosts`."""
+    """Job managers with the same state directory and ZooKeeper root. Without `zookeeper_hosts`, there is only one."""
 
     def __init__(self, directory: Path, zookeeper_hosts: str, **environ: str) -> None:
         self.state = directory / "state"
@@ -40,7 +40,7 @@ class JobManagers:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> str:
-        """One more; returns its address once it serves."""
+        """Start another job manager, wait until it serves, and return its address."""
         port = any_free()
         address = f"http://127.0.0.1:{port}"
         log = self._directory / f"jobmanager-{port}.log"
@@ -57,14 +57,14 @@ class JobManagers:
         return address
 
     def stop(self) -> None:
-        """The last one ends the drivers."""
+        """Stop all job managers. The last one ends the drivers."""
         for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
         for process in self._processes.values():
             process.wait(LIMIT_S)
 
     def kill_leader(self) -> None:
-        """SIGKILL, and a new standby for it, as whatever watches over job managers does."""
+        """Kill the leader with SIGKILL, and start a new standby, as a supervisor does."""
         leader = eventually("a leader", self.leader)
         process = self._processes.pop(leader)
         process.kill()
@@ -89,7 +89,7 @@ def _serves(process: subprocess.Popen[bytes], log: Path) -> bool:
 
 
 class Job:
-    """The one job, seen through whatever job manager leads and through the files that job managers share."""
+    """A job. Its data comes from the leading job manager and from the files that job managers share."""
 
     def __init__(self, managers: JobManagers, program: Path, entry: str, arguments: Mapping[str, str], **conf: str):
         self._managers = managers
@@ -111,7 +111,7 @@ class Job:
         )
 
     def get(self, path: str = "") -> dict[str, Any]:
-        """{} while no job manager that leads answers for the job."""
+        """Return a response of the leader about the job, or {} if no leader responds."""
         leader = self._managers.leader()
         if leader is None:
             return {}
@@ -130,7 +130,7 @@ class Job:
         return "\n".join(f"{each['exceptionName']}: {each['stacktrace'][:400]}" for each in history)
 
     def completed(self) -> dict[str, Any] | None:
-        """The newest completed checkpoint."""
+        """Return the newest completed checkpoint, or None."""
         latest = self.get("/checkpoints").get("latest") or {}
         return latest.get("completed")
 
@@ -148,14 +148,14 @@ class Job:
         return self._managers.state / "jobs" / self.id
 
     def record(self) -> dict[str, Any]:
-        """What the newest attempt's durable record says; {} before there is one."""
+        """Return the stored record of the newest attempt, or {} if there is none."""
         try:
             return dict(json.loads((self.directory / "attempt.json").read_text()))
         except FileNotFoundError:
             return {}
 
     def driver(self) -> int:
-        """The driver's pid, the leader of its process group."""
+        """Wait for a driver and return its pid, which is also the id of its process group."""
         return int(eventually("a driver", lambda: self.record().get("pid")))
 
     def signal_driver(self, number: signal.Signals, *, whole_group: bool = True) -> None:
@@ -173,5 +173,5 @@ class Job:
 
     @property
     def live_locations(self) -> list[Path]:
-        """The checkpointLocations of the attempt that runs."""
+        """Return the checkpointLocations of the current attempt."""
         return sorted(Path(self.record()["work_directory"]).glob("queries/*"))

@@ -10,7 +10,7 @@ from tests.chaos.cluster import JobManagers
 
 @pytest.fixture
 def job_managers(tmp_path: Path, zookeeper_hosts: str) -> Iterator[JobManagers]:
-    """Two: one leads, the other stands by."""
+    """Yield two job managers: a leader and a standby."""
     managers = JobManagers(tmp_path, zookeeper_hosts)
     try:
         managers.start()

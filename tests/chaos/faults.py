@@ -1,4 +1,4 @@
-"""What may happen to a job, alone or several at once. Each fault is a function that says what must not be used then."""
+"""Faults of a job, single and combined. Each fault is a function that returns the paths that it damaged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 @dataclass(frozen=True)
 class Target:
-    """`cluster`: where the job's tasks run; None: in its driver."""
+    """The target of faults. `cluster` runs the job's tasks; if it is None, the driver runs them."""
 
     managers: JobManagers
     job: Job
@@ -27,7 +27,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Damage:
-    """`restarts`: the fault ends the attempt. `paths` are checkpoints' directories, or attempts', that were damaged."""
+    """The result of a fault.
+
+    With `restarts`, the fault ends the attempt. `paths` are the damaged directories of checkpoints or attempts.
+    """
 
     restarts: bool = True
     paths: tuple[Path, ...] = ()
@@ -38,7 +41,7 @@ Fault = Callable[[Target], Damage]
 
 
 def driver_is_killed(target: Target) -> Damage:
-    """By the machine's end (all of it), or by the kernel that needs memory (its Python, its Java)."""
+    """Kill all processes of the driver, as if the machine failed, or only Python or Java, as the OOM killer does."""
     match target.chance.choice(("all", "python", "java")):
         case "all":
             target.job.signal_driver(signal.SIGKILL)
@@ -50,7 +53,7 @@ def driver_is_killed(target: Target) -> Damage:
 
 
 def task_raises(target: Target) -> Damage:
-    """On a cluster Spark runs a task up to four times, and the job does not even notice."""
+    """Make a task raise an error. On a cluster, Spark repeats the task up to three times, so the attempt continues."""
     target.poison.touch()
     eventually("a poisoned row", lambda: not target.poison.exists())
     return Damage(restarts=target.cluster is None)
@@ -70,22 +73,22 @@ def live_location_is_damaged(target: Target) -> Damage:
 
 
 def executor_is_killed(target: Target) -> Damage:
-    """Its tasks run again elsewhere; a new one comes. The driver goes on."""
+    """Kill an executor. Spark repeats its tasks elsewhere and starts a new executor. The driver continues."""
     assert target.cluster is not None
     os.kill(target.chance.choice(eventually("an executor", target.cluster.executors)), signal.SIGKILL)
     return Damage(restarts=False)
 
 
-# --- several at once ---
+# --- combined faults ---
 
 
 def checkpoint_and_live_location_are_damaged(target: Target) -> Damage:
-    """Only an older checkpoint is left."""
+    """Damage the newest checkpoint and the live location, so that only an older checkpoint is usable."""
     return _damaged(target, _newest_checkpoint, _live_location)
 
 
 def driver_and_leader_are_killed(target: Target) -> Damage:
-    """The next leader finds a job whose driver is gone."""
+    """Kill driver and leader, so that the next leader finds a job without a driver."""
     target.job.signal_driver(signal.SIGKILL)
     target.managers.kill_leader()
     return Damage()
@@ -133,7 +136,7 @@ ON_A_CLUSTER: tuple[Fault, ...] = (executor_is_killed, executor_and_leader_are_k
 
 
 def _damaged(target: Target, *victims: Callable[[Target], tuple[Path, list[Path]]]) -> Damage:
-    """The driver is halted first, so that nothing newer comes while a file of each victim is damaged."""
+    """Stop the driver, so that it writes nothing newer, and damage a file of each victim."""
     target.job.signal_driver(signal.SIGSTOP)
     paths, hows = [], []
     for victim in victims:
@@ -151,7 +154,7 @@ def _newest_checkpoint(target: Target) -> tuple[Path, list[Path]]:
 
 
 def _live_location(target: Target) -> tuple[Path, list[Path]]:
-    """The attempt's directory, and what a restart needs of it: the newest batch's logs and its state."""
+    """Return the directory of the attempt, and the files that a restart needs: logs and state of the newest batch."""
     location = target.chance.choice(target.job.live_locations)
     newest = max((int(path.name) for path in (location / "commits").iterdir() if path.name.isdigit()), default=0)
     files = [location / "metadata", location / "commits" / str(newest)]
@@ -161,7 +164,7 @@ def _live_location(target: Target) -> tuple[Path, list[Path]]:
 
 
 def damage(file: Path, chance: random.Random) -> str:
-    """Truncate it, change a byte of it or remove it, and say so. Other links to its bytes keep them as they are."""
+    """Truncate, change or remove the file, and return what was done. Hard links to the file are not changed."""
     content = bytearray(file.read_bytes())
     what = chance.choice(("removed", "truncated", "changed"))
     file.unlink()

@@ -1,4 +1,4 @@
-"""The job under fire: rows by their id, each once, whatever is repeated in the input. Its memory is Spark's state."""
+"""The job under fire. It writes each row once, although the input repeats rows. Spark's state has the known ids."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def to_files(spark, args):
 
 
 def to_both(spark, args):
-    """A batch into two sinks: computed once, kept until both have it."""
+    """Write each batch to two sinks. It is computed once, and persisted until both sinks have it."""
     postgres, files = postgres_sink(args), file_sink(args)
 
     def write(frame, batch):
@@ -35,7 +35,7 @@ def unique_rows(spark, args):
 
     @sf.udf("boolean")
     def is_sound(_):
-        """Once for each poison that somebody puts there."""
+        """Raise an error once for each poison file."""
         if poison.exists():
             poison.unlink(missing_ok=True)
             raise ValueError("a poisoned row")

@@ -1,7 +1,7 @@
 """Exactly-once under fire: real Spark, real job managers, a real PostgreSQL, and random faults.
 
-The faults are drawn by the seed of the run (tests/profile.py). A sink is written by a driver that runs its own tasks
-and, as `SINK@cluster`, by the executors of a Spark cluster, which may be killed, too.
+The seed of the run (tests/profile.py) decides the faults. Each sink is tested with tasks in the driver and, as
+`SINK@cluster`, with tasks in executors of a Spark cluster, which may be killed too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TABLE = "under_fire"
 
 
 def drawn(chance: random.Random, rounds: int, kinds: Sequence[Fault]) -> list[Fault]:
-    """Each fault as often as the others, give or take one."""
+    """Return random faults. Each kind occurs equally often, with a difference of at most one."""
     bags = [chance.sample(kinds, len(kinds)) for _ in range(rounds // len(kinds) + 1)]
     return [fault for bag in bags for fault in bag][:rounds]
 
@@ -73,7 +73,7 @@ def test_every_row_is_in_the_result_exactly_once(
     conf = {"spark.sql.files.openCostInBytes": "0"}  # few tasks for many small files
     if cluster is None:
         faults = drawn(chance, ROUNDS, FAULTS)
-    else:  # one of the cluster's own comes first, however few rounds there are
+    else:  # the first fault is always one that needs a cluster
         first = chance.choice(ON_A_CLUSTER)
         faults = [first, *drawn(chance, ROUNDS - 1, (*FAULTS, *ON_A_CLUSTER))]
         conf |= {"spark.master": cluster.master, "spark.executor.memory": "500m"}
@@ -107,7 +107,7 @@ def readers(sink: str, dsn: str, output: Path) -> list[ReadIds]:
 
 
 def check_all_agree(reads: list[ReadIds]) -> None:
-    """The last batch is in one sink before it is in the next."""
+    """Wait until all sinks have the same rows, because the sinks get the last batch one after another."""
     eventually("all sinks have the same rows", lambda: len({tuple(sorted(read())) for read in reads}) == 1)
 
 
@@ -120,7 +120,7 @@ def ids_in_table(dsn: str) -> list[int]:
 
 
 def ids_in_files(output: Path) -> list[int]:
-    """As anybody reads a directory. Batches come and go whole: a listing that changed meanwhile is read again."""
+    """Return the ids in the files of a directory. If batches appear or disappear meanwhile, read it again."""
     while True:
         before = sorted(output.glob("waymark_batch=*"))
         try:
@@ -133,7 +133,7 @@ def ids_in_files(output: Path) -> list[int]:
 
 
 def keep_logs(job: Job) -> None:
-    """For whoever has to find out why a round failed."""
+    """Copy the driver logs, so that the cause of a failed round can be found."""
     kept = Path("var") / "test" / "chaos" / job.id
     kept.mkdir(parents=True, exist_ok=True)
     for log in job.directory.glob("attempt-*/driver.log"):

@@ -1,4 +1,4 @@
-"""A leader dies while the storage is away, for longer than its driver's lease: the driver, a real one, goes on."""
+"""A leader dies while the storage is unavailable, for longer than the lease of the driver. The driver continues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_driver_outlives_its_leader_and_its_storage(zookeeper_hosts: str, tmp_
         elsewhere = storage.rename(storage.with_name("elsewhere"))
         if away == "checkpoints":
             eventually("a failed checkpoint", lambda: job.get("/checkpoints")["counts"]["failed"])
-            # A driver that was uploading may have made its directories again; they must not look like the storage.
+            # A driver that was uploading may have created its directories again. They must not pass for the storage.
             assert list(storage.glob("*/taskowned")) == []
         managers.kill_leader()
         eventually("a leader", managers.leader)
@@ -51,7 +51,7 @@ def test_a_driver_outlives_its_leader_and_its_storage(zookeeper_hosts: str, tmp_
         eventually("twice the lease is over", lambda: time.monotonic() - led_since > 2 * LEASE_S)
         os.kill(driver, 0)
         assert job.get().get("state") == ("RECONCILING" if away == "checkpoints" else None), job.exceptions()
-        shutil.rmtree(storage, ignore_errors=True)  # what the dying leader may have begun
+        shutil.rmtree(storage, ignore_errors=True)  # files that the killed leader may have created
         elsewhere.rename(storage)
 
         eventually("it runs", job.is_running)

@@ -1,4 +1,4 @@
-"""Rounds of faults on a running job that is fed all the time, and what must hold after each of them."""
+"""Rounds of faults on a running job with continuous input, and the checks after each round."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ ReadIds = Callable[[], list[int]]
 
 
 class DuplicateRows(AssertionError):
-    """A row is in the result more than once."""
+    """The result contains a row more than once."""
 
 
 @dataclass
 class Feeder:
-    """Files of rows with ascending ids; one row in ten repeats an earlier one, which only the job's state can tell."""
+    """Writes files of rows with ascending ids.
+
+    One row in ten repeats an earlier one. The job can recognize it only by its state.
+    """
 
     directory: Path
     chance: random.Random
@@ -64,7 +67,7 @@ class Feeder:
 
 
 def run_rounds(faults: list[Fault], target: Target, feeder: Feeder, read: ReadIds, say: Callable[[str], None]) -> None:
-    """AssertionError as soon as a row is doubled, does not arrive in time, or the wrong state was restored."""
+    """Raise AssertionError if a row is duplicated or late, or if the wrong state was restored."""
     with feeder.feeding():
         for number, fault in enumerate(faults, 1):
             _round(number, fault, target, feeder, read, say)
@@ -81,7 +84,7 @@ def _round(
     eventually("the job runs", job.is_running, RECOVERY_LIMIT_S)
     before = job.completed_id()
     eventually(f"two more checkpoints before: {name}", lambda: job.completed_id() >= before + 2, RECOVERY_LIMIT_S)
-    threading.Event().wait(target.chance.uniform(0, 1.5))  # a random moment, which the seed alone decides
+    threading.Event().wait(target.chance.uniform(0, 1.5))  # a random moment that depends only on the seed
     attempt, started = job.record()["attempt"], time.monotonic()
     found = fault(target)
     fed = feeder.ids
@@ -96,7 +99,7 @@ def _round(
 
 
 def _await_rows(ids: int, read: ReadIds) -> None:
-    """Everything fed so far is there. At no moment on the way is a row there twice."""
+    """Wait until the result has all rows. Fail if a row is there twice at any moment."""
 
     def all_there() -> bool:
         counts = Counter(read())

@@ -65,7 +65,7 @@ class JobFacts:
     left_down: str = ""  # the sentence of an open incident about a failed restart, or ""
     attempt: RestartAttempt | None = None
 
-    # The following values, too, determine the health.
+    # The following values also affect the health.
     @property
     def pk(self) -> int:
         return self.job.pk
@@ -193,7 +193,7 @@ def why_unknown(cluster: Cluster, now: datetime) -> str:
 
 
 def _longest_unasked(cluster: Cluster) -> timedelta:
-    """Return the age of the last response from which on the polling itself must have stopped."""
+    """Return the age of the last response after which the polling itself must have stopped."""
     return max(timedelta(minutes=1), timedelta(seconds=10 * cluster.poll_interval_s))
 
 

@@ -54,7 +54,10 @@ def is_chinese() -> bool:
 
 
 def length_text(text: str) -> str:
-    """A length of time as the page's language has it, and another text as it is. Forms take the English one."""
+    """Translate the units of a length of time. Return any other text unchanged.
+
+    Do not translate the values of forms, because forms accept only the English units.
+    """
     return with_units(text, gettext) if LENGTH.fullmatch(text) else text
 
 

@@ -26,7 +26,7 @@ class SnoozeForm(NoteForm):
 
 
 class SeveralForm(NoteForm):
-    """The incidents of a list that are acknowledged together."""
+    """The form that acknowledges several incidents of a list together."""
 
     incident = forms.TypedMultipleChoiceField(coerce=int, label=_("Incidents"))
 

@@ -84,7 +84,7 @@ def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
 
 
 def left_down(incidents: Iterable[Incident]) -> str:
-    """What one of them says of a job that a restart did not bring back; "" when none does."""
+    """Return the sentence of the first incident about a failed restart of the job, or "" if there is none."""
     found = (rendered(stored(each, "sentence")) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
     return next(found, "")
 

@@ -133,7 +133,7 @@ def _processes(facts: Facts) -> Iterator[PartRow]:
 
 
 def _history(facts: Facts) -> Iterator[PartRow]:
-    """The job that makes roll-ups: of our own job manager, where there is one."""
+    """Yield the row of the job that computes roll-ups, if Waymark runs the embedded job manager."""
     name = noop("History")
     if facts.stored is None or not settings.EMBEDDED_CLUSTER_URL:
         return

@@ -1,4 +1,4 @@
-"""Programs of the whole-loop tests: one that is slowed down, broken and repaired by a word in a file."""
+"""Programs of the whole-loop tests. A file sets whether the program works, is slow or fails."""
 
 import json
 import time

@@ -1,14 +1,15 @@
 """Polling of many clusters with one worker process on one core, compared with plain GET requests.
 
 `polling_engines` simulates 10 clusters (50 with `--full`) with Flink's REST API. Each has 200 jobs with a checkpoint
-every 60 s, and is polled every 10 s. The worker has one core; the simulation and PostgreSQL have the other one. The
-benchmark measures four phases: reading all histories, the steady state, a burst in which all clusters are due at once,
-and a phase in which one in ten clusters accepts connections but never responds.
+every 60 s, and is polled every 10 s. The worker has one core; the simulation and PostgreSQL have the other one.
+
+The benchmark measures four phases. The worker reads all histories. Then it polls in the steady state. Then all clusters
+are due at once. In the last phase, one in ten clusters accepts connections but never responds.
 
 The ratios compare requests per CPU second with plain concurrent GET requests of aiohttp, for the same mix of responses
 on the same core. In the steady state, the GET requests come in the same bursts over the same number of connections, so
 both processes wait and wake equally often. In the burst, all clusters become due about one interval after their last
-poll, until no requests are left, and the GET requests follow without a pause. The GET requests run while the worker
+poll. The burst ends when no requests are left. Its GET requests follow without a pause. The GET requests run while the worker
 pauses, right after the phase with which they are compared, because the speed of a machine varies over time.
 """
 

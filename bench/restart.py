@@ -6,7 +6,7 @@ the default); and such a job with a spare driver. The job managers use a ZooKeep
 script has no event log.
 
 They are killed in turn, each at every position in the order. The next one is killed only after the restarted ones have
-run some batches, because a new JVM compiles on the CPUs that the next start needs. Ratios are of medians.
+run some batches: a new JVM compiles on the CPUs that the next start needs. Ratios are of medians.
 """
 
 from __future__ import annotations

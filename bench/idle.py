@@ -2,7 +2,8 @@
 
 The benchmark starts `manage.py up --demo` in an empty directory, and waits until both jobs have completed checkpoints
 and the start-up is over. Then it measures CPU time and proportional memory of all processes for two minutes. It also
-measures the share of the job that creates the roll-ups of the history. Goal: on 2 cores and 8 GB, half a core stays idle.
+measures the share of the job that creates the roll-ups of the history. Goal: on 2 cores and 8 GB, half a core stays
+idle.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ are due at once. In the last phase, one in ten clusters accepts connections but 
 The ratios compare requests per CPU second with plain concurrent GET requests of aiohttp, for the same mix of responses
 on the same core. In the steady state, the GET requests come in the same bursts over the same number of connections, so
 both processes wait and wake equally often. In the burst, all clusters become due about one interval after their last
-poll. The burst ends when no requests are left. Its GET requests follow without a pause. The GET requests run while the worker
-pauses, right after the phase with which they are compared, because the speed of a machine varies over time.
+poll. The burst ends when no requests are left. Its GET requests follow without a pause. The GET requests run while the
+worker pauses, right after the phase with which they are compared, because the speed of a machine varies over time.
 """
 
 from __future__ import annotations

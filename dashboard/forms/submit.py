@@ -137,7 +137,7 @@ class SubmitForm(CheckpointsForm, SavepointForm):
         try:
             self.spec = unmasked_launch(self._spec(cleaned), self._earlier)
         except ValueError as problem:
-            self.add_error("configuration", f"{problem}.")
+            self.add_error("configuration", _sentence(problem))
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         return {

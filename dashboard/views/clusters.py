@@ -173,5 +173,5 @@ def _label(form: ClusterForm, name: str) -> str:
 def _welcome(form: ClusterForm) -> str:
     name = form.instance.name
     if form.found is None:
-        return _("%(name)s is watched from now on. It did not answer yet.") % {"name": name}
-    return _("%(name)s is watched from now on: %(found)s.") % {"name": name, "found": rendered(form.found.reason)}
+        return _("Waymark monitors %(name)s. The cluster has not responded yet.") % {"name": name}
+    return _("Waymark monitors %(name)s: %(found)s.") % {"name": name, "found": rendered(form.found.reason)}

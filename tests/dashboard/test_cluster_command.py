@@ -32,7 +32,7 @@ def run(*arguments: str) -> str:
 
 def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> None:
     assert run("add", "production", flink.url + "/", "--labels", "team=a, env=prod") == (
-        "production: Flink REST API 2.3.0, jobs: 1 RUNNING. It is watched from now on.\n"
+        "production: Flink REST API 2.3.0, jobs: 1 RUNNING. Waymark monitors it.\n"
     )
     cluster = Cluster.objects.get(name="production")
     assert (cluster.rest_url, cluster.labels) == (flink.url, {"team": "a", "env": "prod"})

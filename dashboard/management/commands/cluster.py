@@ -92,7 +92,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(_said(form, name, text) for name, text in _errors(form)))
         registration.add(form.instance, ACTOR)
         answer = form.found.reason if form.found else "it does not answer yet"
-        self.stdout.write(f"{form.instance.name}: {answer}. It is watched from now on.")
+        self.stdout.write(f"{form.instance.name}: {answer}. Waymark monitors it.")
         if remark := unencrypted_secret(form.instance):
             self.stdout.write(f"! {remark}")
 

@@ -104,7 +104,7 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
     response = admin.post(reverse("cluster-add"), sent, follow=True)
     cluster = Cluster.objects.get()
     assert response.redirect_chain[-1][0] == reverse("cluster", args=[cluster.pk])
-    assert "prod is watched from now on: Flink REST API 2.3.0, jobs: 1 RUNNING." in response.content.decode()
+    assert "Waymark monitors prod: Flink REST API 2.3.0, jobs: 1 RUNNING." in response.content.decode()
     assert (cluster.rest_url, cluster.token.reveal(), cluster.labels) == (flink.url, "s3cret", {"team": "a"})
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.action, entry.details["now"]["token"]) == ("alma", "cluster.add", "set")

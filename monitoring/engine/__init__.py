@@ -1,1 +1,1 @@
-"""The engines' side: one typed client of Flink's REST API, and what an answer (or none) proves of a job."""
+"""A typed client of Flink's REST API, and the rules for what an answer, or a missing answer, proves about a job."""

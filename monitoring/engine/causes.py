@@ -1,10 +1,10 @@
-"""The sentence for people inside an engine's error text: class names, a message and a Java or Python stack trace."""
+"""Extract a readable sentence from an engine's error text: class names, a message, a Java or Python stack trace."""
 
 from __future__ import annotations
 
 import re
 
-# "org.apache.flink.util.FlinkException: human text", possibly several of them in front of each other.
+# "org.apache.flink.util.FlinkException: human text", possibly with several class names in front.
 _CLASS_NAME = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*): ")
 _CLASS_ALONE = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*):?$")
 _CAUSED_BY = "Caused by: "
@@ -15,14 +15,17 @@ _LIMIT = 1000
 
 
 def human(text: str) -> str:
-    """The first line without its class names, unless it is a single word: at most 1,000 characters."""
+    """Return the first line without class names, at most 1,000 characters.
+
+    The last class name stays in front of a text of one word.
+    """
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.removeprefix("<Exception on server side:").strip()
     said_by = ""
     while match := _CLASS_NAME.match(line):
         said_by, line = match.group(1), line[match.end() :]
     if said_by and " " not in line:
-        line = f"{said_by}: {line}"  # a path or a name alone says nothing
+        line = f"{said_by}: {line}"  # a path or a name alone explains nothing
     if alone := _CLASS_ALONE.match(line):
         line = alone.group(1)
     return _shortened(line)
@@ -33,9 +36,9 @@ def _shortened(line: str) -> str:
 
 
 def root_cause(stacktrace: str) -> str:
-    """What went wrong: the program's own Python exception, or else the innermost cause of a Java stack trace.
+    """Return the program's Python exception, or else the innermost cause of a Java stack trace.
 
-    What wraps it says only where.
+    The outer exceptions only say where the error occurred.
     """
     _, found, after = stacktrace.rpartition(_TRACEBACK)
     raised = next((match for line in after.splitlines() if (match := _RAISED.match(line))), None) if found else None
@@ -46,9 +49,9 @@ def root_cause(stacktrace: str) -> str:
 
 
 def from_errors(errors: object) -> str:
-    """The sentence of an error body's `errors` list with its innermost cause; "" when it holds none.
+    """Return the message in an error body's `errors` list with its innermost cause, "" if the list has no text.
 
-    A 500 has "Internal server error." first and what happened second.
+    The list of a status 500 has "Internal server error." first, and the actual error second.
     """
     if not isinstance(errors, list):
         return ""

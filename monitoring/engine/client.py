@@ -1,16 +1,16 @@
-"""The one door to an engine: Flink's REST API, typed, with every foreign failure mapped to one of ours.
+"""The only client of an engine: Flink's REST API, typed. It maps each failure to one of these exceptions.
 
     EngineError
-    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `trouble` says which. A command may
-    │                 have been carried out
-    ├── NotReady      it answers, but has no leader or is still starting: says nothing about any job
-    │   └── NotAsked  no request left Waymark, for want of what it takes to ask: nothing was carried out
+    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `trouble` says which. The engine may
+    │                 have executed a command
+    ├── NotReady      the engine answers, but has no leader or is still starting. This proves nothing about any job
+    │   └── NotAsked  Waymark sent no request, because a secret, a certificate or an allowed address is missing
     ├── NotFound      404: no such job, checkpoint, operation or endpoint
     ├── Refused       any other error answer, with its status
-    │   └── Redirected   elsewhere; not followed
-    └── Malformed     an answer that is not what the API promises; names the field
+    │   └── Redirected   a redirect, which the client does not follow
+    └── Malformed     an answer that does not match the API; the reason names the field
 
-A client lives in one event loop, as an asynchronous context manager, and keeps its connections open:
+A client is an asynchronous context manager, belongs to one event loop, and keeps its connections open:
 
     async with client_for(cluster) as engine:
         jobs = await engine.jobs_overview()
@@ -73,14 +73,14 @@ from monitoring.reasons.engines import EngineReason
 
 T = TypeVar("T")
 
-# Starting a program may take an engine long before it answers.
+# An engine answers only when it has started the program, which may take long.
 COMMAND_LIMIT_S = 60.0
 
 _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
 
 
 class FlinkClient:
-    """Job, trigger and vertex ids are 32 hexadecimal digits."""
+    """A client of one engine. Job, trigger and vertex IDs are 32 hexadecimal digits."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class FlinkClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends every connection; the next request opens new ones."""
+        """Close all connections. The next request opens new ones."""
         await self._transport.close()
 
     # --- reads
@@ -124,8 +124,11 @@ class FlinkClient:
         return ManagerConfig.parse(_decoded(await self._read("GET", path, self._read_limit_s), path), path)
 
     async def manager_config_if_shown(self) -> ManagerConfig | None:
-        """Return the configuration, or None if this engine does not show it. Raise EngineError if a later request may
-        be answered otherwise."""
+        """Return the configuration, or None if this engine does not show it.
+
+        Raises:
+            EngineError: a later request may get another answer.
+        """
         try:
             return await self.manager_config()
         except NotFound:
@@ -136,7 +139,10 @@ class FlinkClient:
             raise
 
     async def server_date(self) -> datetime | None:
-        """The server's clock, to the second. Flink gives it with its pages only, our job manager with every answer."""
+        """Return the server's time to the second, None if unknown.
+
+        Flink sends it only with its pages, Waymark's job manager with every answer.
+        """
         try:
             answer = await self._exchange("GET", "/", self._read_limit_s, None, None)
         except EngineError:
@@ -144,7 +150,7 @@ class FlinkClient:
         return _date(answer.headers.get("Date", ""))
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
-        """All of them, or Malformed: what is decided by this list must not overlook a job."""
+        """Return all jobs. Raise Malformed if one cannot be read, because a decision must not overlook a job."""
         jobs, misread = await self.jobs_by_id()
         if misread:
             raise misread[0]
@@ -153,9 +159,9 @@ class FlinkClient:
     async def jobs_by_id(
         self, known: Mapping[str, JobOverview] | None = None
     ) -> tuple[dict[str, JobOverview], tuple[Malformed, ...]]:
-        """Those that can be read, and what is wrong with the others.
+        """Return the readable jobs by ID, and an error for each of the others.
 
-        A job of which nothing new is said is the very object of `known`, the last answer.
+        `known` is the result of the previous call. An unchanged job is the same object as in `known`.
         """
         return JobOverview.parse_all(await self._get("/jobs/overview"), known or {})
 
@@ -166,16 +172,16 @@ class FlinkClient:
         return SourceRows.parse_all(await self._get(f"/jobs/{_part(job_id)}"))
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
-        """NotFound also when checkpointing is not enabled for the job."""
+        """Return the job's checkpoints. Raise NotFound also when checkpointing is not enabled for the job."""
         path = f"/jobs/{_part(job_id)}/checkpoints"
         return Checkpoints.parse(await self._get(path))
 
     async def checkpoints_unless(
         self, job_id: str, known: int | None, entries: Mapping[int, CheckpointStats]
     ) -> tuple[int, Checkpoints | None]:
-        """The answer's digest (of this process) and the answer; None, and unread, when the digest is `known`.
+        """Return the answer's digest and the answer, or None without parsing it if the digest equals `known`.
 
-        `entries`: what was read before, see Checkpoints.parse.
+        Digests are valid only in this process. `entries` are parsed earlier, see Checkpoints.parse.
         """
         path = f"/jobs/{_part(job_id)}/checkpoints"
         content = await self._read("GET", path, self._read_limit_s)
@@ -194,27 +200,32 @@ class FlinkClient:
         return OperatorSubtasks.parse(await self._get(path))
 
     async def exceptions(self, job_id: str) -> tuple[JobException, ...]:
-        """Newest first, each followed by those of other tasks that came with it."""
+        """Return the exceptions, newest first, each followed by the concurrent exceptions of other tasks."""
         answer = await self._get(f"/jobs/{_part(job_id)}/exceptions")
         history = answer.optional_child("exceptionHistory")
         entries = [] if history is None else history.children("entries")
         return tuple(each for entry in entries for each in JobException.parse_with_concurrent(entry))
 
     async def job_config(self, job_id: str) -> JobConfig:
-        """Our own job manager hides secrets in this answer, and has the whole launch record at another address."""
+        """Return the job's configuration.
+
+        Waymark's job manager hides secrets in this answer, so the launch record is read from another endpoint.
+        """
         config = JobConfig.parse(await self._get(f"/jobs/{_part(job_id)}/config"))
         if not config.hides_secrets:
             return config
         return replace(config, launch=launch_record(await self._get(f"/jobs/{_part(job_id)}/launch")))
 
     async def launch_record(self, job_id: str) -> dict[str, Any] | None:
-        """How the job was started (jar_id, entry_class, program_args, parallelism, configuration), from an engine that
-        says so; None from one that does not."""
+        """Return how the job was started, or None if the engine does not report it.
+
+        The keys are jar_id, entry_class, program_args, parallelism and configuration.
+        """
         launch = (await self.job_config(job_id)).launch
         return None if launch is None else dict(launch)
 
     async def driver_logs(self, job_id: str) -> tuple[DriverLog, ...]:
-        """Newest attempt first. NotFound also from Flink, which has no logs by job."""
+        """Return the driver logs, newest attempt first. Raise NotFound also for Flink, which has no logs by job."""
         answer = await self._get(f"/jobs/{_part(job_id)}/logs")
         return tuple(DriverLog.parse(log) for log in answer.children("logs"))
 
@@ -240,13 +251,13 @@ class FlinkClient:
         return tuple(JarFile.parse(jar) for jar in (await self._get("/jars")).children("files"))
 
     async def program(self, jar_id: str) -> bytes:
-        """The file itself; NotFound from Flink, which hands none out."""
+        """Return the program's file. Raise NotFound for Flink, which does not serve it."""
         return await self._read("GET", f"/jars/{_part(jar_id)}/content", self._command_limit_s)
 
     # --- commands
 
     async def trigger_savepoint(self, job_id: str, trigger_id: str, target_directory: str | None = None) -> str:
-        """Idempotent by `trigger_id`: the same one never starts a second savepoint. Returns the request id."""
+        """Trigger a savepoint and return the request ID. A repeated `trigger_id` never starts a second savepoint."""
         body: dict[str, object] = {"triggerId": trigger_id, "cancel-job": False}
         if target_directory:
             body["target-directory"] = target_directory
@@ -255,27 +266,34 @@ class FlinkClient:
     async def stop_with_savepoint(
         self, job_id: str, trigger_id: str, drain: bool = False, target_directory: str | None = None
     ) -> str:
-        """Idempotent by `trigger_id`; ask `savepoint_status` how it went."""
+        """Stop the job and return the request ID, for `savepoint_status`. A repeated `trigger_id` changes nothing."""
         body: dict[str, object] = {"triggerId": trigger_id, "drain": drain}
         if target_directory:
-            body["targetDirectory"] = target_directory  # spelled differently from the savepoint's by Flink
+            body["targetDirectory"] = target_directory  # Flink spells this key differently for a savepoint
         return (await self._command("POST", f"/jobs/{_part(job_id)}/stop", body)).text("request-id")
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> Operation[str]:
-        """Also of a stop. Done with the savepoint's path."""
+        """Return the status of a savepoint or of a stop. The result of Done is the savepoint's path."""
         path = f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}"
         return await self._operation(path, lambda operation: operation.text("location"))
 
     async def trigger_checkpoint(self, job_id: str, trigger_id: str | None = None, *, full: bool = False) -> str:
-        """Flink 1.17 and newer; NotFound from older ones. Returns the request id, idempotent as a savepoint's."""
+        """Trigger a checkpoint and return the request ID. A repeated `trigger_id` never starts a second checkpoint.
+
+        Raises:
+            NotFound: Flink is older than 1.17.
+        """
         body: dict[str, object] = {"checkpointType": "FULL"} if full else {}
         if trigger_id:
             body["triggerId"] = trigger_id
         return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
 
     async def checkpoint_status(self, job_id: str, trigger_id: str, asked_at: datetime | None = None) -> Operation[int]:
-        """Done with the checkpoint's id. `asked_at`: where the request is forgotten, the history since then is the
-        witness, see operations.checkpoint_since."""
+        """Return the status of a checkpoint. The result of Done is the checkpoint's ID.
+
+        If the engine forgot the request and `asked_at` is given, the checkpoint history since then decides
+        (operations.checkpoint_since).
+        """
         path = f"/jobs/{_part(job_id)}/checkpoints/{_part(trigger_id)}"
         status = await self._operation(path, lambda operation: operation.whole("checkpointId"))
         if asked_at is None or not isinstance(status, Forgotten):
@@ -286,9 +304,10 @@ class FlinkClient:
             return status
 
     async def dispose_savepoint(self, path: str) -> str:
-        """Have the savepoint's files deleted. Returns the request id.
+        """Request the deletion of the savepoint's files, and return the request ID.
 
-        There is no id of ours: after a lost answer it is asked for again, and a savepoint that is gone fails with that.
+        The caller cannot choose the ID. After a lost answer the caller repeats the request, which fails if the
+        savepoint is already deleted.
         """
         return (await self._command("POST", "/savepoint-disposal", {"savepoint-path": path})).text("request-id")
 
@@ -296,7 +315,7 @@ class FlinkClient:
         return await self._operation(f"/savepoint-disposal/{_part(trigger_id)}", lambda operation: None)
 
     async def cancel(self, job_id: str) -> None:
-        """Without a savepoint. Asynchronous: the job is gone only when its state says so. Repeatable."""
+        """Request a cancellation without a savepoint. Repeatable. The job ends later: its status shows when."""
         await self._command("PATCH", f"/jobs/{_part(job_id)}?mode=cancel", None)
 
     async def run_jar(
@@ -313,9 +332,12 @@ class FlinkClient:
         job_name: str | None = None,
         automatic_restore: bool = False,
     ) -> str:
-        """Start a program under an id that the caller chose, so that a launch whose answer was lost is looked up by it
-        and never repeated. Returns the engine's job id. `automatic_restore`, only for our job manager: no person asked
-        for the restore of `savepoint_path`."""
+        """Start a program under `job_id` and return the engine's job ID.
+
+        The caller chooses `job_id`. If the answer is lost, the caller finds the job by this ID and need not start it
+        again. `automatic_restore` tells Waymark's job manager that no person requested the restore of
+        `savepoint_path`.
+        """
         settings = dict(configuration or {})
         if job_name:
             settings["pipeline.name"] = job_name
@@ -333,7 +355,10 @@ class FlinkClient:
         return (await self._command("POST", f"/jars/{_part(jar_id)}/run", body)).identifier("jobid")
 
     async def upload_jar(self, name: str, content: bytes) -> str:
-        """Hand a program over (`.jar`; our job manager also takes `.py` and `.zip`). Returns the id to run it by."""
+        """Upload a program and return its ID for `run_jar`.
+
+        Engines accept `.jar`; Waymark's job manager also accepts `.py` and `.zip`.
+        """
         boundary = uuid.uuid4().hex
         part = f'Content-Disposition: form-data; name="jarfile"; filename="{quote(name)}"\r\n'
         head = f"--{boundary}\r\n{part}Content-Type: application/x-java-archive\r\n\r\n"
@@ -343,27 +368,30 @@ class FlinkClient:
         return PurePosixPath(answer.text("filename")).name
 
     async def delete_jar(self, jar_id: str) -> None:
-        """NotFound or Refused when there is none such; jobs that run from it go on."""
+        """Delete a program. Jobs that were started from it continue. Raise NotFound or Refused if it does not exist."""
         await self._command("DELETE", f"/jars/{_part(jar_id)}", None)
 
     async def find_checkpoints(self, locations: Mapping[str, str]) -> tuple[FoundCheckpoint, ...]:
-        """Say what is at checkpoint locations that Spark wrote, by the name of their query. NotFound from Flink."""
+        """Return what the job manager finds at Spark's checkpoint locations. Raise NotFound for Flink.
+
+        `locations` are by the name of their query.
+        """
         answer = await self._command("POST", "/savepoints/import/validate", {"checkpoints": dict(locations)})
         return tuple(FoundCheckpoint.parse(each) for each in answer.children("checkpoints"))
 
     async def import_checkpoints(
         self, locations: Mapping[str, str], entry_class: str | None, trigger_id: str
     ) -> Operation[str]:
-        """Begin to copy the locations into a savepoint, unless that has begun under `trigger_id`; say how far it is.
+        """Start to copy the locations into a savepoint, unless `trigger_id` started already, and return the status.
 
-        Done with the savepoint's path. NotFound from Flink.
+        The result of Done is the savepoint's path. Raise NotFound for Flink.
         """
         body = {"checkpoints": dict(locations), "entryClass": entry_class, "triggerId": trigger_id}
         await self._command("POST", "/savepoints/import", body)
         return await self._operation(f"/savepoints/import/{_part(trigger_id)}", lambda each: each.text("location"))
 
     async def validate_savepoint(self, path: str, entry_class: str | None = None) -> SavepointValidation | None:
-        """None: this engine cannot check a savepoint before it is used (only our job manager can)."""
+        """Validate a savepoint before use. Return None for Flink: only Waymark's job manager can do it."""
         body: dict[str, object] = {"savepointPath": path}
         if entry_class:
             body["entryClass"] = entry_class
@@ -407,7 +435,7 @@ class FlinkClient:
     async def _exchange(
         self, method: str, path: str, limit_s: float, content: bytes | None, kind: str | None, byte_range: str = ""
     ) -> Answer:
-        """One request within `limit_s` in all."""
+        """Send one request and return the answer. `limit_s` is the limit for both together."""
         try:
             return await self._transport.ask(method, path, limit_s, content, kind, byte_range)
         except aiohttp.ConnectionTimeoutError as error:
@@ -420,7 +448,7 @@ class FlinkClient:
 
 
 def client_for(cluster: Cluster) -> FlinkClient:
-    """Raises NotAsked when it cannot even be asked."""
+    """Return a client for the cluster. Raise NotAsked if its address or a secret is not available."""
     return FlinkClient(connection_of(cluster))
 
 

@@ -1,9 +1,9 @@
-"""How a cluster is asked: everything a client needs, as one frozen value that shows no secret.
+"""The connection to a cluster: all that a client needs, as one frozen value that shows no secret.
 
     async with FlinkClient(connection_of(cluster)) as engine: …
 
-The address is judged here and again where the name is resolved (`outbound_http.CheckedResolver`), so what is connected
-to is what is allowed.
+The policy for addresses is checked here, and again when the name is resolved (`outbound_http.CheckedResolver`). So a
+client connects only to allowed addresses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REQUEST_LIMIT_S = 10.0
 
 
 class BadTls(ValueError):
-    """A certificate or key that cannot be used; `field` is the cluster's field."""
+    """A certificate or key cannot be used. `field` is the name of the cluster's field."""
 
     def __init__(self, at: str, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -52,7 +52,7 @@ class BadTls(ValueError):
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM texts. "": the system's authorities; no certificate of our own."""
+    """PEM texts. An empty `ca_bundle` means the system's authorities, an empty `certificate` no client certificate."""
 
     ca_bundle: str = ""
     certificate: str = ""
@@ -61,7 +61,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Connection:
-    """`authorization` is the header's value, "" for none."""
+    """The URL, credentials and limits for requests. `authorization` is the header's value, "" for none."""
 
     url: str
     authorization: str = field(default="", repr=False)
@@ -69,7 +69,11 @@ class Connection:
     request_limit_s: float = REQUEST_LIMIT_S
 
     def require_allowed(self) -> Target:
-        """Raises AddressNotAllowed for what is no URL, and for an address that is written out and not allowed."""
+        """Return the target of the URL.
+
+        Raises:
+            AddressNotAllowed: the text is not a URL, or it has a literal IP address that is not allowed.
+        """
         target = outbound.target_of(self.url, cluster_policy())
         if isinstance(target, Denied):
             raise AddressNotAllowed(target)
@@ -83,7 +87,7 @@ class AddressNotAllowed(NotAsked):
 
 
 class SecretMissing(NotAsked):
-    """`field`: the cluster's whose secret cannot be read."""
+    """A secret of the cluster cannot be read. `field` is the name of its field."""
 
     def __init__(self, reason: Reason, at: str) -> None:
         super().__init__(reason)
@@ -99,7 +103,7 @@ def basic(username: str, password: str) -> str:
 
 
 def connection_of(cluster: Cluster) -> Connection:
-    """Raises NotAsked when a secret cannot be read, or when nobody knows yet where the cluster's leader is."""
+    """Return the connection. Raise NotAsked if a secret cannot be read, or if the leader's address is not known yet."""
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
         raise NotAsked(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))
@@ -116,7 +120,11 @@ def connection_of(cluster: Cluster) -> Connection:
 
 
 def zookeeper_access_of(cluster: Cluster) -> ZooKeeperAccess:
-    """Raises NotAsked, with the field, when a secret cannot be read or a certificate cannot be used."""
+    """Return the access to ZooKeeper.
+
+    Raises:
+        SecretMissing: a secret cannot be read or a certificate cannot be used. It has the field's name.
+    """
     tls = None
     try:
         if cluster.zookeeper_tls:
@@ -146,13 +154,13 @@ def _authorization(cluster: Cluster) -> str:
 
 @lru_cache(maxsize=256)
 def trust(tls: Tls) -> ssl.SSLContext:
-    """Once per process and setting: reading the certificates takes longer than a poll. Raises BadTls."""
+    """Return the TLS context. It is cached, because loading certificates takes longer than a poll. Raise BadTls."""
     context = ssl.create_default_context()
     if tls.ca_bundle:
-        # A bundle of one's own means these authorities and no others.
+        # A bundle replaces the system's authorities.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
-            # What is between the certificates may be in any script.
+            # Text between the certificates may have characters that are not ASCII.
             context.load_verify_locations(cadata=tls.ca_bundle.encode("ascii", "ignore").decode())
         except ssl.SSLError as error:
             reason = CredentialReason.BAD_CA_BUNDLE(error=error.reason or str(error))
@@ -163,7 +171,10 @@ def trust(tls: Tls) -> ssl.SSLContext:
 
 
 def _present(context: ssl.SSLContext, tls: Tls) -> None:
-    """The client's certificate. Python reads keys from files only: it goes there encrypted, and away again at once."""
+    """Load the client's certificate and key into `context`.
+
+    Python reads keys only from files. So the key is written to an encrypted temporary file, which is deleted at once.
+    """
     if not tls.certificate or not tls.key:
         missing = "client_key" if tls.certificate else "client_certificate"
         raise BadTls(missing, CredentialReason.PAIR_INCOMPLETE())
@@ -178,7 +189,7 @@ def _present(context: ssl.SSLContext, tls: Tls) -> None:
         raise BadTls("client_key", code()) from error
     password = secrets.token_hex()
     form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
-    handle, name = tempfile.mkstemp()  # for our user's eyes only
+    handle, name = tempfile.mkstemp()  # only this process's user can read the file
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(tls.certificate.encode() + b"\n" + key.private_bytes(*form))

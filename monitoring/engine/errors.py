@@ -1,4 +1,4 @@
-"""What can go wrong between Waymark and an engine: the tree is drawn, and each kind explained, in client.py."""
+"""The errors of requests to an engine. client.py shows the tree and explains each class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitoring.reasons.reason import Reason
 
 
 class EngineError(Exception):
-    """`reason`: ours, or what the engine said. `str()` of every one is its English text."""
+    """The base of all errors. `reason` is Waymark's reason or the engine's text. `str()` returns its English text."""
 
     def __init__(self, reason: Reason | str) -> None:
         super().__init__(str(reason))
@@ -17,7 +17,7 @@ class EngineError(Exception):
 
 
 class Trouble(Enum):
-    """What kind of silence: said in a form beside the field that it concerns."""
+    """The kind of a connection failure. A form shows it at the field that it concerns."""
 
     NOT_ALLOWED = "the address is not allowed"
     UNRESOLVED = "the name does not resolve"
@@ -49,7 +49,7 @@ class NotFound(EngineError):
     pass
 
 
-# Unauthorized, by a proxy too; timed out; in conflict, that is known already; too early; too many.
+# Unauthorized (401, 407 by a proxy), timed out, conflict (known already), too early, too many requests.
 _OF_THE_WAY = (401, 407, 408, 409, 425, 429)
 
 
@@ -60,13 +60,15 @@ class Refused(EngineError):
 
     @property
     def of_the_request(self) -> bool:
-        """It is about what was asked: the same would be refused again. Not so the engine's own trouble, who asks, how
-        often or where."""
+        """Whether the request itself is the cause, so that the engine would refuse it again.
+
+        Other causes are the engine's own failures, missing credentials, and the time or rate of requests.
+        """
         return 400 <= self.status < 500 and self.status not in _OF_THE_WAY
 
 
 class Redirected(Refused):
-    """`location` as the server gave it, "" when it gave none. Redirects are not followed."""
+    """A redirect, which the client does not follow. `location` is the server's header, "" if there is none."""
 
     def __init__(self, status: int, location: str) -> None:
         if location:

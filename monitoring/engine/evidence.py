@@ -1,13 +1,12 @@
-"""What a cluster's answer, or its silence, proves of one job. Pure: facts in, a value out.
+"""Decide what a cluster's answer, or a missing answer, proves about one job. Pure functions, without I/O.
 
-Three classes, and only the first two may ever lead to a restart:
+There are three classes of evidence, and only the first two may lead to a restart:
 
-1. the engine names the job: `Alive` or `Terminal`. A terminal state may be taken back (FLINK-39704: after a leader
-   change the same id came back), so a terminal run that is named alive again *is* alive again;
-2. the engine answers, does not name the job and, asked for it, says that there is none: `Unknown`, conclusive only
-   after the hold-down;
-3. the engine does not answer, or not to the question for the job (one that it could not recover yet is in no list):
-   `Unreachable`. It proves nothing, ends every hold-down and drops nobody.
+1. The engine lists the job: `Alive` or `Terminal`. A terminal status may be revoked (FLINK-39704: after a leader change
+   the same ID came back), so a terminal run that the engine lists as alive again *is* alive again.
+2. The engine answers, does not list the job, and returns 404 for it: `Unknown`, conclusive only after the hold-down.
+3. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
+   `Unreachable`. It proves nothing and ends every hold-down.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from monitoring.reasons.reason import Reason
 
 HOLD_DOWN = timedelta(seconds=30)
 HOLD_DOWN_POLLS = 2
-# A job manager that names no job at all may have just started and not yet recovered those it has to.
+# A job manager that lists no job at all may have just started, before it recovers its jobs.
 EMPTY_HOLD_DOWN = timedelta(seconds=90)
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The jobs that the engine names, by id, at one moment. `undenied`: why others may still be there, by id."""
+    """The jobs in the engine's list, by ID. `undenied`: why other jobs may still exist, by job ID."""
 
     jobs: Mapping[str, JobOverview]
     undenied: Mapping[str, Reason | str] = field(default_factory=dict)
@@ -36,7 +35,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """Refused, timed out, starting, or not understandable."""
+    """No usable answer: refused, timed out, starting, or malformed."""
 
     why: Reason | str
 
@@ -46,7 +45,7 @@ ClusterAnswer = Answered | NoAnswer
 
 @dataclass(frozen=True)
 class Missing:
-    """The engine has answered without the job since then, in that many polls in a row."""
+    """The engine has answered without the job since `since`, in `polls` consecutive polls."""
 
     since: datetime
     polls: int
@@ -64,7 +63,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Unknown:
-    """`lost`: the hold-down is over, the job is gone."""
+    """The engine does not know the job. `lost`: the hold-down is over, so the job no longer exists."""
 
     missing: Missing
     lost: bool
@@ -80,7 +79,10 @@ Evidence = Alive | Terminal | Unknown | Unreachable
 
 
 def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now: datetime) -> Evidence:
-    """`missing`: what earlier polls held down, None when the last answer named the job or there was none."""
+    """Return what `answer` proves about the job.
+
+    `missing` counts earlier polls without the job. It is None if the last poll listed the job or had no answer.
+    """
     if isinstance(answer, NoAnswer):
         return Unreachable(answer.why)
     job = answer.jobs.get(job_id)

@@ -1,6 +1,7 @@
-"""Looking at a cluster before it is stored: what answers there, or which field is to blame and why.
+"""Test a cluster's settings before they are stored: return what answers, or the wrong field and the reason.
 
-Asks the engine, and ZooKeeper where the cluster is found through it: seconds, when nothing answers. Writes nothing.
+The test sends requests to the engine, and to ZooKeeper if the cluster is found through it. It takes seconds if nothing
+answers. It writes nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ Now = Callable[[], datetime]
 
 # A person waits for the answer.
 LIMIT_S = 8.0
-# Mended with a CA bundle.
+# A CA bundle solves these problems.
 _UNTRUSTED = (EngineReason.SELF_SIGNED(), EngineReason.UNKNOWN_AUTHORITY())
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`field`: the cluster's, that a person can mend it with. `passing`: it may be right, and only be down now."""
+    """A failed test. `field` is the cluster's field to correct. `passing`: perhaps only the server is down."""
 
     field: str
     reason: Reason | str
@@ -51,7 +52,7 @@ class Problem:
 
 
 def examine(cluster: Cluster, now: Now) -> Found | Problem:
-    """`cluster` need not be stored; through ZooKeeper its address is filled in."""
+    """Test the connection of `cluster`, stored or not. With ZooKeeper, set its `rest_url` to the leader's."""
     if cluster.discovery == Discovery.ZOOKEEPER:
         try:
             leader = find_leader(leaders.quorum_of(cluster), LIMIT_S)
@@ -101,7 +102,7 @@ async def _ask(connection: Connection, now: Now) -> Found:
 
 
 def problem_of(cluster: Cluster, error: EngineError) -> Problem:
-    """Which field an engine's failure points to."""
+    """Return the problem with the cluster's field that caused the error."""
     at = "zookeeper_cluster_id" if cluster.discovery == Discovery.ZOOKEEPER else "rest_url"
     match error:
         case AddressNotAllowed():

@@ -1,6 +1,6 @@
-"""Strict reading of JSON answers: the right type, in range, or Malformed with the field's name.
+"""Read JSON answers strictly: a value has the right type and range, or Malformed names the field.
 
-Unknown fields are ignored. Flink's own spellings of "nothing" (-1, the string "NaN", 2^63-1) become None on the way.
+Unknown fields are ignored. Flink's spellings of a missing value (-1, the string "NaN", 2^63-1) become None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Fields:
     """One JSON object of an answer.
 
-    `where` is its place, for the error text: in words, or its parent with its name there or its index in a list there.
+    `where` is its place for error texts: a text, or the parent with the field's name and, in a list, the index.
     """
 
     __slots__ = ("_where", "raw")
@@ -40,7 +40,7 @@ class Fields:
 
     @property
     def where(self) -> str:
-        """Put together only when an error needs it: most answers have none."""
+        """Return the place as text. It is built only for an error, because most answers have none."""
         if isinstance(self._where, str):
             return self._where
         parent, name, *index = self._where
@@ -55,12 +55,12 @@ class Fields:
         return Malformed(EngineReason.OUT_OF_RANGE(where=f"{self.where}.{name}"))
 
     def kept(self) -> dict[str, Any]:
-        """The object as it is, to be stored as JSON. Malformed when it is nested deeper than any database takes."""
+        """Return the raw object, to be stored as JSON. Raise Malformed if it is nested too deeply for a database."""
         _check_depth(self.raw, self.where, _DEEPEST)
         return self.raw
 
     def told(self, names: tuple[str, ...]) -> tuple[object, ...]:
-        """What stands under these names, unread: to be compared with what stood there before."""
+        """Return the raw values of the fields `names`, to be compared with an earlier answer."""
         return tuple(map(self.raw.get, names))
 
     def is_one_of(self, name: str, numbers: Collection[int]) -> bool:
@@ -69,24 +69,24 @@ class Fields:
 
     def whole(self, name: str) -> int:
         value = self.raw.get(name)
-        if type(value) is int and -LONG_MAX <= value <= LONG_MAX:  # and not a bool
+        if type(value) is int and -LONG_MAX <= value <= LONG_MAX:  # excludes bool
             return value
-        # What does not fit into 64 bits was read as a float.
+        # The JSON parser reads a number that does not fit into 64 bits as a float.
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > LONG_MAX:
             raise self._out_of_range(name)
         raise self._fail(name, EngineReason.WHOLE_NUMBER)
 
     def amount(self, name: str) -> int | None:
-        """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
+        """Return a size, duration or count, or None if the engine does not know it: absent, null or negative."""
         value = self.raw.get(name)
-        if type(value) is int and 0 <= value <= LONG_MAX:  # as nearly all are
+        if type(value) is int and 0 <= value <= LONG_MAX:  # fast path for nearly all values
             return value
         if value is None or self.whole(name) < 0:
             return None
         return self.whole(name)
 
     def small(self, name: str) -> int:
-        """A count of subtasks: what a database integer holds."""
+        """Return a count that fits into a database's 32-bit integer, such as a number of subtasks."""
         value = self.whole(name)
         if not 0 <= value < 2**31:
             raise self._out_of_range(name)
@@ -102,7 +102,7 @@ class Fields:
         return "" if self.raw.get(name) is None else self.text(name)
 
     def identifier(self, name: str, limit: int = 32) -> str:
-        """An identifier that becomes part of a path."""
+        """Return an identifier that is safe as part of a path: ASCII letters and digits."""
         value = self.text(name)
         if not value or len(value) > limit or not value.isascii() or not value.isalnum():
             raise Malformed(EngineReason.NOT_AN_IDENTIFIER(where=f"{self.where}.{name}"))
@@ -121,7 +121,7 @@ class Fields:
         return value
 
     def optional_moment(self, name: str) -> datetime | None:
-        """Epoch milliseconds; None when absent or not positive."""
+        """Return the time of epoch milliseconds, None if absent or not positive."""
         value = self.amount(name)
         if not value:
             return None
@@ -141,7 +141,7 @@ class Fields:
         return [Fields(item, (self, name, index)) for index, item in enumerate(self._list(name))]
 
     def items(self, name: str) -> list[Callable[[], Fields]]:
-        """Each raises Malformed only for itself."""
+        """Return a function for each item of the list, so that a malformed item raises only for itself."""
         return [partial(Fields, item, (self, name, index)) for index, item in enumerate(self._list(name))]
 
     def _list(self, name: str) -> list[object]:
@@ -157,15 +157,15 @@ class Fields:
         return value
 
     def named(self, name: str) -> dict[str, Fields]:
-        """An object whose keys are names."""
+        """Return the children of an object whose keys are names."""
         child = self.child(name)
         return {key: Fields(value, (child, key)) for key, value in child.raw.items()}
 
 
 def decode(body: bytes) -> object:
-    """The JSON of an answer. Characters that no database text can hold become U+FFFD."""
+    """Return the parsed JSON. Characters that no database text can hold become U+FFFD. Raise Malformed."""
     try:
-        # Only an escape can bring such a character in, and orjson refuses half of a pair: most answers have none.
+        # Only an escape can produce such a character. orjson rejects a lone surrogate, so it reads only other answers.
         if b"\\u" not in body:
             return orjson.loads(body)
         return _storable(json.loads(body, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer))
@@ -192,7 +192,7 @@ def _finite(digits: str) -> float:
 
 
 def _integer(digits: str) -> int | float:
-    """As orjson reads it: beyond 64 bits it is a number without its last digits."""
+    """Return the number as orjson does: a number beyond 64 bits becomes a float."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else _finite(digits)
 

@@ -1,9 +1,8 @@
-"""What a Flink tells of its own high availability, of clusters that were given by their address: may a leader still
-take up a job that was called dead, and for how long is that to be waited for?
+"""Decide from Flink's settings whether a leader may still start a job that was reported FAILED, and how long to wait.
 
-A leader that loses the leadership may call a job FAILED; the next one starts what it finds in the store of jobs. Both
-come to pass within the time that a leadership outlives its leader's silence: `lease`. Whoever answers after that either
-never lost the leadership, so that its word is the last one, or has read the store already.
+This is for clusters that are configured by their address. A leader that loses the leadership may report a job FAILED;
+the next leader starts the jobs in Flink's job store. Both occur within `lease`, the time that a leadership outlives its
+leader's last renewal. A leader that answers later either never lost the leadership or has already read the job store.
 """
 
 from __future__ import annotations
@@ -23,19 +22,22 @@ _TYPE = ("high-availability.type", "high-availability")
 _CLUSTER_ID = "high-availability.cluster-id"
 _ROOT = "high-availability.zookeeper.path.root"
 _QUORUM = "high-availability.zookeeper.quorum"
-# Flink's own defaults, of HighAvailabilityOptions and KubernetesLeaderElectionConfiguration.
+# Flink's defaults, from HighAvailabilityOptions and KubernetesLeaderElectionConfiguration.
 _ZOOKEEPER_LEASE = ("high-availability.zookeeper.client.session-timeout", timedelta(seconds=60))
 _KUBERNETES_LEASE = ("high-availability.kubernetes.leader-election.lease-duration", timedelta(seconds=15))
-# A restart that waits longer is given up: monitoring/recovery/attempt.py.
+# Recovery gives up a restart that waits longer: monitoring/recovery/attempt.py.
 _LONGEST_LEASE = timedelta(minutes=5)
 _ZOOKEEPER_PORT = 2181
-# It may lie behind a wall: a recovery of many jobs waits for this one.
+# A firewall may block ZooKeeper, and the recovery of many jobs waits for this look-up.
 _LOOK_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True)
 class HighAvailability:
-    """`kind`: as it is told. `quorum`: where it keeps its jobs; None: not in ZooKeeper, or not told for certain."""
+    """A cluster's high availability. `kind` is Flink's setting.
+
+    `quorum` is the ZooKeeper with its job store. It is None if the store is elsewhere or not certain.
+    """
 
     kind: str
     lease: timedelta
@@ -43,7 +45,7 @@ class HighAvailability:
 
 
 def told_by(settings: Mapping[str, str]) -> HighAvailability | None:
-    """From `/jobmanager/config`; None: nobody takes up a job of this cluster."""
+    """Read the settings of `/jobmanager/config`. Return None without high availability: no other leader exists."""
     kind = next((settings[key].strip() for key in _TYPE if settings.get(key, "").strip()), "NONE")
     match kind.lower():
         case "none":
@@ -52,16 +54,16 @@ def told_by(settings: Mapping[str, str]) -> HighAvailability | None:
             return HighAvailability(kind, _lease(settings, *_ZOOKEEPER_LEASE), _quorum(settings))
         case "kubernetes":
             return HighAvailability(kind, _lease(settings, *_KUBERNETES_LEASE))
-        case _:  # the class of a factory: Kubernetes' before Flink 1.17, or somebody's own
+        case _:  # the class name of a factory: Kubernetes before Flink 1.17, or a custom factory
             of = _KUBERNETES_LEASE if "kubernetes" in kind.lower() else _ZOOKEEPER_LEASE
             return HighAvailability(kind, _lease(settings, *of))
 
 
 def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = outbound.resolve) -> Reason | str | None:
-    """Why a leader may still start the job; "" when none will; None when that cannot be known from here.
+    """Return why a leader may still start the job, "" if none will, None if Waymark cannot find out.
 
-    Blocking. ZooKeeper is asked where the engine says that it is, within the policy for addresses of clusters, and
-    believed only where a leader of Flink is written down, too: elsewhere is not the place.
+    The call blocks. It connects to the ZooKeeper in the engine's settings, if the policy for cluster addresses allows
+    it. The result counts only if a leader of Flink is stored there, too: otherwise it is another cluster's path.
     """
     if available.quorum is None or (hosts := _allowed(available.quorum.hosts, resolve)) is None:
         return None
@@ -76,7 +78,7 @@ def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = ou
 
 
 def _quorum(settings: Mapping[str, str]) -> Quorum | None:
-    """Only of a cluster that tells its id: a default may be that of another one."""
+    """Return the quorum if the settings name the cluster ID: the default ID may belong to another cluster."""
     hosts, cluster_id = settings.get(_QUORUM, "").strip(), settings.get(_CLUSTER_ID, "").strip()
     if not hosts or not cluster_id:
         return None
@@ -86,7 +88,7 @@ def _quorum(settings: Mapping[str, str]) -> Quorum | None:
 
 
 def _allowed(hosts: str, resolve: Resolve) -> str | None:
-    """The addresses that were judged, as kazoo takes them; None when one of them may not be connected to."""
+    """Return the resolved addresses for kazoo, or None if the policy forbids one of them."""
     found: list[str] = []
     for server in hosts.split(","):
         host = server.strip()

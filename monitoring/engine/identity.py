@@ -1,13 +1,13 @@
-"""Which cluster is it that answers? So that an address which suddenly leads to another one is noticed. Pure.
+"""Identify the cluster that answers, to detect that an address now leads to another cluster. Pure functions.
 
-What an engine says of itself is its configuration (`/jobmanager/config`):
+The identity comes from the engine's configuration (`/jobmanager/config`):
 
-* its high-availability store, or its Kubernetes, YARN or Waymark name: stays through every restart, and differs between
-  clusters. Such an identity is *lasting*;
-* otherwise the addresses it listens on: stay through a restart with the same configuration, and may be the same on two
-  clusters made from one recipe. Then a cluster that was replaced by its twin is not told from one that was restarted;
-* `web.tmpdir`, in which Flink puts a random id of the process: the same process is the same cluster, whatever else
-  changed.
+* The high-availability store, or the Kubernetes, YARN or Waymark name. It survives every restart and differs between
+  clusters. Such an identity is *lasting*.
+* Otherwise the addresses on which the engine listens. They survive a restart with the same configuration, but two
+  clusters with the same configuration have the same addresses. Waymark cannot distinguish such clusters.
+* `web.tmpdir`, where Flink puts a random ID of the process. The same process is the same cluster, even if other
+  settings changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _ADDRESSES = ("jobmanager.rpc.address", "jobmanager.rpc.port")
 
 @dataclass(frozen=True)
 class Identity:
-    """`names` must all be the same, of `servers` one; empty: no matter."""
+    """A cluster's identity. It matches another if all `names` are equal and one of `servers` is common.
+
+    An empty `servers` matches any.
+    """
 
     kind: str
     names: Mapping[str, str]
@@ -59,7 +62,7 @@ class Identity:
 
 
 def identity_of(config: Mapping[str, str]) -> Identity | None:
-    """None: the engine says nothing that tells it from another."""
+    """Return the identity in the engine's configuration, None if the configuration has none."""
     config = {key: value[:_LONGEST] for key, value in config.items()}
     found = _PROCESS.search(config.get("web.tmpdir", ""))
     process = found[1] if found else ""
@@ -94,7 +97,7 @@ def stranger_reason(url: str, known: Identity, found: Identity) -> Reason:
 
 
 def _waymark(config: Mapping[str, str]) -> Identity | None:
-    """Our job manager says its settings under names of its own."""
+    """Return the identity of a Waymark job manager, whose settings have other names than Flink's."""
     if "state-directory" not in config or "cluster-id" not in config:
         return None
     names = {"cluster-id": config["cluster-id"]}

@@ -1,7 +1,8 @@
-"""Keeps `Cluster.rest_url` at the leader that ZooKeeper names, for clusters that are found so.
+"""Keep `Cluster.rest_url` at the leader's address in ZooKeeper, for clusters that are found through ZooKeeper.
 
-The watches live in the worker's process, one thread each; asking them costs nothing and never waits. ZooKeeper being
-away says nothing of any job: the last known address is asked on, and `leader_problem` says that nobody knows better.
+The watches run in the worker's process, in one thread each; reading a watch is cheap and never blocks. If ZooKeeper
+does not answer, that proves nothing about any job. Waymark then polls the last known address, and `leader_problem`
+stores the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from monitoring.reasons.columns import store, stored
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
-# How often it is written down that the leader is still the same.
+# The minimum interval between updates of `leader_named_at` for an unchanged leader.
 _NOTED_EVERY = timedelta(minutes=1)
 
 _lock = threading.Lock()
@@ -26,7 +27,7 @@ _watches: dict[tuple[int, Quorum], LeaderWatch] = {}
 
 
 def quorum_of(cluster: Cluster) -> Quorum:
-    """Raises NotAsked when a secret cannot be read or a certificate cannot be used."""
+    """Return the cluster's quorum. Raise NotAsked if a secret cannot be read or a certificate cannot be used."""
     return Quorum(
         cluster.zookeeper_hosts,
         cluster.zookeeper_root,
@@ -37,7 +38,7 @@ def quorum_of(cluster: Cluster) -> Quorum:
 
 
 def follow(cluster: Cluster, now: datetime) -> None:
-    """Bring the row up to what ZooKeeper says by now. Does not wait for it."""
+    """Update the cluster's row from the newest sighting of its watch. Does not wait for ZooKeeper."""
     if cluster.discovery != Discovery.ZOOKEEPER:
         return
     try:
@@ -49,7 +50,7 @@ def follow(cluster: Cluster, now: datetime) -> None:
 
 
 def note(cluster: Cluster, sighting: Leader | Nobody, now: datetime) -> None:
-    """Write a sighting down, where it says something new."""
+    """Store a sighting in the cluster's row if it changes something."""
     before = (cluster.rest_url, stored(cluster, "leader_problem"), cluster.leader_named_at)
     match sighting:
         case Leader(address):
@@ -64,7 +65,7 @@ def note(cluster: Cluster, sighting: Leader | Nobody, now: datetime) -> None:
 
 
 def silence(cluster: Cluster, why: Reason | str) -> Reason | str:
-    """Return why there is no answer: that nobody knows who leads comes first."""
+    """Return why there is no answer: `why`, preceded by the leader's problem if the leader is not known."""
     if cluster.discovery != Discovery.ZOOKEEPER or not cluster.leader_problem:
         return why
     return EngineReason.LEADER_UNKNOWN_NO_ANSWER(why=stored(cluster, "leader_problem"), answer=why)
@@ -80,7 +81,7 @@ def forget_all() -> None:
 
 
 def _watch(quorum: Quorum) -> LeaderWatch:
-    """One for each quorum and process: threads do not survive a fork."""
+    """Return the watch of the quorum. Each process has its own watches, because threads do not survive a fork."""
     key = (os.getpid(), quorum)
     with _lock:
         watch = _watches.get(key)

@@ -1,7 +1,7 @@
-"""An asynchronous operation of an engine, whatever it does: begun under an id, then asked for until it has ended.
+"""Asynchronous operations of an engine: started under an ID, then polled until they have ended.
 
-Flink keeps what became of one for five minutes (`rest.async.store-duration`) in its job manager's memory. `Forgotten`
-therefore says nothing of the outcome: look for what the operation should have brought about.
+Flink keeps the result of an operation for five minutes (`rest.async.store-duration`) in its job manager's memory. So
+`Forgotten` says nothing about the outcome: the caller must look for the operation's effect.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 ASK_EVERY_S = 0.5
-# The engine's clock and ours may differ a little.
+# The engine's clock and Waymark's may differ a little.
 CLOCK_SKEW = timedelta(seconds=5)
-# FLINK-33522: the savepoint is good although the job failed while it stopped.
+# FLINK-33522: the savepoint is complete although the job failed during the stop.
 _SAVED_BEFORE_FAILING = re.compile(r"StopWithSavepointStoppingException: A savepoint has been created at: (\S+?),")
 
 
@@ -38,15 +38,18 @@ class InProgress:
 
 @dataclass(frozen=True)
 class Done(Generic[T_co]):
-    """`result`: a savepoint's path, a checkpoint's id, None where the act was all."""
+    """The operation succeeded. `result` is a savepoint's path, a checkpoint's ID, or None if there is no result."""
 
     result: T_co
 
 
 @dataclass(frozen=True)
 class Failed:
-    """`reason` is the root cause in a sentence, `trace` what the engine said in full. `usable_location`: the job failed
-    while it stopped, but this savepoint was completed before that. `refusal`: our job manager refused it."""
+    """The operation failed. `reason` is the root cause in a sentence, `trace` the engine's whole text.
+
+    `usable_location`: the job failed during a stop, but completed this savepoint before that. `refusal`: the reason
+    of Waymark's job manager, if it refused the operation.
+    """
 
     reason: str
     usable_location: str | None = None
@@ -56,20 +59,20 @@ class Failed:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The engine does not know the id: it never heard of it, or does not keep the result any more."""
+    """The engine does not know the ID: it never received the request, or no longer keeps the result."""
 
 
 Operation = InProgress | Done[T] | Failed | Forgotten
 
 
 def parse(answer: Fields, result: Callable[[Fields], T]) -> Operation[T]:
-    """`result` reads what a successful one brought."""
+    """Return the status in the answer. `result` reads the result of a successful operation."""
     if answer.child("status").text("id") != "COMPLETED":
         return InProgress()
     operation = answer.optional_child("operation")
     if operation is None:
         raise Malformed(EngineReason.WITHOUT_RESULT())
-    # COMPLETED only says that it ended. Checkpoints spell their failure differently.
+    # COMPLETED only means that the operation ended. Checkpoints have another key for the failure.
     failure = operation.optional_child("failure-cause") or operation.optional_child("failureCause")
     return Done(result(operation)) if failure is None else _failed(failure)
 
@@ -82,9 +85,9 @@ def _failed(failure: Fields) -> Failed:
 
 
 def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> Operation[int]:
-    """What became of a checkpoint that was asked for then, where the engine forgot the request.
+    """Return the status of a checkpoint requested at `asked_at`, whose request the engine forgot.
 
-    Its history does not say who asked. It need not: any that was triggered since holds what was asked for.
+    The history does not name requests. Any checkpoint triggered since then serves the purpose of the request.
     """
     since = asked_at - CLOCK_SKEW
     found = {entry.status: entry for entry in history if not entry.is_savepoint and entry.triggered_at >= since}
@@ -99,9 +102,9 @@ def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> 
 async def follow(
     ask: Callable[[], Awaitable[Operation[T]]], limit_s: float, every_s: float = ASK_EVERY_S
 ) -> Operation[T]:
-    """Ask until the operation has ended or is forgotten; InProgress when that takes longer than `limit_s`.
+    """Poll until the operation has ended or is forgotten. Return InProgress if that takes longer than `limit_s`.
 
-    An engine that cannot be asked for a while is asked again; its error is raised when nothing else was heard in time.
+    After Unreachable and NotReady the next poll follows. If the last poll within `limit_s` fails, its error is raised.
     """
     until = asyncio.get_running_loop().time() + limit_s
     while True:

@@ -1,4 +1,4 @@
-"""Testing a connection: what answers at a cluster's address, or why nothing of use does."""
+"""Test a connection: find out which engine answers at a cluster's address, or why none does."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ from monitoring.state_roots import names_a_root
 T = TypeVar("T")
 Now = Callable[[], datetime]
 
-# Beyond it times of the engine and ours cannot be compared: a page says so.
+# A larger difference between the clocks makes times incomparable, so a page shows a remark.
 CLOCKS_APART_S = 5.0
 
 
 @dataclass(frozen=True)
 class Found:
-    """None: the engine does not say. `clock_s`: how far its clock is before ours, in seconds."""
+    """The engine that answered. None: the engine does not report it.
+
+    `clock_s` is the number of seconds by which the engine's clock is ahead of Waymark's.
+    """
 
     version: EngineVersion
     commit: str
-    jobs: dict[str, int]  # by state
+    jobs: dict[str, int]  # number of jobs by status
     taskmanagers: int
     slots_total: int
     slots_available: int
@@ -63,7 +66,7 @@ class Found:
 
 
 async def probe(client: FlinkClient, now: Now) -> Found:
-    """Raises EngineError when the first question, which every Flink answers, is not answered as Flink does."""
+    """Return what answers. Raise EngineError if `/overview` or the list of jobs is not answered as Flink does."""
     overview = await client.overview()
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
@@ -73,7 +76,7 @@ async def probe(client: FlinkClient, now: Now) -> Found:
 
 
 async def _or_none(asked: Awaitable[T]) -> T | None:
-    """What an engine need not answer."""
+    """Return the result of an optional request, None if the engine does not support it."""
     try:
         return await asked
     except EngineError:
@@ -107,7 +110,7 @@ def _found(
 
 
 def _unreached(manager: ManagerConfig | None) -> Reason | str:
-    """Where the cluster keeps its states, as far as it says, and where nobody may look; "" when all is within reach."""
+    """Return the cluster's reported state directories outside STATE_ROOTS, "" if Waymark may read all of them."""
     said = [manager.checkpoint_directory, manager.savepoint_directory] if manager else []
     known = [directory for directory in dict.fromkeys(said) if directory]
     if not known:

@@ -1,6 +1,6 @@
-"""What people do with clusters: add, change, pause, remove, confirm. Each act is audited, and no secret with it.
+"""People's actions on clusters: add, change, pause, remove, confirm. The audit log records each, without secrets.
 
-The job manager that `up` starts is a cluster like any other, under a name of its own.
+The job manager that `up` starts is a normal cluster with a fixed name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitoring.models.secret_field import SecretField
 from monitoring.reasons.columns import store
 
 EMBEDDED = "waymark"
-# What a person sets. Everything else of a cluster is what was seen of it.
+# The fields that a person sets. Waymark observes all other fields of a cluster.
 SETTINGS = (
     *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
     *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
@@ -25,7 +25,7 @@ SETTINGS = (
     *("labels", "poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once", "savepoint_jitter_s"),
 )
 _LONG = frozenset({"ca_bundle", "client_certificate"})
-# Another place or another door: what was known of who answers there is to be found out anew.
+# A change of these fields may lead to another leader, so the stored knowledge about the leader is cleared.
 _ZOOKEEPER = frozenset({"zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"})
 _WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"}) | _ZOOKEEPER
 _SILENCE = ("unreachable_since", "consecutive_failures", "last_error", "last_error_value")
@@ -34,7 +34,7 @@ Described = Mapping[str, object]
 
 
 def describe(cluster: Cluster) -> Described:
-    """The settings as an audit entry or a page may show them: of a secret only whether it is set."""
+    """Return the settings for an audit entry or a page. A secret appears only as "set" or ""."""
     return {name: _shown(cluster, name) for name in SETTINGS}
 
 
@@ -47,7 +47,7 @@ def add(cluster: Cluster, actor: str) -> None:
 
 @transaction.atomic
 def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
-    """Store changed settings; the names of those that differ. Watched with them from the next tick on."""
+    """Store changed settings and return their names. Polling uses them from the next tick."""
     stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
     changed = tuple(name for name in SETTINGS if getattr(stored, name) != getattr(cluster, name))
     if not changed:
@@ -73,7 +73,7 @@ def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
 
 @transaction.atomic
 def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> None:
-    """Watch it, again if it was removed; or stop watching, which leaves its jobs and their history as they are."""
+    """Start or stop watching the cluster. A start also unarchives it; a stop keeps its jobs and their history."""
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = watched, "" if watched else reason, None
     cluster.next_poll_at = None
     if not watched:
@@ -84,7 +84,10 @@ def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> N
 
 @transaction.atomic
 def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
-    """Whether it is gone for good. With jobs it is kept for their history, not watched, and its secrets are erased."""
+    """Delete the cluster, or archive it if it has jobs. Return whether it is deleted.
+
+    An archived cluster keeps the history of its jobs, is not watched, and loses its secrets.
+    """
     kept = Job.objects.filter(cluster=cluster).exists()
     audit.record(actor, "cluster.archive" if kept else "cluster.remove", _target(cluster), reason)
     if not kept:
@@ -104,14 +107,14 @@ def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
 
 
 def _forget_silence(cluster: Cluster) -> None:
-    """It is not known how it goes: not that it is silent."""
+    """Clear the record of failed polls: the health of a cluster without polling is unknown, not unreachable."""
     cluster.unreachable_since, cluster.consecutive_failures = None, 0
     store(cluster, "last_error", "")
 
 
 @transaction.atomic
 def confirm_same(cluster: Cluster, actor: str, reason: str = "") -> None:
-    """A person's word that what answers there now is this cluster, rebuilt: from now on its answers count again."""
+    """Store a person's confirmation that the engine at the address is this cluster: its answers count again."""
     stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if stored.stranger is None:
         return
@@ -133,9 +136,9 @@ def _shown(cluster: Cluster, name: str) -> object:
 
 
 def register_embedded(url: str, token: str = "") -> Cluster:
-    """Point the embedded cluster at `url`, creating it the first time; it is polled at once.
+    """Set the URL of the embedded cluster, which is created if necessary and polled at once.
 
-    Without a `token` the row keeps what it has: a job manager that runs elsewhere may have got one on its page.
+    Without a `token` the row keeps its own: a person may have set one for a job manager on another machine.
     """
     values = {"rest_url": url, "engine": Engine.SPARK, "next_poll_at": None}
     if token:

@@ -1,4 +1,4 @@
-"""Why nothing came back: the connection's failures, each with a reason that says what to look at."""
+"""Map the failures of a connection to a reason that says what to check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitoring.reasons.addresses import AddressReason
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
-# OpenSSL's X509_V_ERR_…: what a person can do something about.
+# OpenSSL's codes X509_V_ERR_… of the errors that a person can correct.
 _CERTIFICATE = {
     9: EngineReason.NOT_VALID_YET(),
     10: EngineReason.EXPIRED(),
@@ -39,9 +39,10 @@ def unreachable(base_url: str, error: Exception) -> Unreachable:
 
 
 async def heard_in_silence(connection: Connection) -> Unreachable | None:
-    """What a server says that breaks off right after the handshake; None: nothing.
+    """Return the TLS error that a server sends right after the handshake, None if it sends none.
 
-    Since TLS 1.3 it refuses a client's certificate only then, and who is writing meanwhile sees but a broken pipe.
+    Since TLS 1.3 a server refuses a client's certificate only after the handshake. A client that writes at this time
+    gets only a broken pipe.
     """
     target = connection.require_allowed()
     try:
@@ -91,7 +92,7 @@ def _explained(url: str, error: Exception) -> tuple[Trouble, Reason]:
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """The TLS failure behind an error, wherever the client put it: its own errors are named like one and are none."""
+    """Return the TLS error behind `error`. aiohttp's own classes have similar names, but are not TLS errors."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError):
             return error

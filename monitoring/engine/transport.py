@@ -1,4 +1,4 @@
-"""One request to an engine and its answer: aiohttp's session, within limits of time and size."""
+"""Send requests to an engine over one aiohttp session, within limits of time and size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitoring.reasons.engines import EngineReason
 
 CONNECT_LIMIT_S = 3.0
 BODY_LIMIT = 16 * 1024 * 1024
-# An idle connection: longer than any cluster's polls are apart, shorter than Flink's own limit (5 minutes).
+# Limit for idle connections: longer than any poll interval, shorter than Flink's own limit (5 minutes).
 KEPT_OPEN_S = 90.0
 
 
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Transport:
-    """Lives in the event loop of its first request, and keeps its connections open."""
+    """A session that keeps its connections open. It belongs to the event loop of its first request."""
 
     def __init__(self, connection: Connection, body_limit: int = BODY_LIMIT) -> None:
         self._connection = connection
@@ -65,7 +65,7 @@ class Transport:
         async with session.request(
             method,
             URL(self._connection.url + path, encoded=True),
-            data=None if content is None else BytesIO(content),  # in pieces: a program may be large
+            data=None if content is None else BytesIO(content),  # sent in chunks, because a program may be large
             headers=headers,
             allow_redirects=False,
             timeout=_within(limit_s),
@@ -75,7 +75,7 @@ class Transport:
             return Answer(response.status, response.headers, await self._content(response, path))
 
     async def close(self) -> None:
-        """Ends every connection; the next request opens new ones."""
+        """Close all connections. The next request opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -86,7 +86,7 @@ class Transport:
             tls = trust(self._connection.tls)
         except BadTls as error:
             raise NotAsked(error.reason) from error
-        # As many connections as requests at once: how many those are is the caller's choice.
+        # limit=0: no limit here, because the caller limits the number of concurrent requests.
         resolver = CheckedResolver(cluster_policy())
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=resolver)
         headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
@@ -96,7 +96,7 @@ class Transport:
             connector=connector,
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
+            # A proxy in the worker's environment is for the internet, not for the clusters.
             trust_env=False,
         )
         return self._session
@@ -112,5 +112,5 @@ class Transport:
 
 @lru_cache(maxsize=64)
 def _within(limit_s: float) -> aiohttp.ClientTimeout:
-    """All of a request, to the end of its answer, and to the instant."""
+    """Return a timeout for a whole request with its answer. `ceil_threshold` turns off rounding to seconds."""
     return aiohttp.ClientTimeout(total=limit_s, sock_connect=min(CONNECT_LIMIT_S, limit_s), ceil_threshold=math.inf)

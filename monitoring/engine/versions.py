@@ -1,8 +1,8 @@
-"""What an engine can do by its version: the differences between Flink 1.15 and 2.x that matter here, in one table.
+"""A table of what an engine can do by its version, for the relevant differences between Flink 1.15 and 2.x.
 
-`seen`: on a running Flink 2.3; the rest, and all that is said of older ones, is read from Flink's sources (1.15.4 to
-2.4-SNAPSHOT) and was not measured. Answers are parsed by what they hold, not by version (answers.py): fields that an
-older engine lacks are None.
+`seen` means tested with a running Flink 2.3. All other entries, and all about older versions, come from Flink's sources
+(1.15.4 to 2.4-SNAPSHOT) without a test. The parsers of answers (answers/) do not use the version: fields that an older
+engine lacks are None.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WAYMARK = "waymark"
 
 @dataclass(frozen=True)
 class Capability:
-    """`since` and `until` are Flink's versions, without `until` itself; `waymark`: whether our job manager has it."""
+    """A capability of Flink from version `since` to before `until`. `waymark`: Waymark's job manager has it, too."""
 
     what: str
     since: tuple[int, int] = OLDEST
     until: tuple[int, int] | None = None
     waymark: bool = True
     seen: bool = False
-    missed: bool = False  # a person who wants it should know that it is not there
+    missed: bool = False  # pages show that the engine lacks it
 
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -51,7 +51,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 
 @dataclass(frozen=True)
 class EngineVersion:
-    """`numbers` None: the text names none."""
+    """A version of Flink or of Waymark's job manager. `numbers` is None if `text` has no numbers."""
 
     text: str
     numbers: tuple[int, int] | None
@@ -66,7 +66,7 @@ class EngineVersion:
         return self.text.startswith(WAYMARK)
 
     def can(self, capability: str) -> bool:
-        """What is not known is tried: an engine says 404 where it cannot."""
+        """Return whether the engine has the capability. True for an unknown version: the engine may answer 404."""
         wanted = CAPABILITIES[capability]
         if self.waymark:
             return wanted.waymark
@@ -75,11 +75,11 @@ class EngineVersion:
         return self.numbers >= wanted.since and (wanted.until is None or self.numbers < wanted.until)
 
     def lacks(self) -> list[str]:
-        """What people would miss, in words."""
+        """Return descriptions of the capabilities that the engine lacks and that people may expect."""
         return [each.what for name, each in CAPABILITIES.items() if each.missed and not self.can(name)]
 
     def remark(self) -> Reason | None:
-        """What a person should know of the version; None for the ordinary."""
+        """Return a remark about an unreadable, too old or too new version, None for a supported one."""
         if self.waymark:
             return None
         if self.numbers is None:

@@ -1,10 +1,10 @@
-"""Who leads a cluster, as its job managers write it into ZooKeeper.
+"""Find a cluster's leader by the node that its job managers write in ZooKeeper.
 
 Flink's leader publishes `<root>/<cluster id>/leader/rest_server/connection_info` (before 1.15, and in its old layout,
 `leader/rest_server_lock`): Java's serialization of the REST address, a UTF string, and of the term's UUID. Waymark's
-job manager publishes the same node as JSON. Nobody leading: no node, or an empty one.
+job manager publishes the same node as JSON. Without a leader there is no node, or an empty one.
 
-`LeaderWatch` keeps the newest word in a thread of its own: whoever asks gets it at once, with its age.
+`LeaderWatch` reads the node in a separate thread, so that its callers get the newest sighting without waiting.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from monitoring.outbound import Denied
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
-LONGEST_ADDRESS = 500  # as long as the cluster's row can hold
+LONGEST_ADDRESS = 500  # the limit of the cluster's database field
 PLACES = ("leader/rest_server/connection_info", "leader/rest_server_lock")
-# Where Flink keeps the jobs that a leader starts when it takes over: since 2.0, and before.
+# The nodes with the jobs that a new leader starts: since Flink 2.0, and before.
 JOB_PLACES = ("execution-plans", "jobgraphs")
 _STREAM = b"\xac\xed\x00\x05"
 # java.util.UUID: class description with its serial version and two longs, least significant bits first.
@@ -40,12 +40,12 @@ _CONNECT_LIMIT_S = 10.0
 _READ_LIMIT_S = 5.0
 _SILENT_AFTER_S = 4.0
 _SESSION_S = 10.0
-# A watch that nobody asks ends by itself.
+# A watch without a reader ends after this time.
 _UNASKED_S = 600.0
 
 
 class NotAnAddress(ValueError):
-    """What the node holds names no leader; `reason` says what it is."""
+    """The node's content does not name a leader. `reason` describes the content."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -54,14 +54,17 @@ class NotAnAddress(ValueError):
 
 @dataclass(frozen=True)
 class Quorum:
-    """`root` and `cluster_id` as in Flink's high-availability.zookeeper.path.root and high-availability.cluster-id."""
+    """The ZooKeeper servers of a cluster, with its path and access.
+
+    `root` and `cluster_id` are Flink's high-availability.zookeeper.path.root and high-availability.cluster-id.
+    """
 
     hosts: str
     root: str
     cluster_id: str
     access: ZooKeeperAccess = OPEN
     gets_secrets: bool = False
-    """The leader is sent a token or a password: its address has to be from a node that only we can change."""
+    """Requests to the leader contain a token or a password. So only Waymark's user may be able to change its node."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -76,7 +79,7 @@ class Quorum:
 
 
 def base_path(root: str, cluster_id: str) -> str:
-    """Where a cluster's nodes are, "" for ZooKeeper's own root: Flink takes both parts with or without a slash."""
+    """Return the path of a cluster's nodes, "" for ZooKeeper's root. Flink accepts both with or without a slash."""
     return "".join(f"/{part.strip('/')}" for part in (root, cluster_id) if part.strip("/"))
 
 
@@ -87,21 +90,24 @@ class Leader:
 
 @dataclass(frozen=True)
 class Nobody:
-    """Nobody is known to lead."""
+    """No leader is known. `why` is the reason."""
 
     why: Reason | str
 
 
 @dataclass(frozen=True)
 class StoredJob:
-    """`why` a leader may still start it, "" when it is not stored. `is_led`: a leader is written down beside it."""
+    """The result of a look into Flink's job store. `is_led`: ZooKeeper also names a leader of the cluster.
+
+    `why` is the reason why a leader may still start the job, "" if the job is not stored.
+    """
 
     why: Reason | str
     is_led: bool
 
 
 def parse_leader(data: bytes) -> str:
-    """The REST address in a leader's node. Raises NotAnAddress for anything else than the two forms, whole."""
+    """Return the REST address in a leader's node. Raise NotAnAddress for data in neither of the two formats."""
     address = _from_json(data) if data.startswith(b"{") else _from_java(data)
     target = outbound.parse(address)
     if isinstance(target, Denied):
@@ -122,7 +128,10 @@ def _from_json(data: bytes) -> str:
 
 
 def _from_java(data: bytes) -> str:
-    """`writeUTF(address); writeObject(uuid)`: a stream, one block of data, one UUID (or null), and nothing after it."""
+    """Return the address that Java wrote with `writeUTF(address); writeObject(uuid)`.
+
+    The stream has one block of data, one UUID (or null), and nothing after it.
+    """
     try:
         if data[:4] != _STREAM:
             raise NotAnAddress(EngineReason.NODE_NOT_JAVA())
@@ -144,7 +153,7 @@ def _from_java(data: bytes) -> str:
 
 
 def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | Nobody:
-    """Asks once, and waits for the answer. Never from an event loop."""
+    """Read the leader from ZooKeeper and wait for the answer. It blocks, so do not call it in an event loop."""
     client = _client(quorum)
     try:
         client.start(limit_s)
@@ -156,16 +165,18 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
 
 
 def why_it_may_come_back(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> Reason | str:
-    """Why a leader may still start this job of Flink, whatever is said of it; "" when none will. ZooKeeper's silence is
-    no word that none will. Never from an event loop."""
+    """Return why a leader may still start this Flink job, "" if none will.
+
+    If ZooKeeper does not answer, a leader may still start the job. The call blocks: not for an event loop.
+    """
     return look_for_job(quorum, job_id, limit_s).why
 
 
 def look_for_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> StoredJob | Nobody:
-    """Whether Flink's store of jobs holds it. Nobody: ZooKeeper does not tell.
+    """Return whether Flink's job store has the job, or Nobody if ZooKeeper does not answer.
 
-    Flink stores a job until it has ended for good: a FAILED that was said while losing the leadership is no end. A node
-    without children is about to go. Never from an event loop.
+    Flink stores a job until its final end. A FAILED that a leader reports while it loses the leadership is not the end.
+    Flink is about to delete a node without children. The call blocks: not for an event loop.
     """
     client = _client(quorum)
     try:
@@ -184,7 +195,7 @@ def _seen(client: KazooClient, paths: Iterable[str]) -> list[ZnodeStat | None]:
 
 
 class LeaderWatch:
-    """Follows one cluster's leader. `sighting` never waits; what it says is a few seconds old at most."""
+    """A thread that follows one cluster's leader. `sighting` never waits; its result is at most a few seconds old."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -196,7 +207,7 @@ class LeaderWatch:
         self._thread.start()
 
     def sighting(self) -> Leader | Nobody | None:
-        """None: nothing is known yet."""
+        """Return the newest sighting, None before the first."""
         self._asked.set()
         return self._newest
 

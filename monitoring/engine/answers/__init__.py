@@ -1,6 +1,6 @@
-"""What an engine answers, as values. The differences between Flink 1.15 and 2.x end here.
+"""The answers of an engine as typed values, the same for all versions from Flink 1.15 to 2.x.
 
-Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine does not say.
+Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine does not report it.
 """
 
 from monitoring.engine.answers.checkpoints import (

@@ -1,4 +1,4 @@
-"""The checkpoints that an engine remembers of a job."""
+"""The checkpoints in an engine's history of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitoring.reasons.engines import EngineReason
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 _CHECKPOINT = ("id", "status", "trigger_timestamp", "discarded")
-_NUMBERS = frozenset((int, float))  # and not bool
+_NUMBERS = frozenset((int, float))  # excludes bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CheckpointStats:
     failed_at: datetime | None
     failure_message: str
     tasks: Mapping[str, TaskStats]
-    # What tells it from any other, and from itself at another time, once it is final.
+    # The raw values of _CHECKPOINT. If they are equal, a final checkpoint has not changed.
     answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -120,8 +120,10 @@ class Restored:
 
 @dataclass(frozen=True)
 class Counts:
-    """Since the job manager took the job over: they fall when it is replaced. `failed` also counts checkpoints that
-    never got an id."""
+    """The checkpoint counts since the job manager started or recovered the job. A new job manager resets them.
+
+    `failed` also counts checkpoints that never got an ID.
+    """
 
     restored: int
     total: int
@@ -134,7 +136,7 @@ class Counts:
         return cls(**{name: fields.whole(name) for name in ("restored", "total", "in_progress", "completed", "failed")})
 
     def as_row(self) -> dict[str, int]:
-        """As Run.counts holds it."""
+        """Return the counts as Run.counts stores them."""
         return {
             "restored": self.restored,
             "total": self.total,
@@ -146,8 +148,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """`history` is newest first and short. `latest` holds those of the newest completed, savepoint and failed one
-    that the history no longer has."""
+    """The checkpoints of a job. `history` is newest first and short.
+
+    `latest` has the newest completed checkpoint, savepoint and failed checkpoint, unless `history` has them.
+    """
 
     counts: Counts
     summary: Mapping[str, Mapping[str, float | None]]
@@ -157,7 +161,7 @@ class Checkpoints:
 
     @property
     def history_length(self) -> int | None:
-        """How many checkpoints the engine remembers, once it had to forget one: None before that."""
+        """The capacity of the engine's history, once the engine dropped a checkpoint from it: None before that."""
         with_an_id = self.counts.completed + self.counts.in_progress
         return len(self.history) if self.history and with_an_id > len(self.history) else None
 
@@ -167,8 +171,10 @@ class Checkpoints:
 
     @classmethod
     def parse(cls, fields: Fields, known: Mapping[int, CheckpointStats] = MappingProxyType({})) -> Checkpoints:
-        """An entry that is one of `known`, by id, is that very object, or its discarded twin: nothing else ever happens
-        to a finished checkpoint."""
+        """Parse the answer. `known` has earlier parsed checkpoints by ID, which are reused if unchanged.
+
+        The only possible change of a finished checkpoint is that it is discarded.
+        """
         history = tuple(CheckpointStats.known_or_parsed(entry, known) for entry in fields.children("history"))
         newest = fields.child("latest")
         kinds = [newest.optional_child(kind) for kind in ("completed", "savepoint", "failed")]
@@ -206,13 +212,13 @@ def _checkpoint_type(fields: Fields) -> str:
 
 
 def _statistics(fields: Fields) -> dict[str, float | None]:
-    """min, max, avg and percentiles; the string "NaN" where there is no figure yet."""
+    """Return min, max, avg and percentiles. The engine sends the string "NaN" for a missing number, here None."""
     return {name: value if type(value) in _NUMBERS else None for name, value in fields.raw.items()}
 
 
 @dataclass(frozen=True)
 class SubtaskStats:
-    """`acknowledged` false: pending or failed, and every figure is None."""
+    """One subtask's share of a checkpoint. If not `acknowledged`, it is pending or failed and all numbers are None."""
 
     index: int
     acknowledged: bool
@@ -254,7 +260,7 @@ class SubtaskStats:
 
 @dataclass(frozen=True)
 class OperatorSubtasks:
-    """One checkpoint of one operator, subtask by subtask."""
+    """One operator's share of a checkpoint, by subtask."""
 
     totals: TaskStats
     subtasks: tuple[SubtaskStats, ...]

@@ -1,4 +1,4 @@
-"""What an engine says of itself: its size, its settings, the programs that lie there."""
+"""An engine's information about itself: its size, its settings and its uploaded programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import Fields
 from monitoring.reasons.engines import EngineReason
 
-# Flink's defaults of `web.checkpoints.history` and `web.refresh-interval`, which it shows only where they are set.
+# Flink's defaults of `web.checkpoints.history` and `web.refresh-interval`. Flink reports only values that are set.
 DEFAULT_HISTORY = 10
 DEFAULT_KEPT_S = 3.0
 LONGEST_KEPT_S = 3_600.0
@@ -40,7 +40,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """`/config`: what the engine lets a web page do. None: it does not say."""
+    """`/config`: the actions that the engine allows a web page. None: the engine does not report it."""
 
     can_submit: bool | None
     can_cancel: bool | None
@@ -55,7 +55,7 @@ class WebConfig:
 
 @dataclass(frozen=True)
 class ManagerConfig:
-    """`/jobmanager/config`: the job manager's settings, secrets masked by it."""
+    """`/jobmanager/config`: the job manager's settings. The engine masks secrets."""
 
     settings: Mapping[str, str]
 
@@ -68,13 +68,13 @@ class ManagerConfig:
 
     @property
     def history_length(self) -> int:
-        """How many checkpoints of a job the engine remembers."""
+        """The number of checkpoints of a job that the engine's history keeps."""
         text = self._first("web.checkpoints.history", "history-size")
         return min(int(text), 100_000) if text.isascii() and text.isdecimal() and int(text) else DEFAULT_HISTORY
 
     @property
     def answers_kept_s(self) -> float:
-        """For how long it gives the same answer to what is asked of a job's checkpoints."""
+        """The number of seconds for which the engine caches its answers about a job's checkpoints."""
         for key in ("rest.cache.checkpoint-statistics.timeout", "web.refresh-interval"):
             with suppress(KeyError, InvalidConfiguration, OverflowError):
                 return min(duration_ms(key, self.settings[key]) / 1000, LONGEST_KEPT_S)
@@ -89,7 +89,7 @@ class ManagerConfig:
         return self._first("execution.checkpointing.savepoint-dir", "state.savepoints.dir", "savepoint-directory")
 
     def _first(self, *keys: str) -> str:
-        """Names of Flink 2 and 1, and of our job manager."""
+        """Return the first setting with a value. `keys` are names of Flink 2, Flink 1 and Waymark's job manager."""
         return next((self.settings[key] for key in keys if self.settings.get(key)), "")
 
 

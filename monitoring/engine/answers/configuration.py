@@ -1,4 +1,4 @@
-"""How a job is configured, and how it takes its checkpoints."""
+"""The configuration of a job and of its checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from monitoring.engine.fields import LONG_MAX, Fields
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """`interval` None: no periodic checkpoints. `raw` is the engine's object with that said as null."""
+    """A job's checkpoint settings. `interval` is None without periodic checkpoints.
+
+    `raw` is the engine's object, also with null as interval then.
+    """
 
     interval: int | None
     timeout: int
@@ -41,8 +44,10 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """`launch` is how our own job manager started the job (jar_id, entry_class, program_args, parallelism,
-    configuration); a Flink cluster cannot say."""
+    """A job's configuration. `launch` is the launch record of Waymark's job manager, None for Flink.
+
+    Its keys are jar_id, entry_class, program_args, parallelism and configuration.
+    """
 
     restart_strategy: str
     parallelism: int | None
@@ -62,14 +67,14 @@ class JobConfig:
 
     @property
     def hides_secrets(self) -> bool:
-        """Whether the engine replaced secrets in `launch`: with it the job could not be started again."""
+        """Whether the engine replaced secrets in `launch`, so that it cannot start the job again."""
         launch = self.launch or {}
         texts = [*launch.get("program_args", ()), *launch.get("configuration", {}).values()]
         return any(HIDDEN in str(text) for text in texts)
 
 
 def launch_record(fields: Fields) -> dict[str, Any]:
-    """Return the record without the savepoint of this one run: the next run has its own."""
+    """Return the launch record without the savepoint, because each run has its own."""
     configuration = fields.optional_child("flinkConfiguration")
     return {
         "jar_id": fields.text("jarId"),

@@ -1,4 +1,4 @@
-"""The exceptions that an engine remembers of a job."""
+"""The exceptions in an engine's history of a job."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from monitoring.engine.fields import Fields
 
 @dataclass(frozen=True)
 class JobException:
-    """`message` is the innermost cause in one line, `headline` the exception's own message; `stacktrace` is cut after
-    20,000 characters. `host`: the task manager's address, "" for the job as a whole."""
+    """An exception. `message` is the innermost cause in one line, `headline` the exception's own message.
+
+    `stacktrace` is cut after 20,000 characters. `host` is the task manager's address, "" for the whole job.
+    """
 
     name: str
     message: str
@@ -32,19 +34,19 @@ class JobException:
             stacktrace=stacktrace[:20_000],
             at=fields.moment("timestamp"),
             task=fields.optional_text("taskName"),
-            # "location" up to Flink 1.20
+            # Older versions of Flink have only "location".
             host=fields.optional_text("endpoint") or fields.optional_text("location"),
             headline=human(stacktrace),
         )
 
     @classmethod
     def parse_with_concurrent(cls, fields: Fields) -> list[JobException]:
-        """The exception, and those of other tasks that the engine put under it."""
+        """Return the exception and its concurrent exceptions of other tasks."""
         below = fields.children("concurrentExceptions") if fields.raw.get("concurrentExceptions") else []
         return [cls.parse(fields), *(cls.parse(each) for each in below)]
 
     def as_row(self) -> dict[str, str]:
-        """As Run.exceptions holds it."""
+        """Return the exception as Run.exceptions stores it."""
         return {
             "name": self.name,
             "message": self.message,

@@ -1,4 +1,4 @@
-"""The jobs of an engine, their operators, and what their sources have read."""
+"""The jobs of an engine, their operators, and the rows that their sources have read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
 
 @dataclass(frozen=True)
 class JobOverview:
-    """`started_at` is set anew by a job manager's failover: it is not the time of submission.
+    """A job in the engine's list. `moved_at`: the time of its last change of status, by the engine's clock.
 
-    `moved_at`: when the job last entered a state, by the engine's clock.
+    `started_at` is not the time of submission: a failover of the job manager sets it again.
     """
 
     id: str
@@ -33,7 +33,7 @@ class JobOverview:
     started_at: datetime
     ended_at: datetime | None
     moved_at: datetime | None = None
-    # What it was read from.
+    # The raw values of _JOB_OVERVIEW. If they are equal, the job has not changed.
     answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
@@ -52,9 +52,9 @@ class JobOverview:
     def parse_all(
         cls, fields: Fields, known: Mapping[str, JobOverview]
     ) -> tuple[dict[str, JobOverview], tuple[Malformed, ...]]:
-        """By id, and what is wrong with the others. Malformed when not one of them can be read.
+        """Return the readable jobs by ID, and an error for each of the others. Raise Malformed if all are unreadable.
 
-        A job of which nothing new is said is the very object of `known`, as most are: lists are long.
+        An unchanged job is the same object as in `known`. This saves time, because lists are long.
         """
         jobs, misread = {}, []
         for job in fields.items("jobs"):
@@ -77,10 +77,10 @@ class JobOverview:
 
 @dataclass(frozen=True)
 class Vertex:
-    """An operator of the job graph. `inputs`: ids of the vertices that send to it; None: the engine sent no plan.
+    """An operator of the job graph. `inputs`: IDs of the vertices that send to it; None: the engine sent no plan.
 
-    `query` and `after_restore` belong to a sink, and only our job manager reports them: what happens to the query's
-    rows after a restore. "" means not known.
+    Only sinks of Waymark's job manager have `query` and `after_restore`: what happens to the query's rows after a
+    restore. "" means not known.
     """
 
     id: str
@@ -101,7 +101,7 @@ class Vertex:
         return cls(key, name, parallelism, fields.optional_text("status"), inputs.get(key), query, known)
 
     def as_row(self) -> dict[str, object]:
-        """Return the vertex as Run.vertices stores it, without what is not known."""
+        """Return the vertex as Run.vertices stores it, without unknown values."""
         row: dict[str, object] = {"id": self.id, "name": self.name, "parallelism": self.parallelism}
         if self.inputs is not None:
             row["inputs"] = list(self.inputs)
@@ -118,7 +118,7 @@ def _inputs(fields: Fields) -> dict[str, tuple[str, ...]]:
 
 
 def _after_restore(fields: Fields) -> dict[str, str]:
-    """Return what happens to the rows of each query after a restore, by its name. Only our job manager says it."""
+    """Return what happens to each query's rows after a restore, by query. Only Waymark's job manager reports it."""
     queries = fields.children("queries") if fields.raw.get("queries") else ()
     return {query.text("name"): query.optional_text("after-restore") for query in queries}
 
@@ -130,11 +130,11 @@ def _sources(node: Fields) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class OwnEnd:
-    """How a job of our job manager ended by itself.
+    """The end of a job that ended by itself under Waymark's job manager.
 
-    `is_saved`: a savepoint holds all that it did, else checkpoints stay. `savepoint`: its final one, "" where no batch
-    was new. `state`: what the next run starts from; "": there is no state. `rows` that its sources read and `batches`,
-    both of its last attempt; None: not known.
+    `is_saved`: a savepoint contains the job's whole state, otherwise its checkpoints are kept. `savepoint`: the final
+    savepoint, "" if there was no new batch. `state`: the path from which the next run starts, "" if there is none.
+    `rows` that the sources read and `batches` count the last attempt only; None: not known.
     """
 
     is_saved: bool
@@ -145,7 +145,7 @@ class OwnEnd:
 
     @classmethod
     def parse(cls, fields: Fields) -> OwnEnd | None:
-        """Read /jobs/:id. None: the job did not end so, or runs."""
+        """Read /jobs/:id. Return None if the job did not end by itself."""
         end = fields.optional_child("ended-by-itself")
         if end is None or fields.text("state") not in TERMINAL_STATES:
             return None
@@ -159,18 +159,18 @@ class OwnEnd:
         )
 
     def as_row(self) -> dict[str, object]:
-        """Return it as Run.outcome stores it."""
+        """Return the end as Run.outcome stores it."""
         row: dict[str, object] = {"saved": self.is_saved, "savepoint": self.savepoint, "state": self.state}
         return row | {"rows": self.rows, "batches": self.batches}
 
 
 @dataclass(frozen=True)
 class LaunchWait:
-    """Why our job manager does not start a job's driver yet: what /jobs/:id has as "launch-wait".
+    """The reason why Waymark's job manager has not started a job's driver yet: "launch-wait" of /jobs/:id.
 
-    `lacking` is a value of `Lacking` (checkpointing/jobs/launching/admission.py), or one of a newer job manager. Other
-    fields are None where the reason has none: in the queue of drivers a job has `asked`, `free`, `limit`, and
-    `position` of `length` jobs that wait, from 1. While its Python environment is being prepared it has the rest.
+    `lacking` is a value of `Lacking` (checkpointing/jobs/launching/admission.py), or unknown from a newer job manager.
+    A job in the queue for drivers has `asked`, `free`, `limit`, and `position` (from 1) among `length` waiting jobs. A
+    job whose Python environment is being prepared has the remaining fields. The other fields are None.
     """
 
     lacking: str
@@ -187,7 +187,7 @@ class LaunchWait:
 
     @classmethod
     def parse(cls, fields: Fields) -> LaunchWait | None:
-        """None: the job does not wait, or the engine is a Flink."""
+        """Return None if the job does not wait, or if the engine is Flink."""
         wait = fields.optional_child("launch-wait")
         if wait is None:
             return None
@@ -206,7 +206,7 @@ class LaunchWait:
         )
 
     def as_row(self) -> dict[str, object]:
-        """Return what Run.launch_wait stores: the fields that the reason has."""
+        """Return the fields that are not None, as Run.launch_wait stores them."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         since = {} if self.since is None else {"since": self.since.isoformat()}
         return {"for": known.pop("lacking"), **known, **since}
@@ -251,14 +251,14 @@ class JobDetail:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """What a source vertex has handed on, and for how long (ms) it has run, both since its tasks were last started."""
+    """The rows of a source vertex and its run time in milliseconds, both since the last start of its tasks."""
 
     rows: int
     duration: int
 
     @classmethod
     def parse_all(cls, fields: Fields) -> list[SourceRows]:
-        """Of the vertices without an input; Flink counts the rows that leave one, Spark those it reads."""
+        """Return the rows of the source vertices. Flink counts the rows that leave a source, Spark those it reads."""
         nodes = fields.child("plan").children("nodes")
         sources = {node.text("id") for node in nodes if not node.raw.get("inputs")}
         return [cls._parse(vertex) for vertex in fields.children("vertices") if vertex.text("id") in sources]

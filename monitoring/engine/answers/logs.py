@@ -1,4 +1,4 @@
-"""The logs of a PySpark job's drivers. Only our own job manager serves them by job."""
+"""The logs of a PySpark job's drivers. Only Waymark's job manager serves them by job."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from monitoring.reasons.reason import Reason, from_json
 
 @dataclass(frozen=True)
 class DriverLog:
-    """One file. `elsewhere` says where the cluster keeps the rest, "" when this is all: as a text where the job manager
-    is older than the code."""
+    """A log file. `elsewhere` says where the rest of the log is, "" if this file is all.
+
+    It is a text if this version does not know the job manager's code for it.
+    """
 
     name: str
     attempt: int
@@ -24,7 +26,7 @@ class DriverLog:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is the end of what was cut from a log that grew too large."""
+        """Whether the file has the end of the part that was cut from a too large log."""
         return self.name.endswith(".1")
 
     @classmethod
@@ -47,7 +49,7 @@ def _elsewhere(fields: Fields) -> Reason | str:
 
 @dataclass(frozen=True)
 class LogPart:
-    """Bytes of a log from `start` on. `size` is that of the whole log: less than `start` after it was cut."""
+    """The bytes of a log from `start`. `size` is the size of the whole log, less than `start` if the log was cut."""
 
     start: int
     content: bytes
@@ -56,7 +58,7 @@ class LogPart:
 
 @dataclass(frozen=True)
 class LogMatches:
-    """The last lines that contain a text, as (position, line). `truncated`: there are more before them."""
+    """The last lines that contain a text, as (position, line). `truncated`: the log has more matches before them."""
 
     lines: tuple[tuple[int, str], ...]
     truncated: bool

@@ -1,4 +1,4 @@
-"""What was found where a savepoint lies."""
+"""The results of checking a savepoint or Spark's checkpoint locations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitoring.reasons.savepoints import SavepointReason
 
 @dataclass(frozen=True)
 class SavepointValidation:
-    """What our job manager found when it checked a savepoint's manifest and every file of it."""
+    """The result of the job manager's check of a savepoint's manifest and of all its files."""
 
     valid: bool
     reason: Reason | str
@@ -24,12 +24,12 @@ class SavepointValidation:
     state_size: int | None
     completed_at: datetime | None
     missing: bool = False  # there is no snapshot at the path
-    # Queries that write the rows of batches after it a second time once it is restored, and what they write to.
+    # (query, sink) of the queries that write the rows of later batches a second time after a restore.
     written_again: tuple[tuple[str, str], ...] = ()
 
     @property
     def fault(self) -> Reason | str:
-        """What is wrong with it; "" when it is valid."""
+        """The reason why the savepoint is invalid, "" if it is valid."""
         return "" if self.valid else self.reason or SavepointReason.INVALID()
 
     @property
@@ -52,7 +52,7 @@ class SavepointValidation:
 
 
 def _written_again(fields: Fields) -> tuple[tuple[str, str], ...]:
-    """Older job managers do not say it."""
+    """Return (query, sink) for the queries that write rows again, none from an older job manager."""
     queries = fields.children("queries") if fields.raw.get("queries") else ()
     again = (query for query in queries if query.optional_text("after-restore") == AfterRestore.WRITTEN_AGAIN.value)
     return tuple((query.text("name"), query.text("sink").removeprefix("Sink: ")) for query in again)
@@ -60,10 +60,11 @@ def _written_again(fields: Fields) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class FoundCheckpoint:
-    """What our job manager found at a checkpoint location that Spark wrote. Only a `valid` one has more than a reason.
+    """The job manager's result for a checkpoint location that Spark wrote. An invalid one has only a reason.
 
-    `query` is as it was sent, "" for a program's only one. `begun_batch` was begun and not committed, and runs again.
-    `operators` are the stateful ones, with their number of partitions. `store` is "" without state.
+    `query` is the name in the request, "" for the only query of a program. The batch `begun_batch` was started but not
+    committed, and runs again. `operators` are the stateful operators with their numbers of partitions. `store` is the
+    state store, "" without state.
     """
 
     query: str

@@ -1,4 +1,4 @@
-"""Who asks: a checkpoint's page, a job's page, an incident and the messages about it."""
+"""The entry points of the diagnosis: for a checkpoint's page, a job's page, and an incident and its messages."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from monitoring.diagnosis.signs import advices, causes
 from monitoring.history.expectations import Expectation, Forecast
 from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
 
-NEWEST = 2  # of the current run: the one that is pending, and the one before it
-# Kinds of incidents by what they are about.
+NEWEST = 2  # checkpoints of the current run: the pending one and the one before it
+# The kinds of incidents, by the object that they concern.
 OF_ONE_CHECKPOINT = frozenset(
     {"failed_in_window", "failed_in_total", "consecutive_failures", "end_to_end_duration", "alignment", "start_delay"}
 )
@@ -23,8 +23,10 @@ OF_THE_JOB = OF_A_DEATH | {"no_completed_checkpoint", "data_loss_risk"}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`checkpoint`: the one that `causes` are about; None: they are about there being none, or the job's death.
-    `usual`: what is expected at this hour; `forecast`: both as far as roll-ups tell."""
+    """The findings for a job. `causes` concern `checkpoint`; if it is None, the job's failure or missing checkpoints.
+
+    `usual` has the expected values for this hour. `usual` and `forecast` come from the roll-ups.
+    """
 
     causes: list[Finding] = field(default_factory=list)
     advices: list[Finding] = field(default_factory=list)
@@ -34,7 +36,7 @@ class Diagnosis:
 
     @property
     def by_setting(self) -> dict[str, Finding]:
-        """Advices by the engine's name of the setting that they are about."""
+        """The advices by the engine's name of their setting."""
         return {each.at: each for each in self.advices if each.at}
 
 
@@ -43,7 +45,7 @@ def of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint
 
 
 def of_job(job: Job, now: datetime) -> Diagnosis:
-    """What holds now: of the newest checkpoint that went wrong and none has completed since, and of the settings."""
+    """Return the job's current findings: causes for the newest problem since the last good checkpoint, and advices."""
     scene = scene_of_job(job, now)
     found = advices(scene)
     if scene.silent_since is None and scene.runs:
@@ -57,12 +59,12 @@ def of_job(job: Job, now: datetime) -> Diagnosis:
 
 
 def advice_for(job: Job, now: datetime) -> Diagnosis:
-    """The settings alone."""
+    """Return only the advices about the job's settings."""
     return Diagnosis(advices=advices(scene_of_job(job, now)))
 
 
 def of_incident(incident: Incident, now: datetime) -> list[Finding]:
-    """Likely causes of what the incident found, from the rows it was decided on; none for what has no such rows."""
+    """Return likely causes of an incident, from the rows that opened it, or none if it has no such rows."""
     if incident.job_id is None:
         return []
     if incident.kind in OF_ONE_CHECKPOINT:
@@ -83,7 +85,7 @@ def _of_the_job(incident: Incident, now: datetime) -> list[Finding]:
 
 
 def _decided_on(incident: Incident) -> Checkpoint | None:
-    """The newest checkpoint that the incident's steps name as their row."""
+    """Return the newest checkpoint that the incident's events name as their evidence."""
     evidence = incident.events.exclude(kind="resolved").order_by("-at", "-id").values_list("evidence", flat=True)
     rows = (each.get("last_row") for each in evidence[:20] if isinstance(each, dict))
     row = next((each for each in rows if isinstance(each, int)), None)

@@ -1,4 +1,4 @@
-"""What a sign found: a cause or an advice, as reasons, with the numbers behind it."""
+"""The result of a sign: a cause or an advice, as reasons, with the numbers as evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FindingReason(ReasonCode):
 
 
 class Confidence(IntEnum):
-    """The surest first."""
+    """How certain a finding is, the most certain first."""
 
     CERTAIN = 1
     LIKELY = 2
@@ -35,8 +35,10 @@ USUALLY = FindingReason.USUALLY()
 
 @dataclass(frozen=True)
 class Evidence:
-    """One number or text, with its unit; `usual`: what it is for this job otherwise, "" where that is not known, or for
-    whom `against` names. A `str` is the same in every language."""
+    """One number or text, with its unit. A `str` is the same in every language.
+
+    `usual` is the value for comparison, "" if not known. `against` says what it is, by default this job's usual value.
+    """
 
     label: Reason
     value: Reason | str
@@ -46,7 +48,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to set: the engine's or Waymark's exact key, to what. `value` "" where only a person can know it."""
+    """A setting to change: the engine's or Waymark's exact key. `value` is "" if only a person can know it."""
 
     key: str
     value: str
@@ -56,7 +58,10 @@ class Advice:
 
 @dataclass(frozen=True)
 class Finding:
-    """`weight` orders those of one confidence, the greatest first: mostly the share of the time it explains."""
+    """A cause or an advice. `weight` orders findings of the same confidence, the greatest first.
+
+    It is mostly the share of the checkpoint's duration that the finding explains.
+    """
 
     name: str
     title: Reason

@@ -1,6 +1,6 @@
-"""What a diagnosis rests on. Pure data; durations in milliseconds, sizes in bytes; None: not known.
+"""The facts for a diagnosis, without I/O. Durations are in milliseconds, sizes in bytes. None: not known.
 
-Nothing is promised of engines' answers: arrays may be short or hold None, figures may be missing, in every combination.
+Engines' answers have no guarantees: arrays may be short or contain None, and any combination of numbers may be missing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Values = Sequence[int | None]
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """Arrays are indexed by subtask, None where it did not acknowledge.
+    """An operator's part of a checkpoint. Arrays are indexed by subtask, None if the subtask did not acknowledge.
 
-    `inputs`: ids of the operators that send to this one, empty for a source; None: the job graph is not known.
+    `inputs`: IDs of the operators that send to this one, empty for a source; None: the job graph is not known.
     """
 
     name: str
@@ -40,13 +40,16 @@ class OperatorFacts:
 
     @property
     def is_complete(self) -> bool:
-        """Every subtask has acknowledged."""
+        """Whether every subtask has acknowledged."""
         return 0 < self.subtasks <= self.acknowledged
 
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """`lasted`: end to end, of a pending one until now. The phases are those of the slowest subtask."""
+    """A checkpoint. `lasted` is its end-to-end duration, until now if it is pending.
+
+    The phases are those of the slowest subtask.
+    """
 
     number: int
     status: str
@@ -76,7 +79,7 @@ class CheckpointFacts:
 
 @dataclass(frozen=True)
 class Normal:
-    """Medians of the job's completed checkpoints before it; `count` of them, savepoints left out."""
+    """Medians of the job's last `count` completed checkpoints before the scene's one, without savepoints."""
 
     count: int = 0
     duration: float | None = None
@@ -91,7 +94,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception that the engine told of."""
+    """One exception that the engine reported."""
 
     at: datetime
     text: str  # class, message and root cause, one line
@@ -102,7 +105,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class Settings:
-    """How the job checkpoints, as its engine says. `keys`: everything else that is set by its full name."""
+    """The job's checkpoint settings as its engine reports them. `keys`: all settings with their full names."""
 
     interval: int | None = None
     timeout: int | None = None
@@ -119,8 +122,7 @@ class Settings:
 
     @classmethod
     def read(cls, config: Mapping[str, Any], execution: Mapping[str, Any]) -> Settings:
-        """From /checkpoints/config and from what is stored of the job's configuration; what makes no "
-        "sense is None."""
+        """Read /checkpoints/config and the stored configuration of the job. An invalid value becomes None."""
         kept = config.get("externalization")
         keys = {str(key): str(value) for key, value in execution.items() if value is not None}
         return cls(
@@ -139,22 +141,24 @@ class Settings:
         )
 
     def says(self, *names: str) -> str:
-        """The value of the first of these keys that is set, lower-case; "" for none."""
+        """Return the lower-case value of the first key in `names` that is set, "" if none is."""
         return _first(self.keys, names).strip().lower()
 
 
 RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-retained")
-_LARGEST = 2**53  # Flink says "never" by its largest number
+_LARGEST = 2**53  # Flink writes "never" as its largest number
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One job at a moment, and the checkpoint that is asked about; None: the job as a whole."""
+    """The facts about one job at one time. `checkpoint`: the one to diagnose; None: the job as a whole."""
 
     now: datetime
     checkpoint: CheckpointFacts | None = None
     normal: Normal = Normal()
-    usual: Mapping[str, Expectation] = field(default_factory=dict)  # at its hour of the week; of a job: at this one
+    usual: Mapping[str, Expectation] = field(
+        default_factory=dict
+    )  # for the checkpoint's hour of the week, else for `now`
     forecast: Forecast | None = None
     raised: Sequence[Raised] = ()  # the newest first
     settings: Settings = Settings()
@@ -163,11 +167,11 @@ class Scene:
     runs: bool = True
     run_started_at: datetime | None = None
     last_triggered_at: datetime | None = None
-    silent_since: datetime | None = None  # nothing is learned of its cluster
+    silent_since: datetime | None = None  # since when the cluster does not answer or is not polled
     failed_lately: int = 0  # checkpoints, within a week
     restarted_lately: int = 0
     savepoints_are_scheduled: bool = True
-    savepoints_are_ours: bool = True  # nobody else takes them
+    savepoints_are_ours: bool = True  # no other system takes them
     restarts_are_ours: bool = False  # Waymark restarts the job
 
 
@@ -176,7 +180,7 @@ def _first(keys: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def _number(value: object) -> int | None:
-    """A whole number from 0 up to what JSON holds exactly."""
+    """Return a whole number from 0 to the largest that JSON holds exactly, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""From stored rows to scenes: a constant number of queries, whatever the size of the history."""
+"""Build scenes from stored rows. The number of queries is constant, independent of the history's size."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from monitoring.outages import is_late
 LATELY = timedelta(days=7)
 EXCEPTIONS = 10
 TROUBLED = frozenset({RunState.FAILED, RunState.FAILING, RunState.RESTARTING})
-TRACE = 20_000  # characters of a stack trace that are looked at
+TRACE = 20_000  # characters of a stack trace that are read
 
-# The newest hundred over the newest runs: one look in an index for each.
+# The newest hundred checkpoints of the ten newest runs, with one index look-up for each run.
 _NORMAL = """
 SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY end_to_end_duration),
        percentile_cont(0.95) WITHIN GROUP (ORDER BY end_to_end_duration),
@@ -62,7 +62,7 @@ SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.
 
 
 def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> Scene:
-    """Reads run, job and cluster of the checkpoint: select them together with it."""
+    """Return the scene of a checkpoint. To save queries, select it with its run, job and cluster."""
     run = checkpoint.run
     found = facts_of(checkpoint, operators, now)
     end = found.ended_at or now
@@ -80,7 +80,7 @@ def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorChec
 
 
 def scene_of_job(job: Job, now: datetime) -> Scene:
-    """The job as it is now; reads its current run and its cluster."""
+    """Return the scene of the job now. It reads the job's current run and cluster."""
     run, cluster = job.current_run, job.cluster
     failed, restarted, last_triggered_at = _lately(job, now)
     troubled = run is not None and run.state in TROUBLED
@@ -106,16 +106,16 @@ def scene_of_job(job: Job, now: datetime) -> Scene:
 
 
 def silent_since(cluster: Cluster, now: datetime) -> datetime | None:
-    """Since when nothing is learned of it: it does not answer, or nobody asks."""
+    """Return since when Waymark has no information about the cluster: it does not answer or is not polled."""
     if cluster.unreachable_since is None and (not cluster.enabled or is_late(cluster, now)):
         return cluster.last_answer_at
     return cluster.unreachable_since
 
 
 def scene_of_death(job: Job, now: datetime) -> Scene:
-    """Return the exceptions of the job, newest first, whether another run lives by now or not.
+    """Return the scene of a failed job with the exceptions of all its runs, newest first.
 
-    A job whose current run is LOST has none: its engine never said why it does not know the job any more.
+    A job whose current run is LOST has no exceptions: the engine does not report why it no longer knows the job.
     """
     is_lost = job.current_run is not None and job.current_run.state == RunState.LOST
     raised = () if is_lost else _raised(RunException.objects.filter(run__job=job))
@@ -166,7 +166,7 @@ def version_of(cluster: Cluster) -> tuple[int, ...]:
 
 
 def _lasted(checkpoint: Checkpoint, ended: datetime | None) -> int | None:
-    """What the engine says; where it says nothing (of one that failed or is pending), by its moments."""
+    """Return the engine's duration, or for a failed or pending checkpoint the time from its trigger to `ended`."""
     if checkpoint.status == "COMPLETED" and checkpoint.end_to_end_duration is not None:
         return checkpoint.end_to_end_duration
     if ended is None:
@@ -205,7 +205,7 @@ def _raised(rows: Any) -> Sequence[Raised]:
 
 
 def _text(row: RunException) -> str:
-    """The root cause says most; the exception's class where the cause does not name one."""
+    """Return the root cause, or else the message, with the exception's class if the message does not name it."""
     said = row.root_cause or row.message
     short = row.name.rpartition(".")[2]
     return said if not short or short in said or row.root_cause else f"{short}: {said}"

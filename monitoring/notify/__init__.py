@@ -1,1 +1,1 @@
-"""Deliver what `alerts/outbox.py` stored: messages, their wording, and one folder per kind of channel."""
+"""Deliver the notifications that `alerts/outbox.py` stored: messages, their texts, and a folder per kind of channel."""

@@ -1,4 +1,4 @@
-"""Where a channel may lead: to public addresses; to private ones if an administrator said so, for it or for all."""
+"""Check a channel's address: private ones need an administrator's permission, for the channel or for all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ def policy_of(channel: Channel) -> Policy:
 
 
 def without_path(url: str) -> str:
-    """`https://host/…`: what may be shown of an address to everybody."""
+    """Return `https://host/…`, the part of an address that everybody may see."""
     target = parse(url)
     return "…" if isinstance(target, Denied) else f"{target.scheme}://{target.host}/…"
 
 
 def check_address(field: str, url: str, channel: Channel) -> None:
-    """Raises BadChannel where the address is none or is not allowed. A name that does not resolve now may do so later:
-    that is the sending's to find out, and the test button's to show."""
+    """Check a channel's URL. A name that does not resolve now is accepted, because it may resolve later.
+
+    Raises:
+        BadChannel: the text is not an address, or the address is not allowed.
+    """
     judged = check(url, policy_of(channel), resolve)
     if isinstance(judged, Denied) and judged.why is not Why.UNRESOLVED:
         raise BadChannel(field, without_path(url), judged.reason)

@@ -1,6 +1,6 @@
-"""What people do with channels and messages: save one, test it, have a message that was given up tried again.
+"""People's actions on channels and messages: save, test or remove a channel, retry a message that was given up.
 
-The channels that the environment names (WAYMARK_ALERT_MAIL, WAYMARK_ALERT_WEBHOOK) are made here, too.
+This module also creates the channels of the environment (WAYMARK_ALERT_MAIL, WAYMARK_ALERT_WEBHOOK).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitoring.reasons.reason import Reason
 
 MAIL = "Mail"
 WEBHOOK = "Webhook"
-# In the audit log as they are; secrets only as set or not.
+# The fields that the audit log records unchanged. Of secrets it records only whether they are set.
 FIELDS = (
     *("name", "kind", "settings", "enabled", "allow_private", "language", "subject_template", "body_template"),
     *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s", "escalate_to"),
@@ -38,7 +38,7 @@ _NOT_GIVEN_UP = {
 
 
 class NotGivenUp(Exception):
-    """The message is not one that was given up (any more)."""
+    """The message is not in the state "given up", or no longer."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -46,14 +46,17 @@ class NotGivenUp(Exception):
 
 
 def snapshot(channel: Channel) -> dict[str, Any]:
-    """What the audit log may know of a channel."""
+    """Return the channel's fields for the audit log, without secrets."""
     values = {name: getattr(channel, name) for name in FIELDS} | {"settings": _told_settings(channel)}
     values["escalate_to"] = str(channel.escalate_to) if channel.escalate_to else None
     return values | {"secret": "set" if channel.secret else "none"}
 
 
 def _told_settings(channel: Channel) -> dict[str, Any]:
-    """The path of a webhook's address is often its password: its host, and a print of the whole that shows a change."""
+    """Return the settings with only the host of a webhook's URL, and a hash that shows changes.
+
+    The path of a webhook's URL is often its password.
+    """
     url = channel.settings.get("url")
     if not isinstance(url, str):
         return dict(channel.settings)
@@ -63,13 +66,13 @@ def _told_settings(channel: Channel) -> dict[str, Any]:
 
 @transaction.atomic
 def save_channel(channel: Channel, before: Mapping[str, Any], secret_changed: bool, by: str) -> None:
-    """`before`: the snapshot of the channel as it was, {} for a new one."""
+    """Store a channel and audit the changes. `before`: the `snapshot` of the stored channel, {} for a new one."""
     is_new = channel.pk is None
     channel.save()
     after = snapshot(channel)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if secret_changed and before:
-        changed["secret"] = "changed"  # noqa: S105 (a word for the log)
+        changed["secret"] = "changed"  # noqa: S105 (text for the audit log)
     old = {name: before[name] for name in changed if name in before}
     audit.record(by, "channel.add" if is_new else "channel.change", f"channel {channel.name}", before=old, now=changed)
 
@@ -83,14 +86,14 @@ class ChannelStays(Exception):
 
 
 def rules_that_name_only(channel: Channel) -> list[AlertRule]:
-    """Without this channel they would notify every channel, as rules do that name none."""
+    """Return the rules with only this channel. Without it they would notify all channels."""
     rules = AlertRule.objects.filter(channels=channel).select_related("job").prefetch_related("channels")
     return [rule for rule in rules if list(rule.channels.all()) == [channel]]
 
 
 @transaction.atomic
 def remove_channel(channel: Channel, by: str, now: datetime) -> None:
-    """Remove a channel with its settings and its secret. Messages that wait are given up; those of the past stay.
+    """Remove a channel with its settings and its secret. Pending messages are given up; old ones stay.
 
     Raises ChannelStays.
     """
@@ -110,7 +113,7 @@ def name_of(rule: AlertRule) -> str:
 
 
 def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
-    """Send a test message at once and return the receiver's own answer; it is kept as a message like any other."""
+    """Send a test message at once and return the receiver's answer. The message is stored like any other."""
     delivery = Delivery.objects.create(
         channel=channel,
         key=uuid.uuid4().hex,
@@ -129,7 +132,11 @@ def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
 
 @transaction.atomic
 def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
-    """Raises NotGivenUp. The key stays: the receiver may have had the message after all."""
+    """Retry a message that was given up. It keeps its key, because the receiver may have received it.
+
+    Raises:
+        NotGivenUp: the message has another state, or its channel is removed.
+    """
     if delivery.channel.removed_at is not None:
         raise NotGivenUp(NotifyReason.CHANNEL_REMOVED(channel=delivery.channel.name))
     again = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD, is_test=False)
@@ -140,7 +147,7 @@ def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
 
 
 def ensure_configured_channels(mail: Sequence[str], webhook_url: str, webhook_secret: str) -> None:
-    """Make or update the channels `Mail` and `Webhook`; what the environment does not name stays as it is."""
+    """Create or update the channels `Mail` and `Webhook`, each only if the environment sets it."""
     if mail:
         _ensure(MAIL, ChannelKind.MAIL, {"to": list(mail)}, "")
     if webhook_url:
@@ -148,11 +155,11 @@ def ensure_configured_channels(mail: Sequence[str], webhook_url: str, webhook_se
 
 
 def is_configured(channel: Channel, mail: Sequence[str], webhook_url: str) -> bool:
-    """Return whether the environment names it, so that it is made again at the next start."""
+    """Return whether the environment sets the channel, so that the next start creates it again."""
     return (channel.name == MAIL and bool(mail)) or (channel.name == WEBHOOK and bool(webhook_url))
 
 
 def _ensure(name: str, kind: ChannelKind, settings: dict[str, object], secret: str) -> None:
-    # The environment is an administrator's word: its address may be a private one.
+    # An administrator sets the environment, so a private address is allowed.
     values = {"kind": kind, "settings": settings, "secret": secret, "allow_private": True}
     Channel.objects.update_or_create(name=name, defaults=values)

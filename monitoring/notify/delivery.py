@@ -1,10 +1,10 @@
-"""Puts messages together and sends them.
+"""Assemble messages and send them.
 
-1. Gather what is due into messages (`due_notifications.py`).
-2. Claim a message by a conditional UPDATE; a claim ends by itself, so a worker that dies loses nothing.
-3. Send, in threads, with no transaction and no database connection: a slow receiver holds up neither.
-4. Mark the message, again conditionally: only if the claim is still ours. Each try is a row.
-A worker that dies between 3 and 4 sends again, under the same key: at least once.
+1. Gather due notifications into messages (`due_notifications.py`).
+2. Claim a message by a conditional UPDATE. A claim expires, so a message is not lost if its worker dies.
+3. Send in threads without a transaction or a database connection, so that a slow receiver blocks neither.
+4. Store the outcome, again conditionally: only if this worker still holds the claim. Each try is a row.
+If a worker dies between 3 and 4, the message is sent again with the same key: delivery is at least once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from monitoring.reasons.work import WorkReason
 
 BATCH = 16
 THREADS = 8
-CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, and room to spare
+CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, with reserve
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 3600.0
 # With these waits the last try comes about 85 minutes after the first: a channel may be down for an hour.
@@ -44,7 +44,7 @@ _REPORTED = {
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this worker alone may send, until `until`."""
+    """A message that only this worker may send until `until`."""
 
     delivery: Delivery
     channel: Channel
@@ -53,7 +53,7 @@ class Claimed:
 
 
 def deliver_due(now: datetime, jitter: Callable[[], float] = random.random) -> CycleReport:
-    """Gather what is due, then try every message whose time has come, up to one batch."""
+    """Gather due notifications into messages, then send the due messages, at most one batch."""
     outcome: Counter[WorkReason] = Counter()
     gather_due(now)
     outcome[WorkReason.NOTIFICATIONS_GIVEN_UP] += _give_up_switched_off(now)
@@ -92,9 +92,10 @@ def mark(each: Claimed, answer: Sent | Failed, now: datetime, jitter: Callable[[
 
 
 def next_wait(tries: int, retry_after_s: float | None, jitter: Callable[[], float]) -> timedelta | None:
-    """The wait after the `tries`-th failed try, None: give up.
+    """Return the wait after the `tries`-th failed try, None to give up.
 
-    Doubles each time, ±20 % so that many messages do not come back in step; never sooner than the receiver asked.
+    The wait doubles each time. ±20 % jitter spreads the retries of many messages. A retry is never earlier than the
+    receiver's Retry-After.
     """
     if tries >= MAX_TRIES:
         return None

@@ -1,8 +1,8 @@
-"""From notifications whose time has come to messages.
+"""Gather due notifications into messages.
 
-One worker at a time per channel: it holds the channel's row, asks of every notification whether it may still go out
-and with which others (`verdict.py`), and writes the messages and what follows from them (the next
-repetition, the escalation) in one transaction. A worker that dies leaves everything as it was.
+One worker at a time handles a channel and locks its row. It decides for every notification whether to send it, and with
+which others (`verdict.py`). It writes the messages and the follow-ups (next repetition, escalation) in the same
+transaction. If the worker dies, nothing has changed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from monitoring.reasons.notify import NotifyReason
 
 BATCH = 1000
 RATE_WINDOW = timedelta(minutes=10)
-# What starts a repetition and an escalation.
+# Notifications that start repetitions and escalations.
 FIRST_WORDS = frozenset({NotificationReason.OPENED, NotificationReason.WOKEN})
 
 
 def gather_due(now: datetime) -> int:
-    """Write the messages of every channel that has something due; returns how many."""
+    """Write the messages of every channel with due notifications, and return their number."""
     due = Notification.objects.filter(state=NotificationState.WAITING, due_at__lte=now)
     channels = due.values_list("channel_id", flat=True).distinct().order_by("channel_id")
     return sum(_gather(channel, now) for channel in list(channels))
@@ -46,10 +46,12 @@ def gather_due(now: datetime) -> int:
 
 @transaction.atomic
 def _gather(channel_id: int, now: datetime) -> int:
-    rows = Channel.with_removed.select_for_update(skip_locked=True, of=("self",))  # of a removed one all is dropped
+    rows = Channel.with_removed.select_for_update(
+        skip_locked=True, of=("self",)
+    )  # all notifications of a removed channel are dropped
     channel = rows.filter(pk=channel_id).first()
     if channel is None:
-        return 0  # another worker is at it
+        return 0  # another worker handles the channel
     ready = _may_go(channel, _together(channel, now), now)
     slots, free_at = _slots(channel, now)
     planned = plan(ready, slots)
@@ -60,7 +62,7 @@ def _gather(channel_id: int, now: datetime) -> int:
 
 
 def _together(channel: Channel, now: datetime) -> list[Notification]:
-    """What is due, and what would be within the channel's time for grouping, if it is of a group that is due."""
+    """Return the due notifications, and others of their groups that become due within the channel's group wait."""
     soon = now + timedelta(seconds=channel.group_wait_s)
     waiting = list(
         Notification.objects.filter(channel=channel, state=NotificationState.WAITING, due_at__lte=soon)
@@ -103,7 +105,7 @@ def _changes(verdict: Wait | Drop) -> dict[str, object]:
 
 
 class _Facts:
-    """What verdicts rest on, read once for all of a channel's notifications."""
+    """The facts for verdicts, read once for all notifications of a channel."""
 
     def __init__(self, channel: Channel, waiting: Iterable[Notification], now: datetime) -> None:
         incidents = {each.event.incident_id: each.event.incident for each in waiting}
@@ -133,7 +135,7 @@ class _Facts:
         )
 
     def hide(self, incidents: Sequence[Incident], now: datetime) -> None:
-        """Incidents whose opening could not see yet what hides them: whoever ends that has to find them."""
+        """Store which incident hides `incidents`, if it opened after them, so that its end can notify about them."""
         for cluster, parent in self._inhibitors.items():
             unseen = [each.pk for each in incidents if each.cluster_id == cluster and each.inhibited_by_id != parent.pk]
             if unseen:
@@ -144,13 +146,13 @@ class _Facts:
         return parent.pk if parent else None
 
     def _earlier_until(self, incident: Incident) -> datetime | None:
-        """A moment after the earlier message's next try, so that this one is not looked at again before."""
+        """Return a time just after the next try of the incident's earlier message, None if there is none."""
         at = self._on_the_way.get(incident.pk)
         return max(at, self._now) + timedelta(seconds=1) if at else None
 
 
 def _slots(channel: Channel, now: datetime) -> tuple[int, datetime]:
-    """How many messages the channel's limit leaves, and when the next one is free."""
+    """Return how many more messages the channel's limit allows now, and when it allows the next one."""
     recent = Delivery.objects.filter(channel=channel, is_test=False, created_at__gt=now - RATE_WINDOW)
     made = list(recent.order_by("created_at").values_list("created_at", flat=True))
     free_at = made[-channel.messages_per_10_min] + RATE_WINDOW if len(made) >= channel.messages_per_10_min else now
@@ -181,7 +183,7 @@ def _write(channel: Channel, planned: Planned, now: datetime) -> Delivery:
 
 
 def _hidden_counts(incidents: Sequence[Incident]) -> dict[int, tuple[int, int]]:
-    """Per incident how many it hid, and how many of those are unresolved."""
+    """Return by incident how many other incidents it hid, and how many of those are unresolved."""
     hidden = Incident.objects.filter(inhibited_by__in=incidents).order_by().values("inhibited_by")
     counted = hidden.annotate(hid=Count("pk"), left=Count("pk", filter=~Q(state=IncidentState.RESOLVED)))
     rows = counted.values_list("inhibited_by", "hid", "left")
@@ -189,7 +191,7 @@ def _hidden_counts(incidents: Sequence[Incident]) -> dict[int, tuple[int, int]]:
 
 
 def _follow_up(channel: Channel, members: Sequence[Notification], now: datetime) -> None:
-    """While nobody acknowledges, this channel is told again, and after a time another one is told, too."""
+    """Schedule a repetition on this channel and an escalation to another one, until somebody acknowledges."""
     again = [each for each in members if each.reason != NotificationReason.RESOLVED] if channel.repeat_every_s else []
     rows = [
         _next(each, channel, NotificationReason.REPEAT, now + timedelta(seconds=channel.repeat_every_s or 0))

@@ -1,7 +1,7 @@
-"""What was told long ago goes: messages, their tries, and who was not told and why. Incidents and their steps stay.
+"""Delete old messages, their tries, and dropped notifications. Incidents and their events stay.
 
-Nothing of an unresolved incident goes, however old: who was told of its beginning has to hear of its end. Nor does a
-message that is still on its way.
+Notifications of an unresolved incident are kept, however old: a channel that was notified of its start must be notified
+of its end. Pending messages are kept, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from monitoring.models import (
 )
 
 BATCH = 2000
-BATCHES = 10  # a turn: the rest goes with the next one
+BATCHES = 10  # per call: the next call deletes the rest
 
 
 def forget_old(now: datetime, kept: timedelta) -> int:
-    """Returns how many messages and untold notifications went."""
+    """Delete messages and dropped notifications older than `kept`, and return their number."""
     gone = 0
     for _ in range(BATCHES):
         some = _forget_messages(now - kept) + _forget_untold(now - kept)

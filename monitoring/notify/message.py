@@ -1,4 +1,4 @@
-"""What every channel gets to say, and what a channel answers."""
+"""The message that every channel sends, and the result of sending it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from monitoring.reasons.reason import SOURCE, Reason, render
 _log = logging.getLogger(__name__)
 # Characters that change the direction of the text after them.
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-EXPLAINED = 5  # of more incidents in one message only the gravest is: each takes a look into the history
+EXPLAINED = 5  # with more incidents only the gravest gets a cause, because each cause needs queries
 
 
 @dataclass(frozen=True)
 class Item:
-    """One incident in a message. `event` is a NotificationReason, or "test"; `job` the name of what it is about."""
+    """One incident in a message. `event` is a NotificationReason or "test". `job` is the name of its subject."""
 
     event: str
     severity: str
@@ -47,10 +47,10 @@ class Item:
     incident_url: str
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
-    cause: Reason | None = None  # the likeliest, of an incident that is not over
+    cause: Reason | None = None  # the likeliest cause of an unresolved incident
 
     def __post_init__(self) -> None:
-        """Keep every text on its own line: a job's name, a note or an exception could forge lines of a message."""
+        """Remove line breaks from all texts, because a job's name or an exception could forge lines of a message."""
         for name in ("job", "cluster", "evidence"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
 
@@ -61,21 +61,23 @@ class Item:
         return str(one_line(render(self.cause or "", language)))
 
     def named_text(self, language: str = SOURCE) -> str:
-        """Return the sentence with the name of what it is about."""
+        """Return the sentence with the name of its job or other subject."""
         text = self.text(language)
         return text if self.job in text else f"{self.job}: {text}"
 
 
 @dataclass(frozen=True)
 class Message:
-    """`key` is the same at every retry: the receiver may tell a repeated message by it. `items` are the first of
-    `total` incidents, the gravest first, and at least one."""
+    """A message. `items` are the first of `total` incidents, the gravest first, and at least one.
+
+    `key` is the same at every retry, so that the receiver can recognize a repeated message.
+    """
 
     key: str
     items: tuple[Item, ...]
     total: int = 1
     is_digest: bool = False
-    ended_unlisted: tuple[int, ...] = ()  # the incidents beyond `items` whose end this message tells
+    ended_unlisted: tuple[int, ...] = ()  # resolved incidents that are not in `items`
 
     @property
     def lead(self) -> Item:
@@ -91,7 +93,7 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """In English, for our own pages; a channel's words are in `wording`."""
+        """The English subject for Waymark's pages. `wording` renders the channel's subject."""
         if self.is_single:
             return f"[{self.lead.event}] {self.lead.named_text()}"
         if self.is_digest:
@@ -107,7 +109,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Failed:
-    """`permanent`: no retry can help. `retry_after_s`: the receiver's own wish."""
+    """The message was not sent. `permanent`: no retry can help. `retry_after_s`: the receiver's Retry-After."""
 
     answer: Reason | str
     permanent: bool = False
@@ -131,19 +133,19 @@ def _breaks_lines(character: str) -> bool:
 
 
 class Transport(Protocol):
-    """One kind of channel. Called in a thread of its own, without a database connection."""
+    """A kind of channel. It is called in a separate thread without a database connection."""
 
     def check(self, channel: Channel) -> None:
         """Raise BadChannel, naming the field, when a channel with these settings could never send."""
         ...
 
     def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
-        """Return within about 20 seconds whatever the receiver does; its failure is a value, not an exception."""
+        """Send the message. Return within about 20 seconds, also if the receiver is slow. A failure is a value."""
         ...
 
 
 class BadChannel(ValueError):
-    """A channel's setting makes no sense: which one, what it is (never a secret), what is allowed."""
+    """A channel's setting is invalid. The text has its field, its value (never a secret), and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: Reason | str) -> None:
         self.reason = NotifyReason.BAD_SETTING(field=field, value=repr(value), allowed=allowed)
@@ -167,7 +169,7 @@ def message_of(delivery: Delivery) -> Message:
 
 
 def sample_message(key: str, channel: Channel, now: datetime) -> Message:
-    """What the test button sends."""
+    """Return the message of the test button."""
     item = Item(
         event="test",
         severity="warning",
@@ -185,8 +187,10 @@ def sample_message(key: str, channel: Channel, now: datetime) -> Message:
 
 
 def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
-    """Return the end as it was written, else what the incident says now. `hidden`: how many other incidents it hides or
-    hid, and how many of those are unresolved."""
+    """Return the stored text of a resolved notification, else the incident's current text.
+
+    `hidden`: how many other incidents the incident hides or hid, and how many of those are unresolved.
+    """
     if not _is_over(each):
         return stored(each.event.incident, "sentence")
     end, (hid, left) = stored(each.event, "text"), hidden
@@ -198,8 +202,10 @@ def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
 
 
 def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> Item:
-    """Reads event, incident, job and cluster: select them together with the notification. `changed`: the evidence of
-    what the incident says since."""
+    """Return the item of a notification. To save queries, select it with its event, incident, job and cluster.
+
+    `changed`: the evidence of the incident's newest change, None if there is none.
+    """
     incident = each.event.incident
     return Item(
         event=each.reason,
@@ -222,7 +228,7 @@ def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
 
 
 def _cause(each: Notification, now: datetime) -> Reason | None:
-    """No message stays behind because what explains it met a shape that it does not know."""
+    """Return the likeliest cause, None for a resolved incident. An error in the diagnosis must not stop a message."""
     if _is_over(each):
         return None
     try:

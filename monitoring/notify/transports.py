@@ -1,4 +1,4 @@
-"""The kinds of channels. A new kind is a folder and a line here; the conformance test runs over all of them."""
+"""The kinds of channels. A new kind is a folder and a line here. The conformance test runs for all kinds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""May a notification go out now, and with which others? Pure: facts and the moment in, a verdict with its reason out.
+"""Decide whether a notification is sent now, and with which others. Pure functions of facts; a verdict has a reason.
 
-What is about one cluster, of one kind of news, and due together is one message. When a channel's limit leaves too few
-messages for all groups, the gravest get one each and the last message is a digest of everything else.
+Notifications with the same cluster and the same reason that are due together become one message. If the channel's limit
+allows too few messages for all groups, the gravest groups get one each, and the last message is a digest of the rest.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from monitoring.models import IncidentState, MaintenanceWindow, Notification, No
 from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.reason import Reason
 
-LISTED = 20  # incidents that a message names; of more it says how many
+LISTED = 20  # most incidents in a message; of the rest it gives the number
 FOLLOW_UPS = frozenset({NotificationReason.REPEAT, NotificationReason.ESCALATION, NotificationReason.WOKEN})
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a verdict rests on, as it is right now."""
+    """The current facts about a notification."""
 
     reason: NotificationReason
     state: IncidentState
     acknowledged_by: str = ""
     snoozed_until: datetime | None = None
     resolved_at: datetime | None = None
-    hidden_by: int | None = None  # an unresolved incident that speaks for this one
-    was_told: bool = False  # the channel heard of this incident before
-    window: MaintenanceWindow | None = None  # one that covers the incident now
-    earlier_until: datetime | None = None  # an earlier message about this incident is still on its way to the channel
+    hidden_by: int | None = None  # the unresolved incident that hides this one
+    was_told: bool = False  # the channel was notified of this incident before
+    window: MaintenanceWindow | None = None  # the maintenance window that covers the incident now
+    earlier_until: datetime | None = None  # the channel's earlier message about this incident is pending
     channel_enabled: bool = True
 
 
@@ -41,7 +41,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Wait:
-    """`until` None: until what hides the incident is resolved."""
+    """Keep the notification until `until`; None: until the hiding incident is resolved."""
 
     until: datetime | None
     why: Reason
@@ -54,14 +54,14 @@ class Drop:
 
 
 def judge(facts: Facts) -> Go | Wait | Drop:
-    """The end of an incident is told whatever silenced its beginning; all else only while somebody needs to hear it."""
+    """Return the verdict. The end of an incident is always notified, other events only while relevant."""
     if not facts.channel_enabled:
         return Drop(NotifyReason.CHANNEL_OFF())
     return _in_order(facts, _ending(facts) if facts.reason == NotificationReason.RESOLVED else _news(facts))
 
 
 def _ending(facts: Facts) -> Go | Wait | Drop:
-    """Who heard of the beginning hears of the end at once; who did not, because of maintenance, when that is over."""
+    """Decide about a resolved incident. If maintenance silenced its start, its end also waits for the window's end."""
     if facts.window is not None and not facts.was_told:
         return Wait(facts.window.ends_at, NotifyReason.SILENCED(window=facts.window.name), facts.window)
     return Go()
@@ -70,7 +70,7 @@ def _ending(facts: Facts) -> Go | Wait | Drop:
 def _news(facts: Facts) -> Go | Wait | Drop:
     if facts.state == IncidentState.RESOLVED:
         return Drop(NotifyReason.OVER_BEFORE_TOLD())
-    # The end of a snooze is told also of what was acknowledged: its author asked to be reminded.
+    # The end of a snooze is notified also if the incident is acknowledged, because a person requested it.
     is_reminder = facts.reason in FOLLOW_UPS and facts.reason != NotificationReason.WOKEN
     if is_reminder and facts.state == IncidentState.ACKNOWLEDGED:
         return Drop(NotifyReason.ACKNOWLEDGED(by=facts.acknowledged_by))
@@ -86,7 +86,7 @@ def _news(facts: Facts) -> Go | Wait | Drop:
 
 
 def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:
-    """A channel hears of an incident in the order in which it happened."""
+    """Let a notification wait for the incident's earlier message, so that a channel receives them in order."""
     if isinstance(verdict, Go) and facts.earlier_until is not None:
         return Wait(facts.earlier_until, NotifyReason.AFTER_EARLIER())
     return verdict
@@ -99,7 +99,7 @@ class Planned:
 
 
 def plan(waiting: Sequence[Notification], slots: int) -> list[Planned]:
-    """At most `slots` messages that together hold all of `waiting`; with no slot none, and all go on waiting."""
+    """Return at most `slots` messages with all of `waiting`, or none without a slot."""
     if slots <= 0:
         return []
     groups = _gravest_first(_grouped(waiting))
@@ -110,7 +110,7 @@ def plan(waiting: Sequence[Notification], slots: int) -> list[Planned]:
 
 
 def group_of(each: Notification) -> tuple[object, ...]:
-    """Return what the notifications of one message have in common."""
+    """Return the key of the notification's group: its cluster and its reason."""
     return each.event.incident.cluster_id, each.reason
 
 
@@ -122,7 +122,7 @@ def _grouped(waiting: Iterable[Notification]) -> list[list[Notification]]:
 
 
 def _gravest_first(groups: Iterable[list[Notification]]) -> list[list[Notification]]:
-    """Critical ones first, each group beginning with its gravest; else in the order in which they came."""
+    """Sort groups and their members: critical incidents first, otherwise in the given order."""
     sorted_groups = [sorted(group, key=_is_not_critical) for group in groups]
     return sorted(sorted_groups, key=lambda group: _is_not_critical(group[0]))
 

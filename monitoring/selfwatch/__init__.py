@@ -1,1 +1,1 @@
-"""Waymark watches itself: whoever is not told that the watcher is blind takes silence for health."""
+"""Waymark monitors itself, because without alerts people would assume that all jobs are healthy."""

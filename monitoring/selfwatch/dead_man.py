@@ -1,4 +1,4 @@
-"""The dead man's switch: somebody outside is told every minute that we see, and raises the alarm when we stop."""
+"""The dead man's switch: Waymark pings an external service every minute, which raises an alarm when pings stop."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from monitoring.selfwatch.verdict import judge
 
 
 class NotPinged(Exception):
-    """The ping did not arrive; the text says why, without the URL: whoever has that can keep the alarm quiet."""
+    """The ping failed. The text gives the reason without the URL, because the URL can suppress the alarm."""
 
 
 def ping(now: datetime) -> CycleReport | None:
-    """Tell the outside that we see. Says nothing outside while we do not, nor when nobody listens there.
+    """Ping the external service, if WAYMARK_DEAD_MAN_URL is set and Waymark is healthy.
 
-    Raises NotPinged.
+    Raises:
+        NotPinged: the service did not answer with success.
     """
     if not settings.DEAD_MAN_URL:
         return None
     verdict = judge(gather(now), settings.BLIND_AFTER_S)
     if not verdict.healthy:
         return CycleReport((WorkReason.NOT_PINGED(why=verdict.reason),))
-    # The administrator's own word, so it may lie in a private network.
+    # An administrator sets the URL, so a private address is allowed.
     policy = Policy("WAYMARK_DEAD_MAN_URL", private=True, exemptions=settings.OUTBOUND_ALLOW)
     try:
         status = send("GET", settings.DEAD_MAN_URL, policy).status

@@ -1,4 +1,4 @@
-"""What there is to know of Waymark's own parts right now. Each part that does not answer is a fact, never an error."""
+"""Collect the facts about Waymark's own components. A component that does not answer is a fact, not an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from monitoring.reasons.reason import Reason
 
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
 
-# Every answer of its cluster names a live run, unless it is missing.
+# Every answer of the cluster lists a live run, unless the run is missing.
 _OLDEST = """
 SELECT job.name, cluster.name, seen.at
 FROM monitoring_job job
@@ -51,7 +51,7 @@ FROM monitoring_archivedfile WHERE state = 'live'
 
 @dataclass(frozen=True)
 class Database:
-    """`now` by its clock; `clock_ahead_s`: how far this machine's clock is ahead of that."""
+    """PostgreSQL. `now` is by its clock; `clock_ahead_s`: the seconds by which this machine's clock is ahead."""
 
     now: datetime
     latency_s: float
@@ -61,7 +61,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Queue:
-    """Redis: what waits there, and who lives."""
+    """Redis: the number of waiting tasks, and the signs of life of the processes."""
 
     latency_s: float
     waiting: int
@@ -83,11 +83,11 @@ class Away:
 
 @dataclass(frozen=True)
 class ClusterLag:
-    """`lag_s`: for how long its poll has been due, 0 when it is not."""
+    """A polled cluster. `lag_s`: for how long its next poll is overdue, else 0."""
 
     name: str
     reachable: bool
-    stranger: bool  # another one answers at its address
+    stranger: bool  # another cluster answers at its address
     lag_s: float
     last_answer_at: datetime | None
     consecutive_failures: int
@@ -105,14 +105,16 @@ class OldestJob:
 class Deliveries:
     pending: int = 0
     dead: int = 0
-    dead_today: int = 0  # of the last 24 hours
+    dead_today: int = 0  # in the last 24 hours
     oldest_pending_at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Of the history's archive: `bytes` on disk, `unreadable` files that could not be read when they were last tried,
-    and `problem` what was wrong with one of them."""
+    """The history's archive. `bytes` is its size on disk.
+
+    `unreadable`: the number of files whose last read failed. `problem`: the error of one of them.
+    """
 
     days: int = 0
     files: int = 0
@@ -124,19 +126,19 @@ class Archive:
 
 @dataclass(frozen=True)
 class Stored:
-    """What only the database knows."""
+    """The facts that are stored in the database."""
 
     ticks: Mapping[str, Tick] = field(default_factory=dict)
     clusters: tuple[ClusterLag, ...] = ()  # the enabled ones
     oldest: OldestJob | None = None
     deliveries: Deliveries = Deliveries()
-    history: Reason | None = None  # why the history's pipeline does not run though it should
+    history: Reason | None = None  # why the history's pipeline is not running
     archive: Archive = Archive()
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`periods`: how often each periodic task is to run; `stored` None: the database is away."""
+    """All facts. `periods`: the interval of each periodic task. `stored` is None if the database does not answer."""
 
     at: datetime
     database: Database | Away
@@ -146,8 +148,10 @@ class Facts:
 
 
 def gather(at: datetime | None = None) -> Facts:
-    """In a constant number of queries, and one more while a file of the archive cannot be read. `at`: the moment to
-    judge by; the database's now unless given, because every time that it is compared with was written by that clock."""
+    """Collect the facts in a constant number of queries, plus one if a file of the archive is unreadable.
+
+    `at` is the current time, by default the database's, because all stored times are by the database's clock.
+    """
     database = _database()
     at = at or (datetime.now(UTC) if isinstance(database, Away) else database.now)
     stored = None
@@ -160,7 +164,7 @@ def gather(at: datetime | None = None) -> Facts:
 
 
 def periods() -> dict[str, timedelta]:
-    """By task, the last part of its name; entries that follow a calendar have no period and are left out."""
+    """Return the intervals by the last part of the task's name, without tasks that follow a calendar."""
     schedule: Mapping[str, Mapping[str, Any]] = settings.CELERY_BEAT_SCHEDULE
     return {
         str(entry["task"]).rpartition(".")[2]: entry["schedule"]

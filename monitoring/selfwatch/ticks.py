@@ -1,4 +1,4 @@
-"""Each periodic task's run is noted; its failure costs one tick and, however often it repeats, one line a minute."""
+"""Record each run of a periodic task. A failure costs one tick, and a repeated one is logged once a minute."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ON CONFLICT (task) DO UPDATE SET failed_at = excluded.failed_at, failure = exclu
 
 
 class OnceAMinute:
-    """Says a thing when it is new, and again once a minute while it goes on. Shared by the threads of a process."""
+    """Decides that a message is logged when it is new, and while it repeats once a minute. It is thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -58,7 +58,7 @@ class OnceAMinute:
             return True
 
     def over(self, subject: str) -> bool:
-        """Whether it had been said and is over now."""
+        """Return whether the subject had been logged, and forget it, because it is over."""
         with self._lock:
             return self._said.pop(subject, None) is not None
 
@@ -68,9 +68,9 @@ _DATABASE = "database"
 
 
 def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
-    """A task's body: runs `act`, which reports what it did, and raises nothing.
+    """Return the body of a task, which runs `act`, records its report, and raises nothing.
 
-    No failure is passed on to Celery: the next tick tries again, and nobody reads a task's result.
+    Celery does not see a failure: the next tick tries again, and no code reads a task's result.
     """
     task = act.__name__
 
@@ -82,20 +82,20 @@ def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
             _note_done(task, report, round((time.monotonic() - started) * 1000), clock.now())
         except (OperationalError, InterfaceError) as error:
             database_away(error)
-        except Exception as error:  # noqa: BLE001  (the edge: a tick that fails must not stop the next)
+        except Exception as error:  # noqa: BLE001  (outermost level: a failed tick must not stop the next)
             _failed(task, error)
 
     return run
 
 
 def say(report: CycleReport) -> None:
-    """Write the report into the log, if there is anything in it."""
+    """Log the report if it is not empty."""
     if report != CycleReport():
         log.log(logging.DEBUG if report.is_quiet else logging.INFO, "%s", report)
 
 
 def _note_done(task: str, report: CycleReport, took_ms: int, now: datetime) -> None:
-    if SAID.worth_a_line(f"{task} says", report):  # what one waits for is the same at each tick
+    if SAID.worth_a_line(f"{task} says", report):  # while a task waits, each tick has the same report
         say(report)
     reason = None if report.is_quiet else WorkReason.REPORT(parts=[*report.done, *report.left])
     _write(
@@ -114,7 +114,7 @@ def _note_done(task: str, report: CycleReport, took_ms: int, now: datetime) -> N
 
 
 def database_away(error: Exception) -> None:
-    """Every task and the poller meet it again and again: one line a minute for all of them."""
+    """Log that the database does not answer, once a minute for all tasks and the poller together."""
     if SAID.worth_a_line(_DATABASE, "away"):
         log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 

@@ -1,4 +1,4 @@
-"""Do we see? A pure function of the facts, so that the endpoint, the page, the ping and the metric agree."""
+"""Decide from the facts whether Waymark can monitor. A pure function, so endpoint, page, ping and metric agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import counted
 from monitoring.selfwatch.own_facts import Away, ClusterLag, Facts, Queue, Stored
 
-# A sign of life is renewed every second or two.
+# A process renews its sign of life every second or two.
 _SILENT_AFTER = timedelta(seconds=15)
 _WATCHING_PERIOD = timedelta(seconds=10)
 _CLOCKS_APART_S = 30.0
@@ -22,8 +22,10 @@ _UNDELIVERED_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Finding:
-    """`part` names who has the problem: "database", "redis", "beat", "worker", a task, "clusters", "notifications",
-    "history", "archive"."""
+    """A problem or warning. `part` names the component.
+
+    Values: "database", "redis", "beat", "worker", a task, "clusters", "clocks", "notifications", "history", "archive".
+    """
 
     part: str
     reason: Reason
@@ -31,7 +33,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`problems`: because of them something may happen and nobody would be told. `warnings`: not yet."""
+    """The result. With `problems` Waymark may miss an event and notify nobody; `warnings` are less urgent."""
 
     problems: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
@@ -50,7 +52,7 @@ class Verdict:
 
 
 def judge(facts: Facts, blind_after_s: float) -> Verdict:
-    """`blind_after_s`: for how long nothing may have been looked at."""
+    """Return the verdict. `blind_after_s` is the longest allowed time without polling."""
     limit = timedelta(seconds=blind_after_s)
     watching = _tasks(facts, limit, watching=True)
     problems = (*_servers(facts), *_processes(facts), *watching, *_blind_to_clusters(facts, limit))
@@ -93,14 +95,14 @@ def _lives(at: datetime, facts: Facts) -> bool:
 
 
 def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Finding]:
-    """Those without which nobody looks or is told are the ones of short periods; the others can wait."""
+    """Yield findings about overdue tasks. `watching` selects the tasks for polling and alerts: short intervals."""
     stored = facts.stored
     for task, period in facts.periods.items() if stored else ():
         if (period <= _WATCHING_PERIOD) is not watching:
             continue
         tick = stored.ticks.get(task) if stored else None
         if tick is None and not watching:
-            continue  # its first period is not over
+            continue  # its first interval is not over
         name = TaskName[task.upper()]()
         if tick is None or tick.ended_at is None:
             what = HealthReason.TASK_NEVER_ENDED(task=name)
@@ -122,7 +124,7 @@ def _blind_to_clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     if clusters and all(_overdue(cluster, limit) for cluster in clusters):
         yield Finding("clusters", HealthReason.NONE_POLLED(length=min(each.lag_s for each in clusters)))
     elif len(clusters) > 1 and all(not cluster.reachable for cluster in clusters):
-        # One that is silent has a problem of its own. All of them at once are more likely ours.
+        # If one cluster does not answer, the problem is probably there. If none does, it is probably Waymark's.
         yield Finding("clusters", HealthReason.ALL_SILENT(count=len(clusters)))
 
 

@@ -1,4 +1,4 @@
-"""The table of signs, which the modules of this package list in their `SIGNS`; and what they find, in order. Pure."""
+"""Run all signs, which the modules of this package list in `SIGNS`, and order their findings. No I/O."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from monitoring.diagnosis.signs.base import Sign
 from monitoring.diagnosis.signs.phases import SlowCommit, SlowStorage
 from monitoring.diagnosis.signs.skew import Skew
 
-# What would slow all subtasks down; where one alone is slow, it is not that.
+# These causes slow down all subtasks, so they are dropped if only one subtask is slow.
 _OF_ALL_SUBTASKS = frozenset({SlowCommit.name, SlowStorage.name})
-CAUSES = 3  # more than that help nobody
+CAUSES = 3  # a longer list does not help
 
 
 @cache
@@ -24,7 +24,7 @@ def signs() -> tuple[Sign, ...]:
 
 
 def causes(scene: Scene) -> list[Finding]:
-    """Why the scene's checkpoint is slow, failed or still pending, or why there is none; the surest first."""
+    """Return why the scene's checkpoint is slow, failed, pending or missing, the most certain cause first."""
     found = [finding for sign in signs() if sign.of_checkpoint and (finding := sign.find(scene))]
     if any(each.name == Skew.name for each in found):
         found = [each for each in found if each.name not in _OF_ALL_SUBTASKS]
@@ -32,6 +32,6 @@ def causes(scene: Scene) -> list[Finding]:
 
 
 def advices(scene: Scene) -> list[Finding]:
-    """What of the job's configuration asks for trouble; what matters most first."""
+    """Return advices about risky settings of the job, the most important first."""
     found = [finding for sign in signs() if not sign.of_checkpoint and (finding := sign.find(scene))]
     return sorted(found, key=lambda each: -each.weight)

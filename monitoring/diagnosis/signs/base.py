@@ -1,4 +1,4 @@
-"""What a sign is, and what several of them weigh alike."""
+"""The base class of signs, and the rules and labels that several signs use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from monitoring.diagnosis.scene import CheckpointFacts, Scene
 from monitoring.history.expectations import Basis
 from monitoring.reasons.reason import Reason, ReasonCode
 
-ENOUGH = 5  # completed checkpoints from which on there is a normal
+ENOUGH = 5  # minimum number of completed checkpoints for medians
 USUAL_WITHIN = 2  # spreads
 FLINK = "https://nightlies.apache.org/flink/flink-docs-stable/docs/"
 SPARK = "https://spark.apache.org/docs/latest/streaming/"
 
-# The names of Flink's options before 1.20, where they differ.
+# Flink's options with another name before 1.20.
 _OLDER = {
     "execution.checkpointing.incremental": "state.backend.incremental",
     "execution.checkpointing.num-retained": "state.checkpoints.num-retained",
@@ -30,7 +30,7 @@ RENAMED_IN = (1, 20)
 
 
 class Label(ReasonCode):
-    """What a number is, for several signs."""
+    """The labels of numbers that several signs use."""
 
     LASTED = "diagnosis.lasted", _("Lasted")
     PENDING = "diagnosis.pending", _("Pending for")
@@ -42,7 +42,7 @@ class Label(ReasonCode):
 
 
 class Figure(ReasonCode):
-    """A number with its unit."""
+    """The formats of numbers with their units."""
 
     MILLISECONDS = "diagnosis.milliseconds", "{length:milliseconds}"
     LENGTH = "diagnosis.length", "{length:length}"
@@ -51,11 +51,11 @@ class Figure(ReasonCode):
 
 
 class Sign(ABC):
-    """One thing that may be wrong. A module of this package has them in `SIGNS`. No I/O, no clock, never an error."""
+    """One possible problem. The modules of this package list signs in `SIGNS`. No I/O, no clock, no exceptions."""
 
     name: ClassVar[str]
     title: ClassVar[Reason]
-    of_checkpoint: ClassVar[bool] = True  # else of the job as it is configured
+    of_checkpoint: ClassVar[bool] = True  # False: the sign checks the job's configuration
 
     @abstractmethod
     def find(self, scene: Scene) -> Finding | None: ...
@@ -70,8 +70,11 @@ def has_expired(checkpoint: CheckpointFacts) -> bool:
 
 
 def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
-    """Twice as long as usual and a second more; where nothing is usual (a savepoint writes everything), half of the
-    time-out. One that expired is slow whatever it is compared with; one that failed otherwise is not."""
+    """Return whether a checkpoint took at least twice as long as usual, and a second longer.
+
+    Without a usual duration, and for a savepoint, which writes everything, the limit is half of the time-out. An
+    expired checkpoint is always slow. A checkpoint that failed for another reason is not.
+    """
     if checkpoint.has_failed:
         return has_expired(checkpoint)
     if checkpoint.lasted is None:
@@ -86,7 +89,7 @@ def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
 
 
 def is_usual_now(scene: Scene, lasted: float) -> bool:
-    """Every week at this hour they take as long: a nightly load, say."""
+    """Return whether checkpoints take as long every week at this hour, for example because of a nightly load."""
     expected = scene.usual.get("duration")
     return (
         expected is not None
@@ -112,7 +115,7 @@ def lasted(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
 
 
 def known(values: Sequence[int | None]) -> list[tuple[int, int]]:
-    """(subtask, value) of those that said it."""
+    """Return (subtask, value) for the known values."""
     return [(index, value) for index, value in enumerate(values) if value is not None]
 
 
@@ -121,13 +124,13 @@ def middle(values: Sequence[float]) -> float:
 
 
 def key_of(scene: Scene, key: str) -> str:
-    """The name that the job's Flink knows the key by."""
+    """Return the key's name in the Flink version of the job."""
     old = scene.engine == "flink" and scene.version and scene.version[:2] < RENAMED_IN
     return _OLDER.get(key, key) if old else key
 
 
 def nice(value: float) -> str:
-    """A duration as configurations write it, rounded up to 1, 2, 5, 10, 15, 30 s or min, or whole hours."""
+    """Return a duration as text for a setting, rounded up to 1, 2, 5, 10, 15, 30 s or min, or whole hours."""
     seconds = max(value / 1000, 1)
     for step in (1, 2, 5, 10, 15, 30):
         if seconds <= step:

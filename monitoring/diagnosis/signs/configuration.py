@@ -1,5 +1,7 @@
-"""What of a job's configuration asks for trouble. Only what is known to be so is said: a key that the engine does not
-tell is taken for well set."""
+"""Advices about risky settings of a job.
+
+They use only known values: a setting that the engine does not report counts as good.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,7 @@ class ConfigurationReason(ReasonCode):
 
 
 class Counsel(Sign):
-    """`weight`: how much it matters, among advices."""
+    """A sign that gives an advice. `weight` is its importance among advices."""
 
     of_checkpoint = False
     weight = 0.5
@@ -141,7 +143,7 @@ class Counsel(Sign):
 
     @abstractmethod
     def sentence(self, scene: Scene) -> Reason | None:
-        """None: nothing is wrong with it, as far as is known."""
+        """Return what is risky, None if no problem is known."""
 
     @abstractmethod
     def advise(self, scene: Scene) -> Sequence[Advice]: ...

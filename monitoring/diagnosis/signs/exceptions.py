@@ -1,6 +1,6 @@
-"""Something was thrown while the checkpoint was under way, or by the job as a whole: of which family it is.
+"""Classify the exception that was raised during a checkpoint, or by the job as a whole, into a family.
 
-The families are looked for in their order, the last one being the program's own code.
+The families are tried in their order. The last one is the program's own code.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from monitoring.diagnosis.scene import CheckpointFacts, Raised, Scene
 from monitoring.diagnosis.signs.base import FLINK, Figure, Sign
 from monitoring.reasons.reason import Reason, ReasonCode
 
-# An exception comes a moment before what it aborts, and is told up to a restart later.
+# An exception may occur shortly before its checkpoint, and the engine reports it up to one restart later.
 BEFORE, AFTER = timedelta(seconds=5), timedelta(seconds=30)
 # Consequences of failed checkpoints, not their cause.
 _CONSEQUENCE = re.compile(r"Exceeded checkpoint tolerable failure threshold|Checkpoint expired before completing")
-# The engine itself says that a task's failure ended the checkpoint.
+# With these reasons the engine reports that a task's failure ended the checkpoint.
 _OF_A_TASK = frozenset(
     {
         CheckpointFailureReason.DECLINED,
@@ -73,7 +73,7 @@ class ExceptionReason(ReasonCode):
 
 @dataclass(frozen=True)
 class Family:
-    """`pattern` None: whatever none of the others knows."""
+    """A family of exceptions. `pattern` is None for the family of all exceptions that match no other."""
 
     name: str
     title: Reason
@@ -221,7 +221,7 @@ class Thrown(Sign):
 
 
 def family_of(raised: Raised) -> Family:
-    """By its own text, then by the stack trace below it: what wraps the cause says little."""
+    """Return the family that matches the exception's text (with its root cause), or else its stack trace."""
     for text in (raised.text, raised.stacktrace[:20_000]):
         for family in FAMILIES:
             if family.pattern is not None and family.pattern.search(text):
@@ -230,7 +230,7 @@ def family_of(raised: Raised) -> Family:
 
 
 def _of_interest(scene: Scene) -> Iterator[Raised]:
-    """What was thrown while the checkpoint was under way; without one the job's last exception."""
+    """Return the exceptions during the checkpoint, or without a checkpoint the job's last exception."""
     checkpoint = scene.checkpoint
     causes = [each for each in scene.raised if not _CONSEQUENCE.search(each.text)]
     if checkpoint is None:
@@ -247,7 +247,7 @@ def _of_interest(scene: Scene) -> Iterator[Raised]:
 
 
 def _said_by_the_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[Raised]:
-    """The failure's own message, where it says more than that the checkpoint failed."""
+    """Return the failure message as an exception, if it says more than that the checkpoint failed."""
     reason = reason_of(checkpoint.failure)
     more = checkpoint.failure.removeprefix(PREFIXES[reason]).strip(" .:\n") if reason else checkpoint.failure
     said = Raised(at, more[:1000], checkpoint.failure)

@@ -1,4 +1,4 @@
-"""Against the job's own weeks: slower than at this hour otherwise, and where its durations and state are going."""
+"""Compare with the job's history: slower than usual at this hour, and the trends of durations and state size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from monitoring.diagnosis.signs.phases import incremental
 from monitoring.history.expectations import Basis
 from monitoring.reasons.reason import Reason, ReasonCode
 
-FAR = 4  # spreads above what is expected
-MORE = 1.5  # times it
+FAR = 4  # spreads above the expected duration
+MORE = 1.5  # times the expected duration
 SOON = timedelta(days=90)
 DOUBLES_IN = 60  # days
 MUCH = 100 * 1024**2

@@ -1,4 +1,4 @@
-"""The checkpoint did not fail by itself: the job restarted, stopped, or its tasks did not all run."""
+"""Find checkpoints that failed because the job restarted or stopped, or because not all tasks were running."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Interrupted(Sign):
             self.title,
             InterruptedReason.WHILE_UNDER_WAY(number=checkpoint.number, what=_SAYS[reason]()),
             confidence=Confidence.CERTAIN,
-            weight=-1.0,  # what was thrown says more
+            weight=-1.0,  # an exception explains more
         )
 
 

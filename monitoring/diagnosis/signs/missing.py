@@ -1,4 +1,4 @@
-"""No checkpoint where one is due: it was not triggered, one that is pending holds it up, or nobody could see."""
+"""Explain a missing checkpoint: not triggered, blocked by a pending one, or Waymark has no information."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class NotTriggered(Sign):
 
 
 def _last(scene: Scene) -> datetime | None:
-    """The last moment from which the next trigger is counted."""
+    """Return the time from which the next trigger is due: the last trigger, or the run's start if it is later."""
     moments = [at for at in (scene.last_triggered_at, scene.run_started_at) if at is not None]
     return max(moments, default=None)
 

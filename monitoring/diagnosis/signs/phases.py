@@ -1,5 +1,7 @@
-"""One phase took most of a slow checkpoint: the barrier came late, inputs waited for each other, state was committed
-or written slowly."""
+"""Find the phase that took most of a slow checkpoint.
+
+The barrier came late, inputs waited for each other, or state was committed or written slowly.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from monitoring.diagnosis.signs.base import (
 )
 from monitoring.reasons.reason import Reason, ReasonCode
 
-SHARE = 0.4  # of the whole that a phase must have to be its cause
-FULL = 0.8  # of its state that a checkpoint writes which is not incremental
+SHARE = 0.4  # minimum share of the duration for a phase to be the cause
+FULL = 0.8  # minimum share of the state that a full checkpoint writes
 _NO_BOUNDARY = "has not come to the end of"  # checkpointing.spark.agent
 UNDER_PRESSURE = f"{FLINK}ops/state/checkpointing_under_backpressure/"
 LARGE_STATE = f"{FLINK}ops/state/large_state_tuning/"
@@ -128,7 +130,7 @@ class PhaseReason(ReasonCode):
 
 @dataclass(frozen=True)
 class Found:
-    """How long the phase took in the slowest subtask, and usually takes."""
+    """The time of a phase in the slowest subtask, its usual time, and the checkpoint's whole duration."""
 
     took: int
     usual: float | None
@@ -136,7 +138,7 @@ class Found:
 
 
 def dominant(scene: Scene, checkpoint: CheckpointFacts, phase: str) -> Found | None:
-    """A phase that has its share of a slow checkpoint, and that takes longer than it usually does."""
+    """Return the phase's times if it has a large share of a slow checkpoint and takes longer than usual, else None."""
     took, whole = getattr(checkpoint, phase), checkpoint.lasted
     if took is None or not whole or whole <= 0 or not is_slow(scene, checkpoint) or took < SHARE * whole:
         return None
@@ -274,8 +276,11 @@ def against_pressure(scene: Scene) -> tuple[Advice, ...]:
 
 
 def _no_boundary(scene: Scene) -> Finding | None:
-    """Of one that expired on our own job manager: its tasks said that the batch, whose end is the barrier, went on; or
-    no subtask acknowledged, which each does right after that."""
+    """Return a finding for a checkpoint that expired because the batch did not end, else None.
+
+    In Waymark's job manager the end of the batch is the barrier. Either the failure message says that the batch did not
+    end, or no subtask acknowledged, which each does right after that.
+    """
     checkpoint = scene.checkpoint
     if checkpoint is None or not has_expired(checkpoint):
         return None
@@ -320,7 +325,7 @@ def _never_arrived(scene: Scene) -> Finding | None:
 
 
 def _silent(checkpoint: CheckpointFacts) -> list[OperatorFacts]:
-    """Return the operators of which no subtask has acknowledged."""
+    """Return the operators without an acknowledged subtask."""
     return [each for each in checkpoint.operators if each.subtasks > 0 and each.acknowledged <= 0]
 
 
@@ -338,9 +343,9 @@ class LateSource:
 
 
 def _late_source(scene: Scene) -> LateSource | None:
-    """Return the source of a slow or expired checkpoint that is late itself, so that nothing before it explains it.
+    """Return the late source of a slow or expired checkpoint: no operator before it can be the cause.
 
-    Only Flink's sources: in Spark the barrier is the end of a batch, which all operators reach together.
+    This is for Flink only: in Spark the barrier is the end of a batch, which all operators reach together.
     """
     checkpoint = scene.checkpoint
     if checkpoint is None or scene.engine == "spark" or not is_slow(scene, checkpoint):

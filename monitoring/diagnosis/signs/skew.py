@@ -1,4 +1,4 @@
-"""One subtask made the whole checkpoint wait."""
+"""Find a single subtask that delayed the whole checkpoint."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from monitoring.diagnosis.signs.base import (
 )
 from monitoring.reasons.reason import ReasonCode
 
-TIMES = 3  # as much as its siblings' median
-TIMES_OF_TWO = 5  # of two there is only one to compare with
+TIMES = 3  # times the median of the operator's other subtasks
+TIMES_OF_TWO = 5  # for two subtasks: there is only one for comparison
 LEAST_MS = 1000
 SHARE = 0.4
 
@@ -127,7 +127,10 @@ def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Findi
         ),
         _advice(scene),
         Confidence.LIKELY,
-        1.0 + min(1.0, found.value / max(checkpoint.lasted or 1, 1)),  # it names the subtask: before its phase
+        1.0
+        + min(
+            1.0, found.value / max(checkpoint.lasted or 1, 1)
+        ),  # above the finding of its phase, because it names the subtask
     )
 
 
@@ -140,7 +143,7 @@ def _its_state(found: Outlier) -> tuple[Evidence, ...]:
 
 
 def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
-    """Of one that expired: all but one of an operator's three or more have acknowledged."""
+    """Return a finding for an expired checkpoint if just one of an operator's three or more subtasks is missing."""
     if not has_expired(checkpoint):
         return None
     late = next((each for each in checkpoint.operators if 2 <= each.acknowledged == each.subtasks - 1), None)

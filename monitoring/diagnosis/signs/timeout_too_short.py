@@ -1,4 +1,4 @@
-"""The time-out leaves no room for what a checkpoint of this job usually takes."""
+"""Find a time-out that is too close to the usual duration of the job's checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_expired, has_normal, milliseconds, nice
 from monitoring.reasons.reason import ReasonCode
 
-NEAR = 0.6  # of the time-out that the slowest twentieth may take
+NEAR = 0.6  # share of the time-out that the p95 duration may reach
 ROOM = 3
 
 
@@ -51,7 +51,7 @@ class TimeoutTooShort(Sign):
 
 
 def near_timeout(scene: Scene) -> float | None:
-    """The p95 of completed checkpoints where it is near the time-out."""
+    """Return the p95 duration of completed checkpoints if it is near the time-out, else None."""
     p95, timeout = scene.normal.duration_p95, scene.settings.timeout
     return p95 if has_normal(scene) and p95 is not None and timeout and p95 >= NEAR * timeout else None
 

@@ -1,7 +1,7 @@
-"""Makes Apprise's HTTP requests ours: checked address, no redirect, our time limits, and the answer kept.
+"""Control Apprise's HTTP requests: check the address, follow no redirect, limit the time, and keep the answer.
 
-Apprise's services call `requests` by themselves and give back only whether it went well. `requests` asks its Session
-for an adapter for every hop; while a guard is in force in this thread it gets the guard's.
+Apprise's services call `requests` directly and return only whether it succeeded. `requests` gets an adapter from its
+Session for every request. While a guard is active in this thread, the Session returns the guard's adapter.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from monitoring.reasons.reason import Reason
 TIME_OUT_S = (5.0, 10.0)  # to connect, between two bytes
 ANSWER_BYTES = 65_536
 ANSWER_S = 10.0
-LIMIT_S = 20.0  # after it no further request is begun: a service may have many recipients
+LIMIT_S = 20.0  # after this time the guard sends no further request: a service may have many recipients
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a receiver said: status, its phrase, the Retry-After header, the start of its text."""
+    """A receiver's answer: its status, the reason phrase, the Retry-After header, and the start of the text."""
 
     status: int
     phrase: str
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass
 class Exchange:
-    """What happened while the guard was in force; a service may ask several times."""
+    """The requests during a guard. A service may send several requests for one message."""
 
     answers: list[Answer] = field(default_factory=list)
     denied: Denied | None = None
@@ -48,7 +48,7 @@ class Exchange:
 
 
 class AddressRefused(requests.ConnectionError):
-    """Nothing was connected to."""
+    """The address is not allowed, so no connection was made."""
 
 
 _ADAPTER: ContextVar[BaseAdapter | None] = ContextVar("apprise_adapter", default=None)
@@ -56,7 +56,7 @@ _ADAPTER: ContextVar[BaseAdapter | None] = ContextVar("apprise_adapter", default
 
 @contextlib.contextmanager
 def guarded(policy: Policy, key: str) -> Iterator[Exchange]:
-    """`key` goes along as the Idempotency-Key of every request."""
+    """Guard the requests of this thread. Each gets `key` as its Idempotency-Key header."""
     exchange = Exchange()
     adapter = _CheckedAdapter(policy, key, exchange)
     token = _ADAPTER.set(adapter)
@@ -68,7 +68,7 @@ def guarded(policy: Policy, key: str) -> Iterator[Exchange]:
 
 
 class _CheckedAdapter(HTTPAdapter):
-    """Connects to the first address of a host that was judged, by that address; TLS still checks the host's name."""
+    """An adapter that connects to the first checked IP address of a host. TLS still verifies the host's name."""
 
     def __init__(self, policy: Policy, key: str, exchange: Exchange) -> None:
         super().__init__(max_retries=0)
@@ -120,7 +120,7 @@ def _adapter_of(self: requests.Session, url: str) -> BaseAdapter:
 
 
 def _read(response: requests.Response) -> None:
-    """The start of the answer becomes all of it: `requests` would read on for as long as the receiver sends."""
+    """Read only the start of the answer, because `requests` would read for as long as the receiver sends."""
     started, content = time.monotonic(), b""
     with contextlib.suppress(requests.RequestException):
         for chunk in response.iter_content(4096):

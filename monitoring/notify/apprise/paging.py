@@ -1,8 +1,8 @@
-"""Services that keep alerts of their own: one for each incident, which its end closes.
+"""Paging services with their own alerts: Waymark opens one alert for each incident and closes it at the end.
 
-Each of them knows an alert again by a key that the sender chooses; ours is the incident's number, so that whatever is
-told of it later (that it is still open, that somebody else was told, that it is over) finds the alert it belongs to,
-also from another worker and after a restart. Who chose an action or a key in the channel's URL has what they chose.
+Such a service identifies an alert by a key of the sender. Waymark's key is the incident's number, so that later
+messages (repeated, escalated, resolved) update the same alert, also from another worker and after a restart. If the
+channel's URL sets an action or a key, these are used instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apprise.plugins.opsgenie import NotifyOpsgenie
 
 from monitoring.notify.message import Message
 
-# By scheme: the attribute of Apprise's service that holds the key.
+# The attribute of Apprise's service with the key, by URL scheme.
 KEYS = {
     "pagerduty": "dedup",
     "opsgenie": "alias",
@@ -42,7 +42,7 @@ def pages(scheme: str, url: str) -> bool:
 
 
 def one_by_one(message: Message) -> Iterator[Message]:
-    """A message for each incident. Of one that is over and not listed no more is needed than whose alert to close."""
+    """Yield a message for each incident. A resolved incident that is not listed gets a minimal one, to close its alert."""
     for item in message.items:
         yield Message(f"{message.key}-{item.incident_id}", (item,))
     for incident in message.ended_unlisted:
@@ -51,17 +51,20 @@ def one_by_one(message: Message) -> Iterator[Message]:
 
 
 def aim(service: NotifyBase, scheme: str, message: Message) -> None:
-    """Have the service open, or close, the alert of the message's only incident."""
+    """Set up the service to open, or close, the alert of the message's only incident."""
     key = f"waymark-incident-{message.lead.incident_id}"
     if isinstance(service, NotifyOpsgenie):
         _aim_at_alias(service, key, message.lead.event == "resolved")
         return
     setattr(service, KEYS[scheme], key)
-    setattr(service, "action", "map")  # noqa: B010 (by the type of the message, success closes; not every service has it)
+    setattr(service, "action", "map")  # noqa: B010 (success closes the alert; not every service has the attribute)
 
 
 def _aim_at_alias(service: NotifyOpsgenie, key: str, over: bool) -> None:
-    """Apprise closes what it remembers to have opened itself; Opsgenie closes by alias, too, which needs no memory."""
+    """Open or close an Opsgenie alert by its alias.
+
+    Apprise closes only alerts that are in its own store, so the alert is entered there first.
+    """
     service.alias, service.action = key, "close" if over else "new"
     if not over:
         return
@@ -75,5 +78,5 @@ def _aim_at_alias(service: NotifyOpsgenie, key: str, over: bool) -> None:
 
 
 def _store_key(alias: str) -> str:
-    """Where NotifyOpsgenie.send looks for what it opened."""
+    """Return the key under which NotifyOpsgenie.send stores its open alerts."""
     return hashlib.sha1(alias.encode(), usedforsecurity=False).hexdigest()[:10]

@@ -1,7 +1,7 @@
 """The services of Apprise that a channel may use.
 
-Apprise knows three times as many. Left out are those that reach beyond HTTP to a checked address: programs, desktops
-and logs of this machine, raw sockets, mail past the mail channel, and services that read files of this machine.
+Apprise has three times as many. Only services that use HTTP to a checked address are allowed. Excluded are programs,
+desktops and logs of this machine, raw sockets, mail outside the mail channel, and services that read local files.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ SERVICES: dict[str, str] = {
     "form": "Form",
     "forms": "Form",
 }
-# Of any service: a file of this machine sent as the message, and what would undo our own checks and limits.
+# Parameters that send a local file as the message, or turn off Waymark's checks and limits.
 REFUSED_PARAMETERS = frozenset({"template", "redirect", "verify", "cto", "rto", "store", "overflow"})

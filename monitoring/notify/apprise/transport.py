@@ -1,4 +1,4 @@
-"""A message through Apprise: chat, paging and push services, by the URL that Apprise gives each of them."""
+"""Send a message through Apprise to a chat, paging or push service, which Apprise identifies by a URL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def _tell(channel: Channel, url: str, message: Message, now: datetime, *, page: 
 
 
 def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent | Failed:
-    """The first failure ends it: the retry goes through all of them again, and their keys make that no second alert."""
+    """Send a message for each incident and stop at the first failure.
+
+    The retry sends all of them again. Their keys prevent a second alert.
+    """
     until = time.monotonic() + LIMIT_S
     answer: Sent | Failed = Failed(NotifyReason.NO_INCIDENTS(), permanent=True)
     for each in one_by_one(message):
@@ -68,12 +71,12 @@ def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent |
 
 
 def service_name(url: str) -> str:
-    """What people call the service that `url` leads to; "" for none that is allowed."""
+    """Return the display name of the URL's service, "" if the service is not allowed."""
     return SERVICES.get(_scheme(url), "")
 
 
 def _service(url: str) -> NotifyBase:
-    """Raises BadChannel; its text never repeats the URL, which is a secret."""
+    """Return Apprise's service. Raise BadChannel, whose text never contains the URL, because it is secret."""
     scheme = _scheme(url)
     if scheme not in SERVICES:
         raise BadChannel("apprise_url", f"{scheme}://…" if scheme else "", _allowed())
@@ -104,7 +107,11 @@ def _scheme(url: str) -> str:
 
 
 def _check_host(channel: Channel) -> None:
-    """Where the URL itself names a server. Most services have one of their own; whatever is asked is checked then."""
+    """Check the server in the URL, if the service uses one. The guard checks the servers of other services later.
+
+    Raises:
+        BadChannel: the address is not allowed.
+    """
     parts = urlsplit(channel.secret.reveal().strip())
     host = parts.hostname or ""
     target = parse(f"http://{host}:{_port(parts.netloc)}/")
@@ -149,7 +156,7 @@ def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
 
 
 def _telling(exchange: Exchange) -> Answer | None:
-    """The first answer that is a refusal, else the last one."""
+    """Return the first answer that is not a success, else the last one."""
     refused = (each for each in exchange.answers if each.status >= 300)
     return next(refused, exchange.answers[-1] if exchange.answers else None)
 

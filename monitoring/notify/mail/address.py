@@ -1,4 +1,4 @@
-"""An SMTP server's address, as EMAIL_URL and channels write it: `smtp+tls://user:password@mail.example.org:587`."""
+"""Parse the SMTP server address of EMAIL_URL or a channel: `smtp+tls://user:password@mail.example.org:587`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ServerAddress:
 
 
 class BadServerAddress(ValueError):
-    """`shown`: what it is, without a password."""
+    """The text is not an address of an SMTP server. `shown` is the address without a password."""
 
     def __init__(self, shown: str) -> None:
         super().__init__(f"{shown!r} is not allowed; {ALLOWED}")
@@ -35,7 +35,7 @@ class BadServerAddress(ValueError):
 
 
 def parse_server(url: str) -> ServerAddress:
-    """Raises BadServerAddress."""
+    """Return the parsed address. Raise BadServerAddress."""
     try:
         parts = urlsplit(url.strip())
         port = parts.port
@@ -52,5 +52,5 @@ def parse_server(url: str) -> ServerAddress:
 
 
 def _asks(parts: SplitResult, name: str) -> bool:
-    """`?tls=true`, as older addresses say it."""
+    """Return whether the address has an option like `?tls=true`, the older form of the scheme."""
     return parse_qs(parts.query).get(name, [""])[-1].lower() in {"1", "true", "yes", "on"}

@@ -1,7 +1,7 @@
-"""Which SMTP server a mail channel uses: its own (`smtp://user:password@host:port`), or the one of the settings.
+"""The SMTP server of a mail channel: its own (`smtp://user:password@host:port`), or the one in the settings.
 
-The settings' server is an administrator's word and may lie anywhere; a channel's own is checked like a webhook's
-address, and the address that was checked is the one that is connected to.
+An administrator chose the settings' server, so any address is allowed. A channel's own server is checked like a
+webhook's address, and the connection uses the checked IP address.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from monitoring.reasons.reason import Reason
 
 
 class ServerDenied(OSError):
-    """Nothing was connected to."""
+    """The server's address is not allowed, so no connection was made."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -34,7 +34,7 @@ class ServerDenied(OSError):
 
 @dataclass(frozen=True)
 class MailServer:
-    """`policy` None: the server of the settings."""
+    """An SMTP server. `policy` is None for the server in the settings."""
 
     host: str = ""
     port: int = 0
@@ -51,7 +51,7 @@ class MailServer:
         return f"{self.host}:{self.port}" if self.policy else f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
 
     def check(self) -> None:
-        """Raises BadChannel where the server may not be connected to."""
+        """Raise BadChannel if the server's address is not allowed."""
         if self.policy is None:
             return
         try:
@@ -59,11 +59,11 @@ class MailServer:
         except ServerDenied as denied:
             raise BadChannel("smtp", self.address, denied.reason) from None
         except OSError:
-            return  # does not resolve now
+            return  # the name may resolve later
 
 
 def server_of(channel: Channel) -> MailServer:
-    """Raises BadChannel; its text does not repeat the password."""
+    """Return the channel's server. Raise BadChannel, whose text does not contain the password."""
     url = channel.secret.reveal().strip()
     if not url:
         return MailServer()
@@ -84,7 +84,7 @@ def connection_to(server: MailServer, timeout_s: float) -> BaseEmailBackend:
 
 
 def checked_addresses(host: str, port: int, policy: Policy) -> tuple[str, ...]:
-    """Raises ServerDenied, or OSError where the name does not resolve."""
+    """Return the server's allowed IP addresses. Raise ServerDenied, or OSError if the name does not resolve."""
     target = parse(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
     judged = target if isinstance(target, Denied) else judge(target, resolve(target.host, port), policy)
     if isinstance(judged, Denied):
@@ -111,12 +111,12 @@ class _CheckedBackend(EmailBackend):
     @property
     def connection_class(self) -> type[smtplib.SMTP]:
         policy = self._server.policy
-        assert policy is not None  # noqa: S101 (a server of its own has one)
+        assert policy is not None  # noqa: S101 (a channel's own server has a policy)
         return _checked(smtplib.SMTP_SSL if self.use_ssl else smtplib.SMTP, policy)
 
 
 def _checked(base: type[smtplib.SMTP], policy: Policy) -> type[smtplib.SMTP]:
-    """`base`, connecting only to what was judged. TLS checks the server's name, which stays what was asked for."""
+    """Return a subclass of `base` that connects only to a checked IP address. TLS still verifies the server's name."""
 
     class Checked(base):  # type: ignore[misc, valid-type]
         def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:

@@ -1,5 +1,7 @@
-"""Mail, through the channel's own SMTP server or that of the settings. The Message-ID is the message's key, so a retry
-is the same mail."""
+"""Send mail through the channel's own SMTP server or the one in the settings.
+
+The Message-ID contains the message's key, so a retry is the same mail.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JSON POST to a URL. Redirects are not followed: the address that a person typed and that was checked is told."""
+"""Send a message as a JSON POST to a URL. Redirects are not followed, because only the given URL was checked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def verify(secret: str, header: str, body: bytes) -> bool:
-    """Whether `header` signs `body`; the timestamp's age is the receiver's to judge."""
+    """Return whether `header` signs `body`. The receiver must check the age of the timestamp."""
     timestamp = header.partition(",")[0].removeprefix("t=")
     return timestamp.isdecimal() and hmac.compare_digest(sign(secret, int(timestamp), body), header)
 
@@ -58,7 +58,7 @@ class WebhookTransport:
 
 
 def payload(message: Message) -> dict[str, object]:
-    """The gravest incident's fields at the top; `incidents` has the same of the first twenty of `count`."""
+    """Return the JSON body: the gravest incident's fields, and in `incidents` the first twenty of `count`."""
     return {
         "key": message.key,
         **_item(message.lead),
@@ -109,7 +109,7 @@ def _verdict(answer: Answer, now: datetime) -> Sent | Failed:
 
 
 def _url(settings: dict[str, object]) -> str:
-    """Raises BadChannel."""
+    """Return the webhook's URL. Raise BadChannel."""
     url = settings.get("url")
     if not isinstance(url, str):
         raise BadChannel("url", url, NotifyReason.URL_NEEDED())

@@ -1,1 +1,1 @@
-"""A message in a channel's language, in Waymark's words (templates/notify) or in the channel's own."""
+"""Render a message in the channel's language, from Waymark's templates (templates/notify) or the channel's own."""

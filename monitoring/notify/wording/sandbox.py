@@ -1,7 +1,8 @@
-"""Templates that people write: Django's language without what could reach beyond the message.
+"""Templates that people write: Django's template language, restricted so that it can read only the message.
 
-No tag but `if` and `for` (not one inside another), the filters of ALLOWED_FILTERS, the names of NAMES, and at most
-LONGEST characters: what cannot be rendered is refused when it is saved, with what is allowed.
+A template may use the tags `if` and `for` (no `for` inside a `for`), the filters of ALLOWED_FILTERS and the names of
+NAMES, in at most LONGEST characters. Other templates are refused when they are saved, and the error lists what is
+allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ALLOWED = (
 
 
 class BadTemplate(ValueError):
-    """It makes no sense: the text says what, in which line, and what is allowed."""
+    """The template is invalid. The text names the error, its line, and what is allowed."""
 
 
 class _Engine(Engine):
@@ -40,7 +41,7 @@ _ENGINE = _Engine(loaders=[], debug=False, autoescape=False, string_if_invalid="
 
 
 def compile_template(source: str) -> Template:
-    """Raises BadTemplate."""
+    """Return the compiled template. Raise BadTemplate."""
     if len(source) > LONGEST:
         raise BadTemplate(f"It has {len(source)} characters: at most {LONGEST} are allowed.")
     if "\0" in source:
@@ -86,7 +87,7 @@ def _check_name(variable: Variable, known: frozenset[str]) -> None:
 
 
 def _variables(node: Node) -> Iterator[Variable]:
-    """Those a node looks up itself, not those of the nodes inside it."""
+    """Yield the variables that a node reads itself, without those of the nodes inside it."""
     for value in vars(node).values():
         yield from _in(value)
     for condition, _ in getattr(node, "conditions_nodelists", ()):
@@ -112,6 +113,6 @@ def _in_condition(condition: Any) -> Iterator[Variable]:
 
 
 def _first_sentence(text: str) -> str:
-    """Django lists every tag it knows after this; ours are listed in our own words."""
+    """Return Django's first sentence without its list of all tags, because BadTemplate lists the allowed ones."""
     line = re.split(r"\.? (?:Did you forget|Expected)", text.strip().splitlines()[0])[0]
     return line.rstrip(".") + "."

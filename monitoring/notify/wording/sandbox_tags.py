@@ -1,4 +1,4 @@
-"""The only tags and filters that a template of a channel's own may use; Django's own ones, by name."""
+"""The only tags and filters that a channel's template may use. They are Django's."""
 
 from __future__ import annotations
 

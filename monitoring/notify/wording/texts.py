@@ -1,4 +1,4 @@
-"""Subject and body of a message for a channel."""
+"""Render the subject and body of a message for a channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBJECT_LENGTH = 180
 
 @dataclass(frozen=True)
 class Text:
-    """`html` is empty where the channel has a body of its own: that is plain text."""
+    """A rendered message. `html` is empty if the channel has its own body template, which is plain text."""
 
     subject: str
     body: str
@@ -26,7 +26,7 @@ class Text:
 
 
 def text_of(channel: Channel, message: Message) -> Text:
-    """A template of the channel's own that no longer renders keeps no message back: Waymark's words are used."""
+    """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent."""
     language = Language(channel.language)
     context = _context(message, language)
     subject = _own(channel.subject_template, message, language) or _stock(language, "subject.txt", context)
@@ -36,7 +36,7 @@ def text_of(channel: Channel, message: Message) -> Text:
 
 
 def values_of(message: Message, language: Language) -> dict[str, object]:
-    """What a channel's own template can say."""
+    """Return the values for a channel's own template."""
     return {
         **_values(message.lead, language),
         "count": message.total,

@@ -1,4 +1,4 @@
-"""The words of events, severities and kinds in each language. A kind without a word is called by its title."""
+"""The words for events, severities and kinds in each language. For a kind without a word its title is used."""
 
 from __future__ import annotations
 

@@ -33,8 +33,10 @@ class Call(Generic[T_co]):
 
 
 def call_all(calls: Sequence[Call[T]], limit_s: float | None = None) -> list[T | EngineError]:
-    """Return the answers in the order of the calls. An engine's failure is returned as a value. `limit_s` replaces the
-    limit of each call."""
+    """Return the answers in the order of the calls. An engine's failure is returned as a value.
+
+    `limit_s` replaces the limit of each call.
+    """
     return asyncio.run(_gather(calls, limit_s)) if calls else []
 
 

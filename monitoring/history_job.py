@@ -1,8 +1,8 @@
-"""Keeps the history's pipeline running as a job of the embedded job manager, as WAYMARK_HISTORY_PIPELINE says.
+"""Keep the history's pipeline running as a job of the embedded job manager, if WAYMARK_HISTORY_PIPELINE is on.
 
-Waymark submits it, brings it back when somebody stopped it, and starts it anew from its newest state when it comes with
-another program. All else is done for it as for any job: it is polled, judged by rules, and restarted when it dies
-(recovery/). While the automation is paused, for everything or for this job, nothing is done here either.
+Waymark submits the job, starts it again after somebody stopped it, and restarts it from its newest state after an
+upgrade changed its program. Otherwise it is a normal job: it is polled, rules watch it, and recovery/ restarts it after
+a failure. While the automation is paused, for everything or for this job, this module does nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from monitoring.recovery.manual import RestartRefused, change_and_restart
 T = TypeVar("T")
 
 NAME = "Waymark history"
-# What did not start is not tried again at once.
+# The wait after a failed restart.
 AGAIN_AFTER = timedelta(minutes=10)
-# Starting takes a while on a machine that starts everything at once.
+# A start takes long on a machine that starts everything at the same time.
 SLOWEST_START = timedelta(minutes=5)
 
 CONFIGURATION = {
-    # It wakes once a minute, and what it works on lies in its Python workers: the smallest heap that Spark takes, of
-    # which no more is held than is in use, and one compiler instead of two.
+    # The job works once a minute, and its data is in Python workers. So it gets the smallest heap that Spark accepts,
+    # whose unused part the JVM returns, and one compiler instead of two.
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xms64m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20",
     "execution.checkpointing.interval": "5 min",
@@ -64,7 +64,10 @@ _STARTING = frozenset(("INITIALIZING", "CREATED", "RESTARTING", "RECONCILING"))
 
 @dataclass(frozen=True)
 class Facts:
-    """`state` None: it has never run. `up_to_date`: it was started with the program that Waymark comes with."""
+    """The facts for a decision. `state` is None if the job has never run.
+
+    `up_to_date`: the job was started with the program in this version of Waymark.
+    """
 
     wanted: bool
     reachable: bool
@@ -101,7 +104,7 @@ Decision = Submit | BringBack | Upgrade | Cancel | Leave
 
 
 def decide(facts: Facts) -> Decision:
-    """A dead one (FAILED, LOST) is recovery's, with its budget and breaker."""
+    """Decide what to do. Recovery, with its budget and breaker, handles a job that is FAILED or LOST."""
     if not facts.reachable:
         return Leave(WorkReason.PIPELINE_SILENT())
     if facts.attempt_open:
@@ -128,7 +131,7 @@ def decide(facts: Facts) -> Decision:
 
 
 def keep_running(now: datetime) -> CycleReport | None:
-    """One look and one act."""
+    """Run one cycle: read the facts, decide, and act."""
     cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.EMBEDDED_CLUSTER_URL else None
     if cluster is None:
         return None
@@ -143,10 +146,10 @@ def keep_running(now: datetime) -> CycleReport | None:
 
 
 def why_not_running(now: datetime) -> Reason | None:
-    """What is wrong with the pipeline that is wanted; None when nothing is, or when it may still be starting."""
+    """Return why the pipeline does not run. None: it runs, may still be starting, or is turned off."""
     cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.HISTORY_PIPELINE else None
     if cluster is None or not cluster.reachable:
-        return None  # the cluster's own silence is told as such
+        return None  # an unreachable cluster is a separate finding
     job = _job(cluster)
     run = job.current_run if job else None
     if job is None or run is None:
@@ -182,7 +185,7 @@ def _facts(cluster: Cluster, job: Job | None, now: datetime) -> Facts:
 
 def _has_program(job: Job) -> bool:
     copy = copy_of(job.cluster, uploaded_program(job.launch)) if job.launch else None
-    # Without a copy there is nothing to compare it with: it is made within half a minute (programs.keep_unkept).
+    # Without a copy a comparison is not possible. programs.keep_unkept makes the copy within half a minute.
     return copy is None or copy.sha256 == hashlib.sha256(packed()).hexdigest()
 
 
@@ -213,9 +216,9 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
 
 
 def _submit(cluster: Cluster, now: datetime) -> CycleReport:
-    """Once: its id follows from the installation, so that a start whose answer was lost is refused the second time.
+    """Submit the job once, but not while other jobs start: on a small machine each starting JVM uses all CPUs.
 
-    Not while others start: on a small machine each JVM that starts takes all of it.
+    The job's ID is derived from the installation, so that the engine refuses a second start after a lost answer.
     """
     jobs = _asked(cluster, _jobs)
     if any(job.name == NAME and job.state not in TERMINAL_STATES for job in jobs):
@@ -241,7 +244,7 @@ def _arguments() -> list[str]:
 
 
 def _look_after(cluster: Cluster, launch: dict[str, object]) -> None:
-    """As it is set up the first time; what a person changes afterwards stays."""
+    """Create the job's row with its settings. For an existing row only the launch record is updated."""
     Job.objects.update_or_create(
         cluster=cluster,
         name=NAME,
@@ -249,7 +252,7 @@ def _look_after(cluster: Cluster, launch: dict[str, object]) -> None:
         create_defaults={
             "launch": launch,
             "auto_restart": True,
-            # Its state is an offset: without one it makes every roll-up anew, and all of them are the same.
+            # The state is an offset. Without it the job computes all roll-ups again, with the same results.
             "allow_empty_start": True,
             "savepoints_kept": SAVEPOINTS_KEPT,
             "labels": {"waymark": "history"},
@@ -274,7 +277,7 @@ def _cancel(job: Job) -> CycleReport:
 
 
 def _asked(cluster: Cluster, act: Callable[[FlinkClient], Awaitable[T]]) -> T:
-    """Raises EngineError."""
+    """Call the cluster's engine and return the answer. Raise EngineError."""
     (answer,) = call_all([Call(cluster, act)])
     if isinstance(answer, EngineError):
         raise answer

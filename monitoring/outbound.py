@@ -1,11 +1,12 @@
-"""May Waymark connect to an address that somebody typed? Pure, but for the resolver, which is passed in.
+"""Decide whether Waymark may connect to an address that a person entered. The caller passes the resolver.
 
-Two uses, two policies. Clusters lie in private networks, so private and loopback addresses are as good as any for them;
-webhooks lie elsewhere, so only public ones are. Link-local, metadata, multicast and reserved addresses are for neither.
-An administrator allows more with `WAYMARK_OUTBOUND_ALLOW`: networks, addresses, hosts and `*.domain`, some with a port.
+There are two policies. Clusters are in private networks, so private and loopback addresses are allowed for them. Only
+public addresses are allowed for webhooks. Link-local, metadata, multicast and reserved addresses are allowed for
+neither. An administrator allows more with `WAYMARK_OUTBOUND_ALLOW`: networks, addresses, hosts and `*.domain`, with or
+without a port.
 
-What was judged must be what is connected to: connect to one of `Allowed.addresses`, never to the name again, or a name
-that resolves differently the second time leads past the check (DNS rebinding). Follow no redirects.
+A caller must connect to one of `Allowed.addresses`, and must not resolve the name again: the second result may be a
+forbidden address (DNS rebinding). A caller must not follow redirects.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from monitoring.reasons.addresses import AddressReason
 from monitoring.reasons.reason import Reason
 
 Address = IPv4Address | IPv6Address
-# Texts of addresses, for a host and a port. Raises OSError when there are none.
+# A function that returns the IP addresses of a host and port as texts. It raises OSError if there are none.
 Resolve = Callable[[str, int], Sequence[str]]
 ResolveAsync = Callable[[str, int], Awaitable[Sequence[str]]]
 
 LONGEST_URL = 2000
 _PORTS = {"http": 80, "https": 443}
-# Where clouds hand out credentials. More are link-local.
+# Cloud servers give out credentials at these addresses. Others are link-local.
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")
 _SHARED = IPv4Network("100.64.0.0/10")
-# Private and reserved ranges of which Python's ipaddress says that they are global (RFC 3879, RFC 9637, RFC 7526).
+# Private and reserved ranges that Python's ipaddress treats as global (RFC 3879, RFC 9637, RFC 7526).
 _SITE_LOCAL = IPv6Network("fec0::/10")
 _NOT_GLOBAL = (IPv6Network("3fff::/20"), IPv4Network("192.88.99.0/24"))
 
@@ -48,7 +49,7 @@ class Why(Enum):
 
 @dataclass(frozen=True)
 class Denied:
-    """`reason` says what is wrong and what is allowed; it repeats no more of the URL than the host."""
+    """The address is not allowed. `reason` says why and what is allowed. It has only the host of the URL."""
 
     why: Why
     reason: Reason
@@ -56,7 +57,7 @@ class Denied:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a URL leads, before anybody has looked it up. `host` is as names are resolved: ASCII, no brackets."""
+    """The server of a URL before name resolution. `host` is in the resolver's form: ASCII, without brackets."""
 
     scheme: str
     host: str
@@ -71,7 +72,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Exemption:
-    """One entry of the administrator's list; exactly one of `network` and `name` is set."""
+    """An entry of WAYMARK_OUTBOUND_ALLOW. Exactly one of `network` and `name` is set."""
 
     network: IPv4Network | IPv6Network | None
     name: str
@@ -89,7 +90,7 @@ class Exemption:
 
 @dataclass(frozen=True)
 class Policy:
-    """`what` begins the sentence of a refusal."""
+    """The rules for addresses. `what` is the start of the sentence in a refusal."""
 
     what: Reason | str
     private: bool
@@ -97,7 +98,7 @@ class Policy:
 
 
 def parse_exemptions(entries: Iterable[str]) -> tuple[Exemption, ...]:
-    """Raises ValueError with the entry that is none."""
+    """Return the parsed entries. Raise ValueError with the invalid entry."""
     return tuple(_exemption(entry.strip().lower()) for entry in entries if entry.strip())
 
 
@@ -113,7 +114,7 @@ def check(url: str, policy: Policy, resolve: Resolve) -> Allowed | Denied:
 
 
 def target_of(url: str, policy: Policy) -> Target | Denied:
-    """Return where the URL leads. Judge an address that is written out, and leave a name to the resolver."""
+    """Return the URL's target. Check a literal IP address here; the resolver checks names later."""
     target = parse(url)
     if isinstance(target, Denied) or not is_address(target.host):
         return target
@@ -122,7 +123,7 @@ def target_of(url: str, policy: Policy) -> Target | Denied:
 
 
 def parse(url: str) -> Target | Denied:
-    """The target of an http or https URL without user and password."""
+    """Return the target of an http or https URL. A user or a password in the URL is not allowed."""
     if len(url) > LONGEST_URL:
         return _no_url(AddressReason.TOO_LONG(most=LONGEST_URL, count=len(url)))
     if any(character.isspace() or not character.isprintable() for character in url) or "\\" in url:
@@ -145,7 +146,7 @@ def parse(url: str) -> Target | Denied:
 
 
 def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Denied:
-    """Every address has to be allowed: which of them is connected to is not for the name's owner to choose."""
+    """Check the resolved addresses. All must be allowed, because a connection may use any of them."""
     if not found:
         return Denied(Why.UNRESOLVED, AddressReason.WITHOUT_ADDRESS(host=target.host))
     for text in found:
@@ -154,7 +155,7 @@ def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Den
             continue
         kind = _forbidden(_embedded(address), private_allowed=policy.private)
         if kind is not None:
-            # The box of a channel's form is enough for what a cluster may have anyway.
+            # For an address that clusters may have, the checkbox in a channel's form is enough.
             is_private = _forbidden(_embedded(address), private_allowed=True) is None
             how = AddressReason.BOX_OR_SETTING() if is_private else "WAYMARK_OUTBOUND_ALLOW"
             said = {"host": target.host, "kind": kind(), "what": policy.what, "how": how}
@@ -173,14 +174,14 @@ def is_address(host: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host, written as in `Target`, is this machine by its very name: nothing is resolved."""
+    """Return whether a host, as in `Target`, is a loopback address or localhost. It resolves no name."""
     if is_address(host):
         return _embedded(ip_address(host)).is_loopback
     return host == "localhost" or host.endswith(".localhost")
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """The system's resolver. As slow as that is: seconds, when no server answers."""
+    """Resolve with the system's resolver. It takes seconds if no DNS server answers."""
     return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
@@ -201,7 +202,7 @@ def unresolved(target: Target, error: OSError) -> Denied:
 
 
 def _ascii(host: str) -> str | None:
-    """As the resolver wants it, lower case; None when it is no host."""
+    """Return the host in the resolver's form, ASCII and lower case, or None if it is not a valid host."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -216,7 +217,7 @@ def _ascii(host: str) -> str | None:
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, where it does."""
+    """Return the IPv4 address that an IPv6 address contains, else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -225,7 +226,7 @@ def _embedded(address: Address) -> Address:
 
 
 def _forbidden(address: Address, *, private_allowed: bool) -> AddressReason | None:
-    """What kind of forbidden address it is; None when it is allowed."""
+    """Return the kind of a forbidden address, None if the address is allowed."""
     if address in _METADATA:
         return AddressReason.METADATA
     if address.is_link_local:

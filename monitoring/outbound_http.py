@@ -1,4 +1,4 @@
-"""Send HTTP requests to addresses that people typed. aiohttp connects only to addresses that were checked."""
+"""Send HTTP requests to addresses that people entered. aiohttp connects only to checked addresses."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def send(
 
 
 def _url(typed: str, target: Target) -> URL:
-    """Return the URL with the checked host, and the path exactly as it was typed, because it may be signed."""
+    """Return the URL with the checked host, and the path exactly as entered, because it may be signed."""
     parts = urlsplit(typed)
     host = f"[{target.host}]" if ":" in target.host else target.host
     path = quote(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}", safe=_KEPT_IN_URLS)

@@ -82,7 +82,7 @@ class Damaged(Exception):
 
 
 def content_of(program: Program) -> bytes:
-    """Return the program's content. Raises Damaged."""
+    """Return the program's content. Raise Damaged."""
     content = b"".join(bytes(part) for part in program.parts.values_list("content", flat=True))
     if hashlib.sha256(content).hexdigest() != program.sha256:
         raise Damaged(f"Waymark's copy of {program} is damaged.")

@@ -1,8 +1,8 @@
-"""Secrets at rest: sealed in the database (Fernet: AES-128-CBC with an HMAC), silent in memory.
+"""Secrets: encrypted in the database (Fernet: AES-128-CBC with an HMAC), and hidden when printed.
 
-A sealed text is `fernet:<token>`; "" stays "". The first key of `WAYMARK_SECRET_KEYS` seals, every one of them opens,
-and last the one that follows from Django's SECRET_KEY, which is also the one that seals when no other is set: so keys
-can be set, or changed, at any time, and `manage.py secrets rekey` seals everything anew under the first.
+An encrypted text is `fernet:<token>`; "" stays "". The first key of `WAYMARK_SECRET_KEYS` encrypts. All of these keys
+decrypt, and so does the key that is derived from Django's SECRET_KEY. If no key is set, the derived key also encrypts.
+So keys can be set or changed at any time. `manage.py secrets rekey` encrypts all secrets again with the first key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PURPOSE = b"waymark: secrets at rest"
 
 
 class SecretUnreadable(Exception):
-    """A stored secret cannot be opened; `reason` says what to do, and nothing of the secret."""
+    """A stored secret cannot be decrypted. `reason` says what to do, without the secret."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -34,10 +34,9 @@ class SecretUnreadable(Exception):
 
 
 class Secret:
-    """A text that is seen only by asking for it: printed, logged or put on a page it shows dots. False when empty.
+    """A secret text. Only `reveal` returns it: printed, logged or on a page it shows dots. False if empty.
 
-    One that came from the database and was not changed goes back exactly as it was stored, so a row can be saved
-    without the key to its secret.
+    An unchanged secret from the database is stored again as it was, so a row can be saved without the key.
     """
 
     __slots__ = ("_plain", "_stored")
@@ -53,13 +52,13 @@ class Secret:
         return secret
 
     def reveal(self) -> str:
-        """The text. Raises SecretUnreadable."""
+        """Return the text. Raise SecretUnreadable."""
         if self._plain is None:
             self._plain = unseal(self._stored or "")
         return self._plain
 
     def problem(self) -> Reason | None:
-        """Why it cannot be read; None when it can."""
+        """Return why the secret cannot be decrypted, None if it can."""
         try:
             self.reveal()
         except SecretUnreadable as error:
@@ -95,7 +94,7 @@ def seal(plain: str) -> str:
 
 
 def unseal(stored: str) -> str:
-    """Raises SecretUnreadable."""
+    """Return the decrypted text. Raise SecretUnreadable."""
     if not stored:
         return ""
     if not stored.startswith(PREFIX):
@@ -109,7 +108,7 @@ def unseal(stored: str) -> str:
 
 
 def resealed(stored: str) -> str:
-    """`stored` sealed under the first key. Raises SecretUnreadable."""
+    """Return `stored`, encrypted again with the first key. Raise SecretUnreadable."""
     return seal(unseal(stored))
 
 
@@ -118,7 +117,7 @@ def new_key() -> str:
 
 
 def _keys() -> MultiFernet:
-    """Raises ImproperlyConfigured when there is none: a key that everybody knows would seal nothing."""
+    """Return the keys. Raise ImproperlyConfigured if only the public default SECRET_KEY is available."""
     roots = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS) if settings.SECRET_KEY_IS_SECRET else ()
     if not settings.WAYMARK_SECRET_KEYS and not roots:
         raise ImproperlyConfigured(str(CredentialReason.NO_KEY()))

@@ -1,6 +1,6 @@
-"""Why a location, a checkpoint location of Spark or a key is refused: codes, and their English texts.
+"""Reasons why a location, a checkpoint location of Spark or a key is refused: codes and their English texts.
 
-They are reasons of Waymark's, too, whose catalogues have the texts in other languages (monitoring/reasons/refusals.py).
+monitoring/reasons/refusals.py makes Waymark's reasons of them, which have translations in the catalogues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _(text: str) -> str:
 
 
 class Refusal(Enum):
-    """The code, and the text with a place for each value."""
+    """A refusal: its code, and its text with a placeholder for each value."""
 
     EMPTY = "imports.empty", _("{location} does not exist, or is empty.")
     SNAPSHOT = (
@@ -98,7 +98,7 @@ class Refusal(Enum):
 
 
 class Refused(Exception):
-    """Something that a person gave cannot be used. The text is the English one."""
+    """A person's input cannot be used. `str` returns the English text."""
 
     def __init__(self, refusal: Refusal, **values: str | int) -> None:
         self.code, text = refusal.value

@@ -1,4 +1,4 @@
-"""A checkpoint location that Spark wrote without Waymark: what is there, and why it cannot be used. Reads only."""
+"""Inspect a checkpoint location that Spark wrote without Waymark. This module only reads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _STORES = {"HDFSBackedStateStoreProvider": "HDFS-backed", "RocksDBStateStoreProv
 
 
 class ImportRefused(Refused):
-    """The location cannot be imported; the text names it, what is wrong, and what to do."""
+    """The location cannot be imported. The text has the location, the problem, and what to do."""
 
 
 @dataclass(frozen=True)
 class FoundOperator:
-    """A stateful operator. `name` is Spark's for its kind, such as stateStoreSave; "" when no file names it."""
+    """A stateful operator. `name` is Spark's name for its kind, such as stateStoreSave, "" if no file has it."""
 
     name: str
     partitions: int
@@ -36,9 +36,9 @@ class FoundOperator:
 
 @dataclass(frozen=True)
 class SparkLocation:
-    """`batch` is the newest committed one, `selected` the files that a restart after it needs.
+    """A location. `batch` is the newest committed batch, `selected` the files that a restart after it needs.
 
-    `listing` has each file's size by its path, as of the moment when the location was read.
+    `listing` has each file's size by its path, at the time when the location was read.
     """
 
     location: str
@@ -52,13 +52,13 @@ class SparkLocation:
         return self.files.read(f"{self.location}/{path}")
 
     def check_unchanged(self) -> None:
-        """Raise ImportRefused when a query has written there since."""
+        """Raise ImportRefused if a file has changed since `find`, because a query still runs there."""
         if listing_of(self.files, self.location) != self.listing:
             raise in_use(self.location)
 
     @property
     def begun_batch(self) -> int | None:
-        """The batch that was begun and not committed: it must run again with the same input."""
+        """The batch that was started but not committed, if any. It must run again with the same input."""
         begun = self.batch + 1
         return begun if f"offsets/{begun}" in self.listing else None
 
@@ -80,13 +80,13 @@ class SparkLocation:
 
     @property
     def batch_timestamp_ms(self) -> int | None:
-        """When the newest committed batch began, by the old driver's clock."""
+        """The start time of the newest committed batch, by the old driver's clock."""
         found = self._batch_metadata.get("batchTimestampMs")
         return found if isinstance(found, int) else None
 
     @property
     def state_store(self) -> str:
-        """RocksDB, HDFS-backed or the name of another provider; "" for a query without state."""
+        """The state store: RocksDB, HDFS-backed or another provider's name, "" for a query without state."""
         settings = self._batch_metadata.get("conf")
         provider = settings.get(_PROVIDER) if isinstance(settings, dict) and self.partitions else None
         name = str(provider or "").rpartition(".")[2]
@@ -105,7 +105,7 @@ class SparkLocation:
         return [FoundOperator(self._operator_name(index), number) for index, number in self.partitions.items()]
 
     def _operator_name(self, index: int) -> str:
-        """As the newest metadata of the operator has it: `state/N/_metadata/metadata`, or `…/v2/N` per batch."""
+        """Return the name in the operator's newest metadata: `state/N/_metadata/metadata`, or `…/v2/N` per batch."""
         paths = [file.path for file in self.selected if file.path.startswith(f"state/{index}/_metadata/")]
         for path in sorted(paths, key=lambda each: (len(each), each), reverse=True):
             try:
@@ -116,15 +116,16 @@ class SparkLocation:
         return ""
 
     def log_format(self, log: str) -> str:
-        """The version that the newest file of `offsets` or `commits` names."""
+        """Return the format version in the newest batch's file of `log`, which is `offsets` or `commits`."""
         return _version(self.read(f"{log}/{self.batch}"))
 
 
 def find(location: str) -> SparkLocation:
-    """Return what is at a location; OSError when storage fails.
+    """Return the checkpoint location at `location`.
 
     Raises:
-        ImportRefused: there is nothing to start from, or it cannot be used.
+        ImportRefused: the location has no state to start from, or cannot be used.
+        OSError: storage failed.
     """
     location = canonical(location)
     files = files_for(location)

@@ -16,13 +16,13 @@ from django.db import migrations, models
 
 WEEK = timedelta(days=7)
 WEEKS_AHEAD = 2
-# Tables that are partitioned by time, and the column that decides.
+# Tables that are partitioned by time, and the column of the partition key.
 PARTITIONED = (
     ("monitoring_checkpoint", "triggered_at"),
     ("monitoring_operatorcheckpoint", "triggered_at"),
     ("monitoring_countersample", "at"),
 )
-# A unique key of a partitioned table contains the column that decides. Django adds the foreign key of counter samples
+# A unique key of a partitioned table must contain the partition key. Django adds the foreign key of counter samples
 # itself, at the end of the migration.
 CONSTRAINTS = """
 ALTER TABLE monitoring_checkpoint
@@ -34,7 +34,7 @@ ALTER TABLE monitoring_operatorcheckpoint
 ALTER TABLE monitoring_countersample
     ADD CONSTRAINT one_counter_sample_per_run_and_moment UNIQUE (run_id, at);
 """
-# The pipeline that makes roll-ups finds changed and deleted checkpoints by the number of the transaction.
+# The pipeline for roll-ups finds changed and deleted checkpoints by the transaction ID.
 TRIGGERS = """
 CREATE FUNCTION monitoring_checkpoint_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -99,7 +99,7 @@ DROP FUNCTION monitoring_checkpoint_came_late() CASCADE;
 
 
 def partition(apps, schema_editor):
-    """Replace the empty tables that Django made by partitioned ones with the same columns and indexes."""
+    """Replace the empty tables that Django created by partitioned tables with the same columns and indexes."""
     now = datetime.now(UTC)
     with schema_editor.connection.cursor() as cursor:
         for table, key in PARTITIONED:

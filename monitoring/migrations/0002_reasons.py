@@ -1,10 +1,10 @@
-"""Codes and arguments of reasons, beside the columns of their texts. Rows that stand there keep their text."""
+"""Add columns for the codes and arguments of reasons. Existing rows keep only their text."""
 
 from django.db import migrations
 
 from monitoring.reasons.columns import ReasonField
 
-MAY_BE_LEFT_OUT = ("job", "notification")  # of forms and of model checks
+MAY_BE_LEFT_OUT = ("job", "notification")  # models whose `_value` may be missing in forms and in full_clean()
 
 
 class Migration(migrations.Migration):

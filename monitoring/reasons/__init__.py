@@ -1,4 +1,5 @@
-"""Why something happened or did not happen: a code with arguments, of which text is made when somebody reads it.
+"""Reasons why something happened or did not happen: a code with arguments. Text is rendered when a person reads it.
 
-`reason.py` has the value and its text, `columns.py` the way into a table. Every other module has the codes of one area.
+`reason.py` has the class and renders text, `columns.py` stores reasons in tables. Each other module has the codes of
+one area.
 """

@@ -1,4 +1,4 @@
-"""Why Waymark does not connect to an address that somebody typed."""
+"""Reasons why Waymark does not connect to an address that a person entered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to an incident. What a rule finds is said by its kind: `monitoring/alerts/kinds`."""
+"""Reasons for events of an incident. The kinds of rules have those for findings: `monitoring/alerts/kinds`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a file of the history's archive cannot be read."""
+"""Reasons why a file of the history's archive cannot be read."""
 
 from __future__ import annotations
 

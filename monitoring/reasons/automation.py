@@ -1,4 +1,4 @@
-"""Why the automation of a job does not act, and why it is not paused."""
+"""Reasons why the automation of a job does not act, and errors in the form of a pause."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A reason in a table: the column of its English text, and beside it `<column>_value` with its code and arguments.
+"""Store a reason in two columns: `<column>` with its English text, and `<column>_value` with its code and arguments.
 
-The text is for whoever reads the table with SQL, and for rows that were written before: these have no value.
+The text is for people who read the table with SQL, and for rows of earlier versions, which have no value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from monitoring.reasons.reason import Reason, from_json
 
 
 class ReasonField(models.JSONField):
-    """A `Reason`, or None. Stored as `{"code": …, "args": {…}}`, so a query may filter by `<name>__code`."""
+    """A field for a `Reason` or None, stored as `{"code": …, "args": {…}}`, so a query may filter by `<name>__code`."""
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Reason | None:
         return from_json(super().from_db_value(value, expression, connection))
@@ -31,17 +31,17 @@ class ReasonField(models.JSONField):
 
 
 def columns(name: str, reason: Reason | str) -> dict[str, Any]:
-    """Return the values of the column `name` and of its `_value`, to create or update a row with, or to serve."""
+    """Return the values of the columns `name` and `<name>_value`, to create or update a row or for an answer."""
     return {name: str(reason), f"{name}_value": reason if isinstance(reason, Reason) else None}
 
 
 def store(row: models.Model, name: str, reason: Reason | str) -> None:
-    """Set the column `name` of the row and its `_value`; the caller saves both."""
+    """Set the columns `name` and `<name>_value` of the row in memory. The caller saves both."""
     for column, value in columns(name, reason).items():
         setattr(row, column, value)
 
 
 def stored(row: models.Model, name: str) -> Reason | str:
-    """Return the reason in the column `name`; for a row that was written before, its text."""
+    """Return the reason in `<name>_value`, or the text in `name` for a row of an earlier version."""
     value: Reason | None = getattr(row, f"{name}_value")
     return getattr(row, name) if value is None else value

@@ -1,4 +1,4 @@
-"""Why a stored secret, a certificate or a key cannot be used."""
+"""Reasons why a stored secret, a certificate or a key cannot be used."""
 
 from __future__ import annotations
 

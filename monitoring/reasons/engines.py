@@ -1,4 +1,4 @@
-"""What a request to an engine comes to, or to ZooKeeper for its leader, and what a test of a cluster finds."""
+"""Reasons for failed requests to an engine, or to ZooKeeper for its leader, and for the results of a cluster's test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineReason(ReasonCode):
     OTHER_HOST = "engines.other-host", _("is for another host ({detail})")
     UNTRUSTED = "engines.untrusted", _("is not trusted: {detail}")
 
-    # Answers that are none.
+    # Unusable answers.
     HTTP_STATUS = "engines.http-status", _("It answers {path} with HTTP {status}.")
     REDIRECTS = (
         "engines.redirects",
@@ -74,7 +74,7 @@ class EngineReason(ReasonCode):
     TEXTS = "engines.texts", _("a list of texts")
     OBJECT = "engines.object", _("an object")
 
-    # What the answers say of a run.
+    # A run that the engine does not know.
     JOB_UNKNOWN = (
         "engines.job-unknown",
         _("The engine answers and does not know the job: {polls} polls in {seconds} s."),
@@ -99,7 +99,7 @@ class EngineReason(ReasonCode):
     NOT_READ_TO_END = "engines.not-read-to-end", _("not read to the end within {limit_s:g} s")
     PROBLEMS = "engines.problems", "{problems:clauses}"
 
-    # Where a cluster of Spark's keeps the rest of a log: by the code that our job manager sends.
+    # Where a Spark cluster keeps the rest of a log, by the code that Waymark's job manager sends.
     LOGS_STANDALONE = (
         "engines.logs-standalone",
         _(
@@ -130,7 +130,7 @@ class EngineReason(ReasonCode):
         _("The cluster keeps the logs of the driver and the executors: run kubectl logs with the name of the pod."),
     )
 
-    # The leader, by ZooKeeper.
+    # Looking up the leader in ZooKeeper.
     LEADER_UNKNOWN = "engines.leader-unknown", _("It is not known who leads {cluster}. {why}")
     LEADER_UNKNOWN_NO_ANSWER = (
         "engines.leader-unknown-no-answer",
@@ -184,7 +184,7 @@ class EngineReason(ReasonCode):
     NODE_UNREADABLE = "engines.node-unreadable", _("The leader's node is cut short, or no address.")
     JOB_STORED = "engines.job-stored", _("ZooKeeper still holds {job_id} for the next leader to start.")
 
-    # Which cluster it is.
+    # The cluster's identity.
     NAMES = "engines.names", "{names}"
     NAMES_AT = "engines.names-at", _("{names} at {servers}")
     NAMELESS = "engines.nameless", _("no name")

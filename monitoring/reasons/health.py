@@ -1,4 +1,4 @@
-"""Why Waymark may be blind, and what is wrong with one of its parts."""
+"""Reasons why Waymark may be unable to monitor, and problems of its components."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class HealthReason(ReasonCode):
 
 
 class TaskName(ReasonCode):
-    """The names of the periodic tasks within these reasons."""
+    """The names of the periodic tasks in these reasons."""
 
     ADVANCE_RECOVERY = "task.advance-recovery", _("advance recovery")
     ADVANCE_SAVEPOINTS = "task.advance-savepoints", _("advance savepoints")

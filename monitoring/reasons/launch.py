@@ -1,4 +1,4 @@
-"""Why a job cannot be started with its launch record, and what became of its launch command."""
+"""Reasons why a job cannot be started with its launch record, and outcomes of its launch command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class LaunchReason(ReasonCode):
-    # A launch record: which field, what it is, what is allowed.
+    # A bad launch record: the field, its value, and what is allowed.
     BAD_FIELD = "launch.bad-field", _("launch.{field} is {value}: {allowed}.")
     START_UNKNOWN = (
         "launch.start-unknown",

@@ -1,4 +1,4 @@
-"""What a notification waits for, why it was not sent, and what became of a message."""
+"""Reasons why a notification waits or was not sent, and outcomes of sending a message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NotifyReason(ReasonCode):
     SNOOZED = "notify.snoozed", _("snoozed")
     SNOOZED_UNTIL = "notify.snoozed-until", _("snoozed until {until:minute}")
 
-    # What became of a try. What the receiver said is a text.
+    # The outcome of a try. The receiver's answer is stored as text.
     NO_ANSWER_IN_TIME = "notify.no-answer-in-time", _("The receiver did not answer in time")
     NOT_REACHED = "notify.not-reached", _("The receiver could not be reached: {why}")
     TOO_SLOW = "notify.too-slow", _("The receiver took longer than {limit_s:.0f} s")

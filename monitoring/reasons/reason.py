@@ -1,4 +1,4 @@
-"""A reason: a code with arguments, and its text in the language of whoever reads it."""
+"""A reason: a code with arguments, which is rendered as text in the reader's language."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES: dict[str, ReasonCode] = {}
 
 
 class ReasonCode(StrEnum):
-    """The codes of one area. A member is its code, and the English text with a place for each argument.
+    """The codes of one area. A member has a code and an English text with a placeholder for each argument.
 
         PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
 
@@ -49,7 +49,7 @@ class ReasonCode(StrEnum):
         A time becomes its ISO 8601 text, a length of time becomes seconds, a list becomes a tuple.
 
         Raises:
-            TypeError: the arguments are not those that the text has a place for.
+            TypeError: the arguments do not match the placeholders of the text.
         """
         if args.keys() != self.names:
             raise TypeError(f"{self} needs the arguments {sorted(self.names)}, not {sorted(args)}")
@@ -58,7 +58,7 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Two reasons are equal when their codes and arguments are. `str` is the English text."""
+    """A code with arguments. Reasons with equal codes and arguments are equal. `str` returns the English text."""
 
     code: ReasonCode
     args: Mapping[str, Any]
@@ -90,14 +90,14 @@ def from_json(value: Any) -> Reason | None:
 
 
 def codes() -> Sequence[ReasonCode]:
-    """Return every code of the areas that are imported."""
+    """Return all codes of the imported areas."""
     return tuple(_CODES.values())
 
 
 def render(reason: Reason | str, language: str) -> str:
     """Return the text of `reason` in `language`, such as "en" or "zh-hans".
 
-    A `str` is returned as it is: the text of a row that was written when tables had only texts.
+    A `str` is returned unchanged: it is the text of a row from a version that stored only texts.
     """
     if isinstance(reason, str):
         return reason
@@ -133,7 +133,7 @@ class _Text(string.Formatter):
         return reduce(self._translated(pair).format, texts) if texts else ""
 
 
-# Return the text of an argument; the second parameter translates what the form adds to the argument.
+# A function that returns the text of an argument. Its second parameter translates the text that the form adds.
 Form = Callable[[Any, Callable[[str], str]], str]
 
 
@@ -142,7 +142,7 @@ def _moment(form: str) -> Form:
 
 
 def _cron(value: Any, translated: Callable[[str], str]) -> str:
-    """Return a cron expression in words, which exist in English only; the expression in other languages."""
+    """Return an English description of a cron expression, or in other languages the expression itself."""
     words = CronSim(value, datetime.now(UTC)).explain()
     return f"{words[0].lower()}{words[1:]}" if translated is str else str(value)
 
@@ -171,7 +171,7 @@ FORMS: Mapping[str, Form] = {
 
 def _plain(value: Any) -> Any:
     match value:
-        case date():  # or a datetime
+        case date():  # datetime is a subclass
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
@@ -192,7 +192,7 @@ def _as_json(value: Any) -> Any:
 
 
 class _UnknownReason(Exception):
-    """A nested reason that this release has no text for."""
+    """A nested reason whose code is unknown in this release."""
 
 
 def _from_json(value: Any) -> Any:

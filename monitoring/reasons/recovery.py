@@ -1,4 +1,4 @@
-"""What recovery decides about dead jobs, and what each step of a restart comes to."""
+"""Reasons for recovery's decisions about failed jobs, and outcomes of the steps of a restart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class RecoveryReason(ReasonCode):
-    # Why a dead job is left as it is, for now.
+    # Why recovery does not restart a failed job now.
     NOT_DEAD = "recovery.not-dead", _("its run is not dead by the engine's word")
     AUTOMATIC_RESTART_OFF = "recovery.automatic-restart-off", _("automatic restart is off")
     RESTART_UNDER_WAY = "recovery.restart-under-way", _("a restart is under way")
@@ -21,7 +21,7 @@ class RecoveryReason(ReasonCode):
     CHECKPOINTS_NOT_READ = "recovery.checkpoints-not-read", _("its last checkpoints are still being read")
     BACKOFF = "recovery.backoff", _("restart {number} within an hour waits until {until:hh:mm:ss}")
 
-    # Why a dead job is left to a person.
+    # Why recovery leaves a failed job to a person.
     START_UNKNOWN = "recovery.start-unknown", _("Waymark does not know how it was started")
     ROWS_WRITTEN_AGAIN = (
         "recovery.rows-written-again",
@@ -90,7 +90,7 @@ class RecoveryReason(ReasonCode):
         _("{job} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."),
     )
 
-    # Why a restart that somebody asks for is refused: which field, what it is, what is allowed.
+    # Why a requested restart is refused: the field, its value, and what is allowed.
     BAD_AUTOMATION = "recovery.bad-automation", _("automation is {value}: {allowed}.")
     BAD_CLUSTER = "recovery.bad-cluster", _("cluster is {value}: {allowed}.")
     BAD_MANAGED_ELSEWHERE = "recovery.bad-managed-elsewhere", _("managed_elsewhere is {value}: {allowed}.")
@@ -166,7 +166,7 @@ class RecoveryReason(ReasonCode):
         _("{job} is being restarted already: another decision."),
     )
 
-    # What a job is started from.
+    # The state that a job is started from.
     CHECKPOINT = "recovery.checkpoint", _("checkpoint {number} of run {run}, taken {at:second}")
     SAVEPOINT = "recovery.savepoint", _("savepoint {number} of run {run}, taken {at:second}")
     UNNUMBERED_CHECKPOINT = "recovery.unnumbered-checkpoint", _("checkpoint of run {run}, taken {at:second}")
@@ -175,7 +175,7 @@ class RecoveryReason(ReasonCode):
     EMPTY_STATE = "recovery.empty-state", _("an empty state")
     NO_BATCH_YET = "recovery.no-batch-yet", _("an empty state, since no run of it has had a batch")
 
-    # What a cycle did.
+    # The actions of a cycle.
     PAUSE_OVER = "recovery.pause-over", _("The pause of {job} is over.")
     BREAKER_OPENED = "recovery.breaker-opened", _("The breaker of {job} opened: {reason}.")
     NEEDS_PERSON = "recovery.needs-person", _("{job} needs a person: {reason}.")
@@ -190,14 +190,14 @@ class RecoveryReason(ReasonCode):
     RUN_WAITS = "recovery.run-waits", _("The run that was due at {due:minute} waits: {why}")
     RUN_OF_JOB = "recovery.run-of-job", _("{job}: {problem}")
 
-    # What becomes of an attempt in a cycle.
+    # The outcomes of attempts in a cycle.
     WAITING = "recovery.waiting", _("{count} waiting")
     SUCCEEDED = "recovery.succeeded", _("{count} succeeded")
     ENDED_FAILED = "recovery.ended-failed", _("{count} failed")
     CANCELED = "recovery.canceled", _("{count} canceled")
     OVERTAKEN = "recovery.overtaken", _("{count} overtaken by another worker")
 
-    # How an attempt ends, whatever its stage.
+    # The end of an attempt in any stage.
     OUT_OF_TIME = "recovery.out-of-time", _("Given up after its time was over; last: {last}")
     CANCELED_BY = "recovery.canceled-by", _("Canceled by {by}.")
     AUTOMATION_PAUSED = "recovery.automation-paused", _("Nothing was started: {why}.")
@@ -211,7 +211,7 @@ class RecoveryReason(ReasonCode):
     # A step waits for an answer of the engine.
     ENGINE_SAID = "recovery.engine-said", _("{answer}")
 
-    # Steps: see the death.
+    # Steps: detect the failure.
     RUN_ENDED = "recovery.run-ended", _("Run {run} ended at {at:hh:mm:ss}.")
 
     # Steps: check and upload the program.

@@ -1,4 +1,4 @@
-"""What `checkpointing` refuses, as reasons. Forms have its exceptions, and a job manager sends their codes."""
+"""The refusals of `checkpointing` as reasons. They arrive as exceptions, or as codes in a job manager's answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from checkpointing.model.refusals import Refusal, Refused
 from monitoring.reasons.reason import Reason, ReasonCode, from_json
 
-_enum: Any = ReasonCode  # the functional API, which mypy knows only of the standard enums
+_enum: Any = ReasonCode  # the functional API of enums, which mypy supports only for the standard enums
 RefusalReason = _enum("RefusalReason", [(each.name, each.value) for each in Refusal], module=__name__)
 
 
@@ -17,7 +17,7 @@ def reason_of(error: Exception) -> Reason | str:
 
 
 def refusal_in(answer: object) -> Reason | None:
-    """Return the reason that a job manager sent; None if it is not one of these with texts and numbers."""
+    """Return the reason that a job manager sent; None if its code is not a refusal or an argument is invalid."""
     reason = from_json(answer)
     if reason is None or not isinstance(reason.code, RefusalReason):
         return None

@@ -1,4 +1,4 @@
-"""What one cycle of a periodic task did."""
+"""The report of one cycle of a periodic task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitoring.reasons.reason import Reason, from_json
 
 @dataclass(frozen=True)
 class CycleReport:
-    """`done`: what the cycle did. `left`: what it did not do, and why. `str` is both in English, a sentence each."""
+    """`done`: the cycle's actions. `left`: actions that it did not take, with the reason. `str` returns English."""
 
     done: tuple[Reason, ...] = ()
     left: tuple[Reason, ...] = ()

@@ -1,4 +1,4 @@
-"""Why savepoints are not taken, failed, are damaged, stay or go."""
+"""Reasons why savepoints are not taken, failed, are damaged, are kept or are deleted."""
 
 from __future__ import annotations
 

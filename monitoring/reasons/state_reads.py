@@ -1,4 +1,4 @@
-"""Snapshots whose state is read, and why one is not."""
+"""Labels of the snapshots whose state is read, and reasons why one cannot be read."""
 
 from __future__ import annotations
 

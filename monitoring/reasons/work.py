@@ -1,4 +1,4 @@
-"""What the periodic tasks and the poller report."""
+"""Reasons in the reports of the periodic tasks and of the poller."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The attempt's row: how one comes to be, its steps on the page, and its end.
+"""The row of a restart attempt: its creation, its steps on the page, and its end.
 
-One attempt per (job, epoch): whoever moves the job's epoch by a compare-and-set owns the restart. Two deciders that saw
-the same death, a task delivered twice, a person and the automation: one wins, the others are told.
+There is one attempt per (job, epoch). The process that increments the job's epoch by compare-and-set owns the restart.
+If two processes decide about the same failure, or a person and the automation, one wins. The other gets AttemptOpen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPEN = {
 
 
 class AttemptOpen(Exception):
-    """Another restart of this job is under way, or was decided in the same moment; `attempt` is which."""
+    """Another restart of the job is in progress, or was decided at the same time. `attempt` is that restart."""
 
     def __init__(self, job: Job) -> None:
         self.attempt = attempt = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
@@ -66,9 +66,9 @@ def open_attempt(
     goes_back: bool = False,
     imports: dict[str, str] | None = None,
 ) -> RestartAttempt:
-    """Decide a restart of the life of `job` that the caller saw. Raises AttemptOpen.
+    """Decide a restart of `job`. Raise AttemptOpen.
 
-    The job's epoch and current run must still be those of `job` in memory: the decision was made on them.
+    The stored epoch and current run must equal those of `job` in memory, on which the caller based the decision.
     """
     try:
         with transaction.atomic():
@@ -108,11 +108,11 @@ def open_attempt(
 
 
 def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
-    """An automatic restart begins with the death: how long it was not seen, and how long it was held down then."""
+    """Store the first steps. Those of an automatic restart are the time until detection and the hold-down."""
     run, begun = attempt.old_run, now
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)
-        died_at = min(run.ended_at, begun)  # the first by the engine's clock, the second by ours
+        died_at = min(run.ended_at, begun)  # ended_at is by the engine's clock, end_seen_at by Waymark's
         _done(attempt, _("See the death"), Why.RUN_ENDED(run=run.number, at=died_at), died_at, begun)
     _done(attempt, _("Decide"), stored(attempt, "reason"), begun, now)
 
@@ -129,7 +129,7 @@ def _done(attempt: RestartAttempt, name: str, text: Reason | str, started_at: da
 
 
 def end(attempt: RestartAttempt, state: AttemptState, why: Reason, now: datetime) -> None:
-    """`why` is the error unless it SUCCEEDED. The caller holds the transaction and the claim."""
+    """End the attempt. `why` is the error unless it SUCCEEDED. The caller has the transaction and the claim."""
     error = columns("error", "" if state is AttemptState.SUCCEEDED else why)
     RestartAttempt.objects.filter(pk=attempt.pk).update(
         state=state, ended_at=now, next_step_at=None, claimed_until=None, **error
@@ -138,7 +138,7 @@ def end(attempt: RestartAttempt, state: AttemptState, why: Reason, now: datetime
 
 
 def show_step(attempt: RestartAttempt, name: str, state: StepState, text: Reason | str, now: datetime) -> None:
-    """The newest step of that name if it is still under way, else a new one, which began when the one before ended."""
+    """Update the newest step if it has this name and is in progress, else add one that began when that one ended."""
     ended_at = None if state is StepState.RUNNING else now
     shown = columns("text", text)
     last = attempt.steps.order_by("id").last()
@@ -152,7 +152,7 @@ def show_step(attempt: RestartAttempt, name: str, state: StepState, text: Reason
 
 
 def _engine_job_id(job: Job) -> str:
-    """A new id; or the last one, if its launch may still come to life: the engine then refuses a second under it."""
+    """Return a new ID, or the last one if its launch may still succeed: the engine refuses a second job with it."""
     last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
     unresolved = (
         last is not None

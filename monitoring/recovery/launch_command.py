@@ -1,8 +1,8 @@
-"""Starting a job by a command, such as `flink run-application …`: a list of arguments, no shell.
+"""Start a job by a command, such as `flink run-application …`: a list of arguments, without a shell.
 
-Placeholders in the arguments are filled in (launch_values.py). A command that passes `{job_id}` on (Flink:
-`-D$internal.pipeline.job-id={job_id}`) may be run again when the fate of its job is not known. Any other is run once,
-and has to print the id as Flink's command line does: "JobID <32 hexadecimal digits>".
+launch_values.py replaces the placeholders in the arguments. A command that passes `{job_id}` to Flink
+(`-D$internal.pipeline.job-id={job_id}`) may be repeated if its outcome is not known. Any other command runs only once
+and must print the ID as Flink's command line does: "JobID <32 hexadecimal digits>".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST = 4096
 _SHELL = re.compile(r"[;&|<>`\n\r\0]|\$[({]")
 _JOB_ID = re.compile(rb"JobID:? ([0-9a-f]{32})\b")
 _SAID_LIMIT = 2000
-# What a command sees of the worker's environment, beside the launch's own values: no secrets of Waymark's.
+# A command gets only these variables of the worker's environment, and the launch's values: no secrets of Waymark.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "FLINK_HOME", "FLINK_CONF_DIR", "KUBECONFIG")
 
 
@@ -41,7 +41,7 @@ class TimedOut(Unreachable):
 
 
 def check(command: object) -> list[str]:
-    """The command, when it could be run. Raises BadCommand with the argument that is wrong."""
+    """Return the command if it is valid. Raise BadCommand with the invalid argument."""
     if not isinstance(command, list) or not command or not all(isinstance(each, str) for each in command):
         raise BadCommand(command, LaunchReason.ARGUMENTS_NEEDED())
     for argument in command:
@@ -58,17 +58,20 @@ def fixes_job_id(command: object) -> bool:
 
 
 def uses(command: object, placeholder: str) -> bool:
-    """Whether the arguments of a command that was checked have the placeholder, or name its environment variable."""
+    """Return whether a checked command uses the placeholder or its environment variable."""
     if not isinstance(command, list):
         return False
     return placeholder in placeholders(command) or any(environment_name(placeholder) in each for each in command)
 
 
 async def run(command: object, values: LaunchValues, limit_s: float) -> str:
-    """Run it to its end, within `limit_s`; returns the engine's job id.
+    """Run the command to its end, within `limit_s`, and return the engine's job ID.
 
-    Raises NotRun when it could not be run, Refused when it ended badly, TimedOut when it did not end in time, Malformed
-    when it ended well and nobody knows the job's id.
+    Raises:
+        NotRun: the command could not be run.
+        Refused: the command failed.
+        TimedOut: the command did not end in time.
+        Malformed: the command succeeded but did not print the job's ID.
     """
     checked = check(command)
     if not values.savepoint:

@@ -1,8 +1,8 @@
-"""The values that a launch command receives: in the placeholders of its arguments, and in its environment.
+"""The values for a launch command: in the placeholders of its arguments, and in its environment.
 
-Names of jobs and paths of savepoints come from the engine, so whoever may submit a job chooses them. An argument of a
-program is safe whatever it holds. Text that a shell or another interpreter reads is not: there a value may hold
-nothing that could end a word, and the command reads it from its environment instead.
+Names of jobs and paths of savepoints come from the engine, so anyone who may submit a job can choose them. A separate
+argument of a program is safe with any content. Code for a shell or another interpreter is not: there a value may have
+no character that ends a word. Such a command should read the value from its environment instead.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from monitoring.reasons.launch import LaunchReason
 from monitoring.reasons.reason import Reason
 
 PLACEHOLDERS = ("savepoint", "job_id", "job_name", "rest_url", "rest_address", "parallelism")
-# Each with the options whose argument it reads as code; None: it always reads an argument so, ssh for the shell at its
-# other end.
+# Interpreters, with the options whose argument is code. None: an argument is always code (for ssh: remotely).
 _SHELL_CODE, _SCRIPT_CODE = re.compile(r"-[a-zA-Z]*c"), re.compile(r"-[a-zA-Z]*[eEnpr]|--(eval|print|run)")
 _INTERPRETERS: dict[str, re.Pattern[str] | None] = {
     **dict.fromkeys(("sh", "bash", "dash", "ash", "rbash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh"), _SHELL_CODE),
@@ -29,12 +28,12 @@ _INTERPRETERS: dict[str, re.Pattern[str] | None] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "su", "runuser", "ssh", "xargs", "parallel"), None),
 }
 _VERSION = re.compile(r"[\d.-]+$")
-# Holds no quote, no white space and nothing else by which a word could end or another command begin.
+# Excludes quotes, white space and all characters that could end a word or start another command.
 _PLAIN = re.compile(r"[\w./:=@%+,-]*")
 
 
 class NotRun(Refused):
-    """The command was not run: this says nothing about the state that it was to restore."""
+    """The command was not run. This proves nothing about the state that it should restore."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(400, str(reason))
@@ -43,7 +42,10 @@ class NotRun(Refused):
 
 @dataclass(frozen=True)
 class LaunchValues:
-    """`rest_url`: where the cluster's REST API answers now. `parallelism` None: the launch record names none."""
+    """The values of a launch. `rest_url` is the current URL of the cluster's REST API.
+
+    `parallelism` is None if the launch record has none.
+    """
 
     savepoint: str
     job_id: str
@@ -53,12 +55,16 @@ class LaunchValues:
 
     @property
     def texts(self) -> dict[str, str]:
-        """By placeholder."""
+        """The texts of the values, by placeholder."""
         texts = {name: "" if value is None else str(value) for name, value in asdict(self).items()}
         return texts | {"rest_address": _address(self.rest_url)}
 
     def filled(self, command: Sequence[str]) -> list[str]:
-        """The command's arguments with these values. Raises NotRun for a value that would be read as something else."""
+        """Return the command's arguments with these values.
+
+        Raises:
+            NotRun: the program would read a value as code or as an option.
+        """
         interpreter = _interpreter(command)
         for argument in command:
             for placeholder in placeholders([argument]):
@@ -83,8 +89,11 @@ def environment_name(placeholder: str) -> str:
 
 
 def placeholders(arguments: Sequence[str]) -> set[str]:
-    """The names in braces, also those that are no placeholders, as they are written. Raises ValueError for braces that
-    do not match."""
+    """Return all names in braces, also unknown ones, with their conversion and format.
+
+    Raises:
+        ValueError: braces do not match.
+    """
     found = [part for each in arguments for part in Formatter().parse(each)]
     return {
         f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
@@ -94,8 +103,10 @@ def placeholders(arguments: Sequence[str]) -> set[str]:
 
 
 def _interpreter(command: Sequence[str]) -> str:
-    """The name of an interpreter that reads an argument as code, also behind env, sudo or `kubectl exec … --`; "" when
-    there is none."""
+    """Return the name of the interpreter that reads an argument as code, "" if there is none.
+
+    It may follow env, sudo or `kubectl exec … --`.
+    """
     for place, argument in enumerate(command):
         name = _VERSION.sub("", PurePath(argument).name)
         if name in _INTERPRETERS:
@@ -106,7 +117,7 @@ def _interpreter(command: Sequence[str]) -> str:
 
 
 def _address(url: str) -> str:
-    """host:port, as `flink run -m` takes it."""
+    """Return host:port of the URL, for `flink run -m`."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}" if host else ""

@@ -1,4 +1,4 @@
-"""How a job is started again, by the kind of its launch record. A new kind is a class and a line in KINDS."""
+"""Start a job again, by the kind of its launch record. A new kind is a class and a line in KINDS."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitoring.reasons.reason import Reason
 from monitoring.recovery import launch_command
 from monitoring.recovery.launch_values import LaunchValues, NotRun
 
-# A program for our job manager.
+# A program for Waymark's job manager.
 WAYMARK = "waymark"
 
 
 class BadLaunch(ValueError):
-    """A launch record that cannot be used: which field, what it is, what is allowed."""
+    """A launch record is invalid. The reason has the field, its value, and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: Reason) -> None:
         self.field, self.value, self.allowed = field, value, allowed
@@ -29,8 +29,11 @@ class BadLaunch(ValueError):
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """`job_id` is fixed before the launch; `restore_path` is "" only where the job was allowed to start empty.
-    `named`: the ids of all jobs that the engine named right before. `is_automatic`: no person asked for the restore."""
+    """One start of a job. `job_id` is chosen before the launch.
+
+    `restore_path` is "" only if the job may start without state. `named` has the IDs of all jobs in the engine's list
+    just before the launch. `is_automatic`: no person requested the restore.
+    """
 
     launch: Mapping[str, object]
     job_id: str
@@ -41,7 +44,7 @@ class LaunchOrder:
 
 
 class StartRefused(Refused):
-    """`engine_job_ids`: of jobs in the engine's list that failed before they ran, started by the refused launch."""
+    """The launch failed. `engine_job_ids` has the failed jobs that it started, by the engine's list."""
 
     def __init__(self, refused: Refused, engine_job_ids: tuple[str, ...]) -> None:
         super().__init__(refused.status, refused.reason)
@@ -50,26 +53,32 @@ class StartRefused(Refused):
 
 class LaunchKind(Protocol):
     def check(self, launch: Mapping[str, object]) -> None:
-        """Raise BadLaunch when this record could never start a job."""
+        """Raise BadLaunch if this record can never start a job."""
         ...
 
     def repeatable(self, launch: Mapping[str, object]) -> bool:
-        """Whether a second launch under the same job id is refused by the engine, so that one whose fate nobody knows
-        may be sent again."""
+        """Return whether a launch with an unknown outcome may be repeated.
+
+        It may if the engine refuses a second job with the same ID.
+        """
         ...
 
     def limit_s(self, launch: Mapping[str, object]) -> float:
-        """The time that a launch may take beyond the requests to the engine, in seconds."""
+        """Return the time limit of a launch in seconds, without the requests to the engine."""
         ...
 
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
-        """Start it under `order.job_id` and return the id the engine gave. Raises EngineError; StartRefused where the
-        engine was seen to refuse the start under other ids than that."""
+        """Start the job under `order.job_id` and return the engine's job ID.
+
+        Raises:
+            StartRefused: the launch failed. It has the IDs of failed jobs that the launch started.
+            EngineError: another failure.
+        """
         ...
 
 
 class ProgramLaunch:
-    """A program that was uploaded to the cluster, through /jars/:id/run: our job manager's, or a jar on Flink."""
+    """Start an uploaded program with /jars/:id/run: a program of Waymark's job manager, or a jar on Flink."""
 
     def check(self, launch: Mapping[str, object]) -> None:
         jar_id = launch.get("jar_id")
@@ -108,7 +117,7 @@ class ProgramLaunch:
 
 
 class CommandLaunch:
-    """A command of an administrator's, run by the worker without a shell (launch_command.py)."""
+    """Run an administrator's command in the worker, without a shell (launch_command.py)."""
 
     def check(self, launch: Mapping[str, object]) -> None:
         command = launch.get("command")
@@ -148,7 +157,7 @@ class CommandLaunch:
         except Refused as refused:
             raise StartRefused(refused, await _new_jobs(client, order, "FAILED")) from refused
         except (Malformed, Unreachable):
-            # It may have started the job all the same, under an id that it kept to itself.
+            # The command may have started the job without printing its ID.
             new = await _new_jobs(client, order)
             if len(new) != 1:
                 raise
@@ -156,7 +165,7 @@ class CommandLaunch:
 
 
 async def _new_jobs(client: FlinkClient, order: LaunchOrder, *states: str) -> tuple[str, ...]:
-    """The ids of jobs of this name that the engine did not name before the launch; none where it does not answer."""
+    """Return the IDs of new jobs with this name since the launch, none if the engine does not answer."""
     try:
         jobs = await client.jobs_overview()
     except EngineError:
@@ -189,7 +198,7 @@ def kind_of(launch: Mapping[str, object]) -> LaunchKind:
 
 
 def check_launch(launch: Mapping[str, object] | None) -> None:
-    """Raise BadLaunch, naming the field, when the job could not be started by it."""
+    """Raise BadLaunch with the field's name if the launch record cannot start a job."""
     if launch is None:
         raise BadLaunch("kind", None, LaunchReason.START_UNKNOWN())
     if has_unreadable(launch):
@@ -198,7 +207,7 @@ def check_launch(launch: Mapping[str, object] | None) -> None:
 
 
 def uploaded_program(launch: Mapping[str, object] | None) -> str | None:
-    """The id of the uploaded program that it starts, of a record that was checked; None: it starts none."""
+    """Return the ID of the uploaded program of a checked launch record, None if the record has no program."""
     return str(launch["jar_id"]) if launch and kind_of(launch) is _PROGRAM else None
 
 

@@ -1,4 +1,4 @@
-"""A restart that a person asks for. What cannot work is refused here, before anything is stopped."""
+"""Restarts that a person requests. An impossible restart is refused here, before anything is stopped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from monitoring.savepoints.needed import SavepointGoing, hold
 from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
-# Nothing was stopped or started yet.
+# In these states nothing was stopped or started yet.
 CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.IMPORTING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
 STOPPED_WITH = Why.SAVEPOINT_OF_THE_STOP()
@@ -53,7 +53,7 @@ _REFUSALS = {
 
 
 class RestartRefused(ValueError):
-    """Nothing was stopped or started: which field, its value, what is allowed."""
+    """A refusal before anything was stopped or started. The reason has the field, its value, and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: Reason) -> None:
         self.field = field
@@ -64,11 +64,15 @@ class RestartRefused(ValueError):
 def restart_from(
     job: Job, state: Savepoint | str | None, by: str, now: datetime, stop_first: bool = True
 ) -> RestartAttempt:
-    """Stop the job if it lives, start it from `state`: a savepoint of the job, a path, or None: the job lives, and goes
-    on from the savepoint that it is stopped with.
+    """Stop the job if it runs, and start it from `state`: a savepoint of the job or a path.
 
-    `stop_first`: a live job leaves a savepoint when it is stopped, so that nothing is lost; False: just cancelled.
-    Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
+    With `state` None, a running job is restarted from the savepoint of its stop. `stop_first`: a running job is stopped
+    with a savepoint, so that nothing is lost; otherwise it is only canceled.
+
+    Raises:
+        RestartRefused: the restart is not possible.
+        BadLaunch: the launch record is invalid.
+        AttemptOpen: another restart is in progress; the exception has it.
     """
     check_launch(job.launch)
     require_answer(job)
@@ -103,11 +107,11 @@ def change_and_restart(
     note: str = "",
     goes_back: bool = False,
 ) -> RestartAttempt:
-    """Upgrade, rescale or go back: start the job with another launch record.
+    """Start the job with another launch record, for an upgrade, a rescaling or a return to an older version.
 
-    `goes_back`: what does not start is undone by another restart, with the job's own record, from the same state.
-    `state` None: the job lives, is stopped with a savepoint, and goes on from that. `what` ends the sentence "<by>
-    asked to …", and the person's `note` follows it. The job's own launch record changes only once the new run is there.
+    `goes_back`: if the job does not start, another restart uses the job's own record and the same state. `state` None:
+    the running job is stopped with a savepoint and restarted from it. `what` is the end of the sentence "<by> asked
+    to …", and the person's `note` follows it. The job's own launch record changes only after the new run exists.
     Raises as `restart_from`.
     """
     check_launch(launch)
@@ -135,7 +139,7 @@ def change_and_restart(
 
 @transaction.atomic
 def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: str, now: datetime) -> RestartAttempt:
-    """A new job beside this one, started from a savepoint of this one, which goes on untouched.
+    """Start a new job from a savepoint of this job. This job continues unchanged.
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
@@ -160,8 +164,10 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a new job starts from: nothing, a savepoint or retained checkpoint at `path`, or `imports`, which are
-    checkpoint locations that Spark wrote, by query."""
+    """The state that a new job starts from: none, a savepoint or retained checkpoint at `path`, or `imports`.
+
+    `imports` are checkpoint locations that Spark wrote, by query.
+    """
 
     path: str = ""
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +181,7 @@ class Origin:
 def submit(
     cluster: Cluster, name: str, launch: dict[str, object], origin: Origin, by: str, now: datetime
 ) -> RestartAttempt:
-    """Start a new job. It may have the name of one that `has_nothing`, such as one whose start failed.
+    """Start a new job. It may reuse the name of a job that `has_nothing`, for example after a failed start.
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
@@ -200,7 +206,7 @@ def submit(
 
 
 def has_nothing(job: Job) -> bool:
-    """Return whether no run of the job lives, and none has left a state."""
+    """Return whether the job has no live run, and no run has left a state."""
     return not (job.current_run and job.current_run.live) and not known_states(job)
 
 
@@ -222,7 +228,11 @@ def open_held(
     trigger: RestartTrigger = RestartTrigger.MANUAL,
     **options: Any,
 ) -> RestartAttempt:
-    """Decide the restart while no savepoint at `restore_path` can be let go. RestartRefused when one was."""
+    """Decide the restart while the savepoint at `restore_path` is protected from deletion.
+
+    Raises:
+        RestartRefused: the savepoint's files are being deleted.
+    """
     try:
         hold(restore_path)
     except SavepointGoing as going:
@@ -238,7 +248,7 @@ def require_answer(job: Job) -> None:
 
 
 def goes_on_from_stop(job: Job) -> bool:
-    """May it be restarted from the savepoint that it is stopped with? Only a job that runs can be saved."""
+    """Return whether the job can be restarted from the savepoint of its stop. Only a RUNNING job can."""
     return job.current_run is not None and job.current_run.state == RunState.RUNNING
 
 
@@ -252,7 +262,7 @@ def _require_savepoint_on_stop(job: Job, stop_first: bool = True) -> None:
 
 @transaction.atomic
 def cancel_attempt(attempt: RestartAttempt, by: str, now: datetime) -> bool:
-    """Give a restart up before anything was stopped or started; False: it is too late for that."""
+    """Cancel a restart before anything was stopped or started. Return False if it is too late."""
     early = RestartAttempt.objects.filter(pk=attempt.pk, state__in=CANCELABLE, launch_sent_at=None)
     canceled = early.update(
         state=AttemptState.CANCELED,
@@ -284,7 +294,7 @@ def _of_savepoint(job: Job, savepoint: Savepoint) -> State:
 
 
 def _of_path(job: Job, path: str) -> State | None:
-    """The known state at that path; None: a place that Waymark has not seen, which the cluster has to judge."""
+    """Return the known state at the path. None: Waymark does not know the path, so the cluster must check it."""
     path = path.strip()
     if not path or len(path) > LONGEST_PATH or not path.isprintable():
         raise RestartRefused("path", path[:100], Why.PATH_NEEDED())
@@ -293,7 +303,7 @@ def _of_path(job: Job, path: str) -> State | None:
 
 
 def _found_checkpoints(job: Job) -> Iterator[State]:
-    """Looked for only when nothing else has the path, and for so long."""
+    """Yield the checkpoints in storage. This is slow, so it comes last and has a time limit."""
     with suppress(StorageSilent):
         yield from found_checkpoints(job, Patience(LISTED_WITHIN_S))
 

@@ -1,6 +1,6 @@
-"""Another run of a job that has ended: the same program and settings, from where the last run ended.
+"""Start another run of an ended job with the same program and settings, from the state of the last run.
 
-Used by the page, the REST API, `manage.py job run-again` and the schedule of runs.
+The page, the REST API, `manage.py job run-again` and the schedule of runs use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from monitoring.savepoints.history import plain_path
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run starts from. `path` "": the job has no state, and none is missing. `state`: what the history has."""
+    """The state that a run starts from. `path` is "" if the job rightly has no state.
+
+    `state` is the snapshot at `path`, None if it is not in the history.
+    """
 
     path: str
     state: State | None = None
@@ -38,9 +41,12 @@ def run_again(
     trigger: RestartTrigger = RestartTrigger.AGAIN,
     due_at: datetime | None = None,
 ) -> RestartAttempt:
-    """Decide another run of `job`. `due_at`: when its schedule asked for it; None: `by` did.
+    """Decide another run of `job`. `due_at` is the time of its schedule, None if `by` requested the run.
 
-    Raises RestartRefused while the job runs or when its state is not known, BadLaunch, and AttemptOpen.
+    Raises:
+        RestartRefused: the job runs, or its state is not known.
+        BadLaunch: the launch record is invalid.
+        AttemptOpen: another restart is in progress.
     """
     check_launch(job.launch)
     require_answer(job)
@@ -61,7 +67,7 @@ def run_again(
 
 
 def origin_of_next_run(job: Job) -> Origin:
-    """Return what the next run starts from. Raises RestartRefused."""
+    """Return the state that the next run starts from. Raise RestartRefused."""
     run = job.current_run
     if run is None:
         raise RestartRefused("state", "not known", Why.NEVER_RAN())
@@ -76,10 +82,10 @@ def origin_of_next_run(job: Job) -> Origin:
 
 
 def _of_end(job: Job, run: Run) -> Origin:
-    """The engine itself said where the state is that the run ended with."""
+    """Return the state with which the run ended, from the path that the engine reported."""
     path = str(run.outcome.get("state") or "")
     known = (state for state in known_states(job) if path and plain_path(state.path) == plain_path(path))
-    # Of one place, the savepoint's own row comes first: it is what people know it by.
+    # If a checkpoint and a savepoint have the same path, choose the savepoint: people know it by that name.
     return Origin(path, max(known, key=lambda state: state.savepoint_row is not None, default=None))
 
 

@@ -42,7 +42,7 @@ def pages(scheme: str, url: str) -> bool:
 
 
 def one_by_one(message: Message) -> Iterator[Message]:
-    """Yield a message for each incident. A resolved incident that is not listed gets a minimal one, to close its alert."""
+    """Yield a message for each incident. A minimal one closes the alert of a resolved, unlisted incident."""
     for item in message.items:
         yield Message(f"{message.key}-{item.incident_id}", (item,))
     for incident in message.ended_unlisted:
@@ -57,7 +57,7 @@ def aim(service: NotifyBase, scheme: str, message: Message) -> None:
         _aim_at_alias(service, key, message.lead.event == "resolved")
         return
     setattr(service, KEYS[scheme], key)
-    setattr(service, "action", "map")  # noqa: B010 (success closes the alert; not every service has the attribute)
+    setattr(service, "action", "map")  # noqa: B010 (success closes the alert; not every service has it)
 
 
 def _aim_at_alias(service: NotifyOpsgenie, key: str, over: bool) -> None:

@@ -107,8 +107,10 @@ def _upsert(
 
 
 def insert(instances: Sequence[Model]) -> None:
-    """Insert all instances, which must be of one model, and set their primary keys. Fields are stored as they are,
-    without automatic values."""
+    """Insert all instances, which must be of one model, and set their primary keys.
+
+    Fields are stored as they are, without automatic values.
+    """
     if not instances:
         return
     model = type(instances[0])

@@ -25,8 +25,10 @@ class DatabaseClock:
         self._anchor: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
-        """Return the database's time. Without the database, continue from its last answer, or use this machine's
-        clock."""
+        """Return the database's time.
+
+        Without the database, continue from its last answer, or use this machine's clock.
+        """
         anchor, here = self._anchor, self._monotonic()
         if anchor is None or here - anchor[1] > LOOK_AGAIN_AFTER_S:
             anchor = self._look() or anchor

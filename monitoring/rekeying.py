@@ -1,5 +1,7 @@
-"""Seal (encrypt) every stored secret again with the first key. Rows that change meanwhile are skipped: their change was
-already sealed with the first key."""
+"""Seal (encrypt) every stored secret again with the first key.
+
+Rows that change meanwhile are skipped: their change was already sealed with the first key.
+"""
 
 from __future__ import annotations
 

@@ -51,8 +51,10 @@ class Replay:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a rule watches: a job or a cluster by its primary key, or Waymark (memory.WAYMARK). `since`: the start of
-    its history, if known."""
+    """What a rule watches: a job or a cluster by its primary key, or Waymark (memory.WAYMARK).
+
+    `since`: the start of its history, if known.
+    """
 
     number: int
     name: str

@@ -33,8 +33,10 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Opening:
-    """An incident to open: about `job`, else about `cluster`, else about Waymark itself. `at`: when the problem began,
-    if that was earlier than now."""
+    """An incident to open: about `job`, else about `cluster`, else about Waymark itself.
+
+    `at`: when the problem began, if that was earlier than now.
+    """
 
     kind: str
     severity: Severity
@@ -57,8 +59,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of an incident. `reason` is the text of the step. `by` is empty if the problem ended by itself; `at` is
-    when it ended."""
+    """The end of an incident.
+
+    `reason` is the text of the incident's last event. `by` is empty if the problem ended by itself; `at` is when it ended.
+    """
 
     incident: Incident
     reason: Reason | str

@@ -67,8 +67,10 @@ def facts_now(watch: Watch, job: Job, now: datetime) -> Facts:
 def facts_over(
     watch: Watch, subjects: Sequence[int], since: datetime, until: datetime, *, every: bool = False
 ) -> dict[int, Facts]:
-    """Return, by subject, all facts on which the rule's value depends within (since, until]. Jobs that cannot have made
-    the rule open are left out, unless `every` is true."""
+    """Return, by subject, all facts on which the rule's value depends within (since, until].
+
+    Jobs that cannot have made the rule open are left out, unless `every` is true.
+    """
     match watch.kind.subject:
         case Subject.CLUSTER:
             return cluster_facts(watch.kind.source, subjects, since)

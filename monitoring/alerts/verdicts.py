@@ -118,8 +118,10 @@ def _close(moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, 
 
 
 def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, now: datetime) -> int:
-    """Store changed counts of open incidents. A count below the threshold is not stored: its incident is about to
-    close."""
+    """Store changed counts of open incidents.
+
+    A count below the threshold is not stored: its incident is about to close.
+    """
     changes = []
     for verdict in verdicts:
         incident = unresolved.get((verdict.rule.pk, verdict.subject))

@@ -47,8 +47,10 @@ def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Ex
 
 
 def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple[Basis, Sequence[Mapping[str, Told]]]]:
-    """With what they have in common. Each hour is read from a place of its own and its sketches decoded: no more of
-    them than it takes."""
+    """Yield the hours to compare with and their basis: of the week, of the day, then all hours.
+
+    Reading and decoding an hour is slow, so the caller stops as soon as it has enough hours.
+    """
     until, hour = _midnight(at), timedelta(hours=at.astimezone(UTC).hour)
     days = [until - timedelta(days=n) + hour for n in range(7 * WEEKS, 0, -1)]
     for basis, chosen in ((Basis.HOUR_OF_THE_WEEK, days[::7]), (Basis.HOUR_OF_THE_DAY, days)):
@@ -59,8 +61,10 @@ def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple
 
 
 def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
-    """Forecast from the whole days of the last four weeks. Growth is the median over all pairs of days, so that single
-    unusual days do not matter."""
+    """Forecast from the whole days of the last four weeks.
+
+    Growth is the median over all pairs of days, so that single unusual days do not matter.
+    """
     until = _midnight(now)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
     days = told_by(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)

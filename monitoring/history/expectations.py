@@ -31,8 +31,10 @@ class Expectation:
     hours: int
 
     def deviations(self, value: float) -> float:
-        """Return how many spreads `value` is above the expectation, negative below it. The spread counts as at least a
-        tenth of the expectation."""
+        """Return how many spreads `value` is above the expectation, negative below it.
+
+        The spread counts as at least a tenth of the expectation.
+        """
         return (value - self.expected) / max(self.spread, abs(self.expected) / 10, 1e-9)
 
 

@@ -93,8 +93,10 @@ def told(
 def of_whole_days(
     jobs: Collection[int], since: datetime, until: datetime, figure: str, share: float
 ) -> dict[int, float | None]:
-    """Return a quantile of many jobs over whole UTC days. Jobs without current roll-ups are left out. None: no
-    checkpoint has the figure."""
+    """Return a quantile of many jobs over whole UTC days.
+
+    Jobs without current roll-ups are left out. None: no checkpoint has the figure.
+    """
     try:
         found = read_days(jobs, since, until, figure)
         told = _each([Part(since, until, rows) for rows in found.values()], figure, (share,))
@@ -106,8 +108,10 @@ def of_whole_days(
 def of_the_same_hours(
     jobs: Collection[int], days: Collection[date], figure: str, share: float, enough: int
 ) -> dict[int, list[float | None]]:
-    """Return a quantile of many jobs for each of the 24 hours (UTC), over that hour of all the days. None: fewer than
-    `enough` days have the figure."""
+    """Return a quantile of many jobs for each of the 24 hours (UTC), over that hour of all the days.
+
+    None: fewer than `enough` days have the figure.
+    """
     midnights = [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days]
     try:
         found = read_hours(jobs, midnights, figure)

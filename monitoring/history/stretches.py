@@ -93,8 +93,10 @@ Row = dict[str, Any]
 
 
 class NotRolledUp(LookupError):
-    """Raised if there is no pipeline, it is too far behind for a page, or the archive cannot be read; the message says
-    which."""
+    """Raised if roll-ups are not available; the message has the reason.
+
+    There is no pipeline, it is too far behind for a page, or the archive cannot be read.
+    """
 
 
 @dataclass(frozen=True)

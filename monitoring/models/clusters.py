@@ -112,6 +112,8 @@ class Cluster(models.Model):
 
     @property
     def reachable(self) -> bool:
-        """Return whether the cluster answered the last poll. A cluster that is not polled counts as unreachable,
-        because nobody would see the effects of actions on its jobs."""
+        """Return whether the cluster answered the last poll.
+
+        A cluster that is not polled counts as unreachable, because nobody would see the effects of actions on its jobs.
+        """
         return self.enabled and self.unreachable_since is None

@@ -122,8 +122,10 @@ class RunState(models.TextChoices):
 
 
 class Run(models.Model):
-    """One engine job ID. `state` is the last status that the engine reported, `observed_at` the time of its last
-    news."""
+    """One run of a job, with one engine job ID.
+
+    `state` is the last status that the engine reported, `observed_at` the time of its last news.
+    """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
     number = models.PositiveIntegerField()
@@ -186,8 +188,10 @@ class Run(models.Model):
         return not RunState(self.state).terminal
 
     def seen_at(self, answered_at: datetime | None) -> datetime:
-        """Return when the engine last reported this status. Every answer of the cluster lists a live run; the last
-        answer was at `answered_at`."""
+        """Return when the engine last reported this status.
+
+        Every answer of the cluster lists a live run; the last answer was at `answered_at`.
+        """
         named = answered_at is not None and self.live and self.missing_since is None
         return max(self.observed_at, answered_at) if named and answered_at else self.observed_at
 

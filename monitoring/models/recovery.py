@@ -40,8 +40,10 @@ ENDED = tuple(state for state in AttemptState if not state.open)
 
 
 class RestartAttempt(models.Model):
-    """A restart attempt, unique per (job, epoch). `engine_job_id` is chosen before the launch, so that after a crash
-    the run is looked up and not launched twice."""
+    """A restart attempt, unique per (job, epoch).
+
+    `engine_job_id` is chosen before the launch, so that after a crash the run is looked up and not launched twice.
+    """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="restart_attempts")
     epoch = models.PositiveIntegerField()
@@ -104,9 +106,11 @@ class RestartAttempt(models.Model):
 
 
 class RefusedStart(models.Model):
-    """A start of an automatic restart that the engine refused. The job never ran under `engine_job_id`, so the engine's
-    entry for this ID is not a run of the job. `path`: the snapshot that caused the refusal, "" if it was not the
-    cause."""
+    """A start of an automatic restart that the engine refused.
+
+    The job never ran under `engine_job_id`, so the engine's entry for this ID is not a run of the job. `path`: the
+    snapshot that caused the refusal, "" if it was not the cause.
+    """
 
     attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="refused_starts")
     engine_job_id = models.CharField(max_length=32, db_index=True)

@@ -60,8 +60,9 @@ class Rollup(models.Model):
 
 
 class RollupProgress(models.Model):
-    """The only row says that roll-ups contain all changes of transactions below `done`. They may contain later ones,
-    too.
+    """The only row says that roll-ups contain all changes of transactions below `done`.
+
+    They may contain later ones, too.
 
     `program`: the version of the pipeline's program that wrote it last (columns.PROGRAM); null: an older one.
     `hours_from`: a midnight (UTC) before which roll-ups of hours are deleted. `hours_kept`: for how many days an older

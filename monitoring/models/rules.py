@@ -141,8 +141,10 @@ class Outage(models.Model):
 
 
 class FigureBaseline(models.Model):
-    """The p95 of a job's `figure`, a column of its checkpoints, over the `days` whole UTC days before `day`; None:
-    no checkpoint of these days has the figure."""
+    """The p95 of a job's `figure`, a column of its checkpoints, over the `days` whole UTC days before `day`.
+
+    None: no checkpoint of these days has the figure.
+    """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="figure_baselines")
     figure = models.CharField(max_length=30, default="state_size")
@@ -162,8 +164,10 @@ class FigureBaseline(models.Model):
 
 
 class HourlyBaseline(models.Model):
-    """The p95s of a job's `figure` for each hour (UTC) of `day`, over the same hour and weekday of the `weeks` weeks
-    before; None: too few weeks have the figure."""
+    """The p95s of a job's `figure` for each hour (UTC) of `day`; None: too few weeks have the figure.
+
+    Each is over the same hour and weekday of the `weeks` weeks before.
+    """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="hourly_baselines")
     figure = models.CharField(max_length=30)

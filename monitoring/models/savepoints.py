@@ -102,8 +102,10 @@ class Savepoint(models.Model):
 
     @property
     def took_ms(self) -> float | None:
-        """Return the engine's duration in milliseconds, or, without a checkpoint row, the time from request to
-        completion."""
+        """Return the engine's duration in milliseconds.
+
+        Without a checkpoint row, return the time from request to completion.
+        """
         if self.checkpoint is not None and self.checkpoint.end_to_end_duration is not None:
             return self.checkpoint.end_to_end_duration
         return None if self.completed_at is None else (self.completed_at - self.requested_at).total_seconds() * 1000

@@ -63,8 +63,10 @@ def with_sealed(value: Any, replace: Callable[[str], str]) -> Any:
 
 
 def _seal(_key: str, secret: Any) -> Any:
-    """Seal a text; other values cannot be typed by people and stay plain. Without a key in the settings, the text stays
-    plain, too: storing a launch record must not stop polling."""
+    """Seal a text; other values cannot be typed by people and stay plain.
+
+    Without a key in the settings, the text stays plain, too: storing a launch record must not stop polling.
+    """
     if not isinstance(secret, str) or SEALED.search(secret):
         return secret
     try:

@@ -1,7 +1,7 @@
 """Decide whether a notification is sent now, and with which others. Pure functions of facts; a verdict has a reason.
 
 Notifications with the same cluster and the same reason that are due together become one message. If the channel's limit
-allows too few messages for all groups, the gravest groups get one each, and the last message is a digest of the rest.
+allows too few messages for all groups, the gravest groups get one each. The last message is a digest of the rest.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ class Ids:
 
 
 def unseen(answer: Checkpoints, newest_seen: int | None, lost: Collection[int], *, replaced: bool) -> list[Ids]:
-    """Return the IDs between the newest seen one and the oldest of the history, and the `lost` ones, whose end nobody
-    saw.
+    """Return the IDs between the newest seen one and the oldest of the history, and the `lost` ones.
 
-    If `newest_seen` is None, monitoring begins with this answer, and there is no gap before it. An ID that is missing
-    *inside* the engine's history was never a checkpoint: a trigger that fails early uses up an ID. `replaced`: the
-    newest seen checkpoint may be of an earlier job manager, so all IDs before the first of this one may be missing.
+    Waymark never saw the end of the `lost` ones. If `newest_seen` is None, monitoring begins with this answer, and
+    there is no gap before it. An ID that is missing *inside* the engine's history was never a checkpoint: a trigger
+    that fails early uses up an ID. `replaced`: the newest seen checkpoint may be of an earlier job manager, so all IDs
+    before the first of this one may be missing.
     """
     missing = [Ids(one, one) for one in lost]
     history = {entry.id for entry in answer.history}

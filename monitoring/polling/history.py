@@ -160,8 +160,10 @@ def _conclude(
     lost: Mapping[int, StoredCheckpoint],
     now: datetime,
 ) -> None:
-    """Conclude pending checkpoints that the engine forgot: failed if the job manager was replaced, else part of a
-    gap."""
+    """Conclude pending checkpoints that the engine forgot.
+
+    They have failed if the job manager was replaced, and otherwise are part of a gap.
+    """
     oldest = min((entry.id for entry in answer.history), default=0)
     rolled = {
         checkpoint_id: row
@@ -216,7 +218,8 @@ def _save(changes: HistoryChanges, now: datetime) -> None:
 def _save_operators(readings: Iterable[tuple[int, datetime, Run, CheckpointReading]]) -> None:
     """Store the operators of these readings, which come with the key and the trigger time of their checkpoints.
 
-    If the engine has forgotten the subtasks, stored figures of an earlier reading stay."""
+    If the engine has forgotten the subtasks, stored figures of an earlier reading stay.
+    """
     read: list[bulk.Row] = []
     forgotten: list[bulk.Row] = []
     for key, triggered_at, run, reading in readings:

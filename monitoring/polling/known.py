@@ -28,9 +28,11 @@ _TERMINAL = frozenset(TERMINAL)
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """The copy of a run's row. `vertices`: IDs of its operators. `unfinished`: IDs of stored checkpoints that are
-    pending or whose figures per subtask are not read yet. `in_progress`: the engine's number of pending checkpoints at
-    the last read."""
+    """The copy of a run's row.
+
+    `vertices`: IDs of its operators. `unfinished`: IDs of stored checkpoints that are pending or whose figures per
+    subtask are not read yet. `in_progress`: the engine's number of pending checkpoints at the last read.
+    """
 
     key: int
     name: str
@@ -68,15 +70,19 @@ class KnownRun:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether figures must be read before the run's rhythm is due: there are more unfinished checkpoints
-        than pending ones, and the last read had no problem."""
+        """Return whether figures must be read before the run's rhythm is due.
+
+        They must if there are more unfinished checkpoints than pending ones, and the last read had no problem.
+        """
         return self.live and len(self.unfinished) > max(1, self.in_progress) and self.next_read_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The last answer about a run's checkpoints, which is already stored. `entries`: all listed checkpoints by ID. For
-    unfinished ones, the figures per subtask are not read yet."""
+    """The last answer about a run's checkpoints, which is already stored.
+
+    `entries`: all listed checkpoints by ID. For unfinished ones, the figures per subtask are not read yet.
+    """
 
     digest: int | None = None
     entries: Mapping[int, CheckpointStats] = field(default_factory=dict)
@@ -110,8 +116,10 @@ class KnownCluster:
         )
 
     def differs_from(self, jobs: Mapping[str, JobOverview]) -> bool:
-        """Return whether jobs appeared or disappeared. Then the poller first checks that it is still the same
-        cluster."""
+        """Return whether jobs appeared or disappeared.
+
+        Then the poller first checks that it is still the same cluster.
+        """
         gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live)
         return gone or any(job_id not in self.runs and not self.starts.hide(job) for job_id, job in jobs.items())
 
@@ -121,8 +129,7 @@ class KnownCluster:
 
 
 def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> KnownCluster:
-    """Return the copy for a cluster that was just claimed: the remembered one if it is valid, else one from the
-    rows."""
+    """Return the copy for a cluster that was just claimed: the remembered one if valid, else one from the rows."""
     # A time in the future was written while the clock was wrong.
     read_until = cluster.read_until if cluster.read_until is None or cluster.read_until <= now else None
     told = {
@@ -236,8 +243,10 @@ def _known_run(
 
 
 def _rhythm(cluster: Cluster, job_id: str, every_s: float) -> Rhythm:
-    """Return the run's rhythm. For a run that is read at each tick, its moments are halfway between the ticks, so that
-    a late tick misses none."""
+    """Return the run's rhythm.
+
+    For a run that is read at each tick, its moments are halfway between the ticks, so that a late tick misses none.
+    """
     if every_s == cluster.poll_interval_s:
         return Rhythm.of(cluster.name, every_s).halfway()
     return Rhythm.of(job_id, every_s)

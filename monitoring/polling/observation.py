@@ -27,8 +27,11 @@ from monitoring.reasons.reason import Reason
 
 @dataclass(frozen=True)
 class CheckpointReading:
-    """The details of one checkpoint. `stats` is None if the engine has forgotten it. `complete`: every operator was
-    read or is forgotten, so that nothing more can be read."""
+    """The details of one checkpoint.
+
+    `stats` is None if the engine has forgotten it. `complete`: every operator was read or is forgotten, so that nothing
+    more can be read.
+    """
 
     stats: CheckpointStats | None
     operators: Mapping[str, OperatorSubtasks] = field(default_factory=dict)

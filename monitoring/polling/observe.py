@@ -142,8 +142,10 @@ def _readers(
 def _denials(
     client: FlinkClient, known: KnownCluster, missing: Iterable[str], undenied: dict[str, Reason | str]
 ) -> list[Callable[[], Awaitable[None]]]:
-    """Return requests that check each live run that the engine did not list. If the engine does not answer 404,
-    `undenied` gets the reason why the run may still live."""
+    """Return requests that check each live run that the engine did not list.
+
+    If the engine does not answer 404, `undenied` gets the reason why the run may still live.
+    """
 
     async def ask(job_id: str) -> None:
         try:
@@ -317,8 +319,11 @@ class _RunReader:
         self._silent = True
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
-        """Return the checkpoint's details, or None if they could not be read now. For a checkpoint that has left the
-        history, an unreadable answer counts as forgotten, because there may be no second one."""
+        """Return the checkpoint's details, or None if they could not be read now.
+
+        For a checkpoint that has left the history, an unreadable answer counts as forgotten, because there may be no
+        second one.
+        """
         entry = self._listed.get(checkpoint_id) if self._listed else None
         read = await self._known_operators(entry)
         whole = _without_details(entry, read)
@@ -341,8 +346,10 @@ class _RunReader:
         return CheckpointReading(stats, operators, stats.final and all(done for _, done in answers.values()))
 
     async def _known_operators(self, entry: CheckpointStats | None) -> dict[str, OperatorSubtasks]:
-        """Return the subtasks of the known operators of a completed, listed checkpoint, up to the first that cannot be
-        read."""
+        """Return the subtasks of the known operators of a completed, listed checkpoint.
+
+        The result ends before the first operator that cannot be read.
+        """
         operators: dict[str, OperatorSubtasks] = {}
         if entry is None or entry.status != CheckpointStatus.COMPLETED:
             return operators

@@ -33,8 +33,11 @@ _JITTER = 0.2
 
 @dataclass(frozen=True)
 class Rhythm:
-    """Moments with the distance `every_s` and a phase that is derived from a name. Every worker can compute them, so
-    that they are not stored. They spread the jobs of a large cluster evenly over its ticks."""
+    """Moments with the distance `every_s` and a phase that is derived from a name.
+
+    Every worker can compute them, so that they are not stored. They spread the jobs of a large cluster evenly over its
+    ticks.
+    """
 
     every_s: float
     phase: float
@@ -60,8 +63,9 @@ class Rhythm:
 
 
 def read_every_s(interval_ms: float | None, poll_interval_s: float, history: int = HISTORY, *, pending: bool) -> float:
-    """Return the seconds between two reads of a live run. `interval_ms` None: no periodic checkpoints, or not known
-    yet.
+    """Return the seconds between two reads of a live run.
+
+    `interval_ms` None: no periodic checkpoints, or not known yet.
 
     `pending`: a checkpoint is in progress, so people may watch its acknowledgements.
     """

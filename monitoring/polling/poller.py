@@ -98,8 +98,10 @@ class Poller:
             flight.add_done_callback(lambda _, claim=claim: self._desk.put(lambda: self._landed(claim)))  # type: ignore[misc]
 
     def serve(self, limit_s: float) -> list[Reason]:
-        """Execute the database work that flights have queued, and return what changed. Wait at most `limit_s` for the
-        first."""
+        """Execute the database work that flights have queued, and return what changed.
+
+        Wait at most `limit_s` for the first.
+        """
         try:
             self._desk.get(timeout=limit_s)()
             while True:

@@ -373,8 +373,10 @@ def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: date
 
 
 def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: datetime) -> None:
-    """Record a restart without a restored checkpoint, from local state or without state: only its exception shows
-    it."""
+    """Record a restart without a restored checkpoint, from local state or without state.
+
+    Only its exception shows the restart.
+    """
     came_back = moved_at is not None and moved_at >= datetime.fromisoformat(run.exceptions[0]["at"])
     if run.counts and run.state == RunState.RUNNING and came_back and all(c.run is not run for c in runs.changes):
         how = EngineReason.RESTARTED_AFTER(cause=run.exception)

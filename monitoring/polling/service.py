@@ -94,8 +94,10 @@ class PollingThread:
                         say(CycleReport((change,)))
 
     def _settle(self) -> None:
-        """Exclude the present objects from garbage collection, which would examine all of them every few thousand
-        answers."""
+        """Exclude the present objects from garbage collection.
+
+        Otherwise the collector would examine all of them every few thousand answers.
+        """
         if self._settles_at and time.monotonic() >= self._settles_at[0]:
             del self._settles_at[0]
             gc.collect()

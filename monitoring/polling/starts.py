@@ -19,8 +19,11 @@ _HAS_NOT_RUN = ("INITIALIZING", "CREATED", "FAILED")
 
 @dataclass(frozen=True)
 class Starts:
-    """Starts that are not runs. `refused`: engine job IDs. `awaited`: engine job IDs and job names of restarts that are
-    starting a job, because an engine may choose an ID that is unknown until the launch returns."""
+    """Starts that are not runs.
+
+    `refused`: engine job IDs. `awaited`: engine job IDs and job names of restarts that are starting a job, because an
+    engine may choose an ID that is unknown until the launch returns.
+    """
 
     refused: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()

@@ -234,8 +234,10 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
 def _known(
     cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime, *, adopted_now: bool
 ) -> KnownCluster:
-    """Return the new copy of the rows. Runs that were just stored are read back, because rows are the source of
-    truth."""
+    """Return the new copy of the rows.
+
+    Runs that were just stored are read back, because rows are the source of truth.
+    """
     before, jobs = observation.known, _jobs(observation)
     written = named_runs(cluster, {each.run.engine_job_id for each in found.stored})
     gone = {each.run.engine_job_id for each in found.stored} - written.keys()

@@ -22,8 +22,10 @@ from monitoring.savepoints.history import plain_path
 
 @dataclass(frozen=True)
 class State:
-    """A completed checkpoint or savepoint whose files should still exist. For a guess, `follows` is the time of the
-    checkpoint before it; None: the snapshot was seen."""
+    """A completed checkpoint or savepoint whose files should still exist.
+
+    For a guess, `follows` is the time of the checkpoint before it; None: the snapshot was seen.
+    """
 
     path: str
     taken_at: datetime
@@ -79,8 +81,10 @@ def candidates(states: Collection[State], lives: Collection[Life], restore_from:
 
 
 def _order(state: State) -> tuple[datetime, bool, bool, int]:
-    """Return the sort key; the largest is tried first. Among guesses, the lowest number is tried first, because usually
-    only a few checkpoints completed unseen."""
+    """Return the sort key; the largest is tried first.
+
+    Among guesses, the lowest number is tried first, because usually only a few checkpoints completed unseen.
+    """
     if state.follows is not None:
         return state.follows, False, False, -(state.checkpoint_id or 0)
     return state.taken_at, True, state.savepoint_row is not None, 0

@@ -148,7 +148,10 @@ def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
 
 
 def _backoff(restarts: int, last: datetime) -> timedelta:
-    """Return the wait, which doubles with each restart. The last restart's microseconds extend it by up to a fifth, so
-    that jobs that died together restart at different times."""
+    """Return the wait, which doubles with each restart.
+
+    The last restart's microseconds extend it by up to a fifth, so that jobs that died together restart at different
+    times.
+    """
     jitter = 1 + last.microsecond / 1_000_000 / 5
     return min(FIRST_BACKOFF * float(2 ** (restarts - 1)), LONGEST_BACKOFF) * jitter

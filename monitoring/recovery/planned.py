@@ -26,8 +26,11 @@ _goes_on = threading.Lock()
 
 @dataclass(frozen=True)
 class Awaited:
-    """What the tick waits for. `soonest`: when the next decision or step is due, if known. `unread`: IDs of dead runs
-    whose last checkpoints are not read yet; their decision follows as soon as these are read."""
+    """What the tick waits for.
+
+    `soonest`: when the next decision or step is due, if known. `unread`: IDs of dead runs whose last checkpoints are
+    not read yet; their decision follows as soon as these are read.
+    """
 
     soonest: datetime | None
     unread: frozenset[int]

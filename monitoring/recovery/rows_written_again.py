@@ -22,8 +22,10 @@ class QuerySink:
 
 @dataclass(frozen=True)
 class RowsWrittenAgain:
-    """The queries that write rows of batches after the restored snapshot again. `is_known` is False for Flink and older
-    job managers, which do not report what their sinks do."""
+    """The queries that write rows of batches after the restored snapshot again.
+
+    `is_known` is False for Flink and older job managers, which do not report what their sinks do.
+    """
 
     queries: tuple[QuerySink, ...] = ()
     is_known: bool = False

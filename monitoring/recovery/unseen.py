@@ -58,14 +58,15 @@ def unseen_checkpoints(job: Job) -> Unseen:
 
 
 def found_checkpoints(job: Job, patience: Patience) -> list[State]:
-    """Return only unseen checkpoints that were found in storage: a person may choose these. The job's `restore_from`
-    does not matter. Raises StorageSilent."""
+    """Return only unseen checkpoints that were found in storage: a person may choose these.
+
+    The job's `restore_from` does not matter. Raises StorageSilent.
+    """
     return [state for search in _searches(job) for state in search.found(patience) or ()]
 
 
 def checkpoint_directory(job: Job, engine_job_id: str) -> str:
-    """Return the checkpoint directory of a start with this ID, derived from the job's runs, or "" if these do not show
-    it."""
+    """Return the checkpoint directory of a start with this ID, derived from the job's runs, "" if unknown."""
     for run in job.runs.order_by("-number")[:RUNS]:
         if (seen := _last_seen(run)) is not None:
             return _beside(seen, run, engine_job_id)
@@ -135,8 +136,7 @@ def _last_seen(run: Run) -> State | None:
 
 
 def _directory(run: Run, known: Run, seen: State) -> str:
-    """Return the run's checkpoint directory, which is named by the run's ID, or "" if the known path differs from this
-    form."""
+    """Return the run's checkpoint directory, whose name is the run's ID, or "" if the known path has another form."""
     place = _NUMBERED.fullmatch(seen.path)
     if place is not None and run == known:
         return place[1]

@@ -1,5 +1,7 @@
-"""Check that the files of completed savepoints exist and are complete. Waymark's job manager checks its own savepoints;
-Waymark checks those of other engines in storage, if it can reach the storage.
+"""Check that the files of completed savepoints exist and are complete.
+
+Waymark's job manager checks its own savepoints; Waymark checks those of other engines in storage, if it can reach the
+storage.
 
 Each savepoint is checked once after its completion. After that, only the newest of a job is checked again, because a
 restart would use it: once a day if the engine reads every file, every ten minutes if only names and sizes are compared.
@@ -68,8 +70,10 @@ def can_be_checked(job: Job, path: str) -> bool:
 
 
 def record_finding(job: Job, path: str, problem: Reason | str, now: datetime, *, missing: bool = False) -> None:
-    """Store the result of checking the files of a job's snapshot. `problem` is "" if they are complete; `missing`:
-    there are no files."""
+    """Store the result of checking the files of a job's snapshot.
+
+    `problem` is "" if they are complete; `missing`: there are no files.
+    """
     found = {"checked_at": now, **columns("problem", problem)}
     gone_at = Coalesce("gone_at", now) if missing else None
     if not Savepoint.objects.filter(job=job, path=path).update(**found, gone_at=gone_at):
@@ -77,8 +81,14 @@ def record_finding(job: Job, path: str, problem: Reason | str, now: datetime, *,
 
 
 def look_at(job: Job, path: str, now: datetime) -> Reason | str | None:
-    """Check the files of a snapshot now, and store and return the problem: "" if they are complete, None if they cannot
-    be checked. Raises EngineError if the engine does not answer, StorageSilent if the storage does not."""
+    """Check the files of a snapshot now, and store and return the problem.
+
+    The problem is "" if the files are complete, None if they cannot be checked.
+
+    Raises:
+        EngineError: the engine does not answer.
+        StorageSilent: the storage does not answer.
+    """
 
     async def act(client: FlinkClient) -> SavepointValidation | StorageSilent | None:
         return await validate(client, path, limit_s=STORAGE_LIMIT_S)
@@ -125,8 +135,10 @@ def _note(savepoint: Savepoint, answer: Found, now: datetime) -> Outcome:
 
 
 def _gone(savepoint: Savepoint, fault: Reason | str, now: datetime) -> Outcome:
-    """Mark the savepoint as gone, and check the next newest. The savepoint is checked again, because perhaps only its
-    storage is unavailable."""
+    """Mark the savepoint as gone, and check the next newest.
+
+    The savepoint is checked again, because perhaps only its storage is unavailable.
+    """
     since = savepoint.gone_at or now
     again = now + (LOOK_AGAIN_WHERE_IT_LIES if now - since < LOOK_AGAIN else LOOK_AGAIN)
     outcome = None if savepoint.gone_at else WorkReason.SAVEPOINTS_GONE

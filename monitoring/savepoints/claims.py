@@ -19,8 +19,10 @@ Outcome = WorkReason | None
 
 
 def claim(savepoint: Savepoint, now: datetime, **values: object) -> int:
-    """Claim the row for CLAIM; return 1 if this worker has it, else 0. `values` are stored with the claim, but not set
-    on `savepoint`."""
+    """Claim the row for CLAIM; return 1 if this worker has it, else 0.
+
+    `values` are stored with the claim, but not set on `savepoint`.
+    """
     seen = ours(savepoint)
     savepoint.next_check_at = now + CLAIM
     return seen.update(next_check_at=savepoint.next_check_at, **values)

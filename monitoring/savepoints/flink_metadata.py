@@ -35,8 +35,11 @@ class CutShort(NotFlinkMetadata):
 
 @dataclass(frozen=True)
 class NeededFile:
-    """A file that the snapshot needs. `location` is relative to the snapshot's directory, or a complete URI. `size` is
-    in bytes; a shared file has at least that size."""
+    """A file that the snapshot needs.
+
+    `location` is relative to the snapshot's directory, or a complete URI. `size` is in bytes; a shared file has at
+    least that size.
+    """
 
     location: str
     size: int
@@ -298,8 +301,10 @@ class _Reader:
         return self._take(length).decode("utf-8", errors="replace")
 
     def _times(self) -> Iterator[int]:
-        """Return a range with the length of the next number. Each item takes bytes, so a wrong number fails at the
-        end."""
+        """Return a range with the length of the next number.
+
+        Each item takes bytes, so a wrong number fails at the end.
+        """
         count = self._int()
         if count < 0:
             raise self._unreadable()

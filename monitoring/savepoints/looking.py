@@ -24,8 +24,10 @@ PLACES = 4
 
 
 class StorageSilent(OSError):
-    """Raised if the storage of `place` did not answer in time. `waited_s`: the length of the wait, nearly 0 if earlier
-    accesses used up the time or hang."""
+    """Raised if the storage of `place` did not answer in time.
+
+    `waited_s`: the length of the wait, nearly 0 if earlier accesses used up the time or hang.
+    """
 
     def __init__(self, place: str, patience: Patience, waited_s: float) -> None:
         self.reason = SavepointReason.STORAGE_SILENT(place=place, limit_s=patience.limit_s)
@@ -61,8 +63,10 @@ class Looks:
             return self._hanging[root]
 
     def look(self, root: str, place: str, read: Callable[[], T], patience: Patience) -> T:
-        """Return or raise the result of `read`. Raises StorageSilent if it takes too long or all places of the root
-        hang."""
+        """Return or raise the result of `read`.
+
+        Raise StorageSilent if it takes too long or all threads for the root hang.
+        """
         left_s = patience.left_s
         with self._lock:
             free, hopeless = self._free[root], self._hanging[root] >= self._places

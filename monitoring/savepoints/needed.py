@@ -36,8 +36,10 @@ class SavepointGoing(Exception):
 
 @dataclass(frozen=True)
 class Need:
-    """Why a savepoint is needed: `run` was started from it, or, if `run` is None, `attempt` is starting a run from
-    it."""
+    """Why a savepoint is needed: `run` was started from it.
+
+    If `run` is None, `attempt` is starting a run from it.
+    """
 
     job_id: int
     run: Run | None = None
@@ -88,8 +90,7 @@ def _needing(ended: bool) -> Q:
 
 
 def _started(spelled: Collection[str], now: datetime, ended: bool) -> list[tuple[Need, str]]:
-    """Return the needs of restarts that are in progress, and of restarts whose run does not yet have a restored
-    path."""
+    """Return the needs of restarts that are in progress, and of those whose run has no restored path yet."""
     attempts = RestartAttempt.objects.filter(restore_path__in=spelled)
     found = [(Need(each.job_id, attempt=each), each.restore_path) for each in attempts.exclude(state__in=ENDED)]
     launched = list(attempts.filter(state__in=ENDED, launch_sent_at__isnull=False))

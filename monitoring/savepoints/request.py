@@ -87,8 +87,10 @@ def _unseen_since(job: Job, now: datetime) -> datetime | None:
 
 
 def time_limit(checkpoint_config: Mapping[str, Any]) -> timedelta:
-    """Return how long a savepoint may take before Waymark gives it up: longer than the engine's limit, so that Waymark
-    gives up none that is still in progress there."""
+    """Return how long a savepoint may take before Waymark gives it up.
+
+    It is longer than the engine's limit, so that Waymark gives up no savepoint that is still in progress there.
+    """
     timeout_ms = checkpoint_config.get("timeout")
     if not isinstance(timeout_ms, int | float) or not timeout_ms > 0:
         return TIMEOUT + MARGIN

@@ -20,9 +20,11 @@ OURS = (SavepointOrigin.SCHEDULED, SavepointOrigin.RESTART)
 
 @dataclass(frozen=True)
 class Policy:
-    """A job's retention. A savepoint is deleted if it is neither among the `count` newest of Waymark nor younger than
-    `age`; None: this criterion is not used. Without both, nothing is deleted. `final`: how many final savepoints
-    stay."""
+    """A job's retention: which savepoints Waymark keeps.
+
+    A savepoint is deleted if it is neither among the `count` newest of Waymark nor younger than `age`; None: this
+    criterion is not used. Without both, nothing is deleted. `final`: how many final savepoints stay.
+    """
 
     count: int | None = None
     age: timedelta | None = None

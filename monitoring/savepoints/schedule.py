@@ -39,8 +39,10 @@ _SCHEDULED = (Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")) & Q
 
 
 def timetable_of(job: Job) -> Timetable | None:
-    """Return the job's schedule, or None without one. Raises BadSchedule for a row that `set_schedule` did not
-    store."""
+    """Return the job's schedule, or None without one.
+
+    Raises BadSchedule for a row that `set_schedule` did not store.
+    """
     if job.savepoint_interval_s is not None:
         return Every(job.savepoint_interval_s)
     return Cron(job.savepoint_cron, job.savepoint_time_zone) if job.savepoint_cron else None
@@ -155,8 +157,10 @@ def _defer(jobs: Sequence[Job], reason: Reason, now: datetime) -> None:
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:
-    """Return the job's next due time. The cluster's jitter spreads jobs with the same time, each by a constant
-    delay."""
+    """Return the job's next due time.
+
+    The cluster's jitter spreads jobs with the same time, each by a constant delay.
+    """
     return next_time(job, timetable_of, now, timedelta(seconds=job.cluster.savepoint_jitter_s))
 
 

@@ -63,8 +63,7 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
 
 
 def link_to_history(now: datetime) -> int:
-    """Link completed savepoints to their checkpoint rows, which have the size, after these were polled; return how
-    many."""
+    """Link completed savepoints to their polled checkpoint rows, which have the size; return how many."""
     unlinked = Savepoint.objects.filter(
         state=SavepointState.COMPLETED, checkpoint=None, completed_at__gt=now - LINK_WITHIN
     ).select_related("run")
@@ -75,8 +74,10 @@ def link_to_history(now: datetime) -> int:
 
 
 def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> Outcome:
-    """Look for the savepoint in the stored history. `listed`: the engine lists a savepoint that may be the requested
-    one, so the request is not sent again."""
+    """Look for the savepoint in the stored history.
+
+    `listed`: the engine lists a savepoint that may be the requested one, so the request is not sent again.
+    """
     found = find_requested(savepoint)
     match found.status if found else None:
         case CheckpointStatus.COMPLETED if found and found.external_path:

@@ -57,8 +57,10 @@ log = logging.getLogger(__name__)
 async def validate(
     client: FlinkClient, path: str, entry_class: str | None = None, *, limit_s: float = READ_WITHIN_S
 ) -> SavepointValidation | StorageSilent | None:
-    """Let the engine check the snapshot at `path`, or check its files if the engine cannot. None: neither is
-    possible."""
+    """Let the engine check the snapshot at `path`, or check its files if the engine cannot.
+
+    None: neither is possible.
+    """
     answer = await client.validate_savepoint(path, entry_class)
     return answer if answer is not None else await asyncio.to_thread(_look_or_silence, path, Patience(limit_s))
 
@@ -71,8 +73,10 @@ def _look_or_silence(path: str, patience: Patience) -> SavepointValidation | Sto
 
 
 def within_reach(path: str) -> bool:
-    """Return whether Waymark can reach the path in storage. It is False, too, if the storage does not answer in
-    time."""
+    """Return whether Waymark can reach the path in storage.
+
+    It is False, too, if the storage does not answer in time.
+    """
     try:
         return _looked("", path, lambda: _confined(path), Patience(LISTED_WITHIN_S)) is not None
     except (StorageSilent, StorageError):
@@ -80,8 +84,10 @@ def within_reach(path: str) -> bool:
 
 
 def look(path: str, patience: Patience) -> SavepointValidation | None:
-    """Check that all files of the snapshot exist with their sizes. None: the path is not reachable. Raises
-    StorageSilent."""
+    """Check that all files of the snapshot exist with their sizes.
+
+    None: the path is not reachable. Raises StorageSilent.
+    """
     return _looked("files", path, lambda: _judged(path), patience)
 
 
@@ -103,10 +109,9 @@ def _judged(path: str) -> SavepointValidation | None:
 
 
 def checkpoints_in(directory: str, patience: Patience) -> list[int] | None:
-    """Return the numbers of the newest checkpoints in a run's directory, newest first, or an empty list if it is
-    missing.
+    """Return the numbers of the newest checkpoints in a run's directory, newest first.
 
-    None: the directory is not reachable. Raises StorageSilent.
+    The list is empty if the directory is missing. None: the directory is not reachable. Raises StorageSilent.
     """
     return _looked("", directory, lambda: _checkpoints_in(directory), patience)
 
@@ -127,8 +132,10 @@ def _checkpoints_in(directory: str) -> list[int] | None:
 
 
 def size_of(path: str, patience: Patience) -> int | None:
-    """Return the size in bytes of all files that the snapshot's metadata lists, or None if that cannot be read. Raises
-    StorageSilent."""
+    """Return the size in bytes of all files that the snapshot's metadata lists, or None if that cannot be read.
+
+    Raises StorageSilent.
+    """
     return _looked("", path, lambda: _size_of(path), patience)
 
 
@@ -184,8 +191,9 @@ def _remove(path: str) -> None:
 
 
 def remove_empty(directory: str, inside: Iterable[str], patience: Patience) -> bool | None:
-    """Remove a directory that contains only empty directories with these names. Return False if it contains more and
-    stays.
+    """Remove a directory that contains only empty directories with these names.
+
+    Return False if it contains more and stays.
 
     None: the directory is not reachable. Raises StorageSilent.
     """
@@ -251,8 +259,10 @@ def _flink_metadata(directory: str) -> FlinkMetadata | None:
 
 
 def _missing(directory: str, needed: Iterable[NeededFile]) -> Reason | None:
-    """Return the first file that is missing or has another size, or None. Each directory is listed once. Files outside
-    the roots are not checked."""
+    """Return the first file that is missing or has another size, or None.
+
+    Each directory is listed once. Files outside the roots are not checked.
+    """
     by_directory: dict[str, list[tuple[str, NeededFile]]] = defaultdict(list)
     for file in needed:
         location = f"{directory}/{file.location}" if file.relative else canonical(file.location)

@@ -1,5 +1,7 @@
-"""Answer one query at a time, each in a separate process with a time limit. The process may start a JVM; if the JVM
-hangs or runs out of memory, the worker is not affected."""
+"""Answer one query at a time, each in a separate process with a time limit.
+
+The process may start a JVM; if the JVM hangs or runs out of memory, the worker is not affected.
+"""
 
 from __future__ import annotations
 

@@ -72,8 +72,10 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number that a person may set, with its unit and its range. If `default` is None, the field may stay
-    empty, and `empty` explains what that means."""
+    """A whole number that a person may set, with its unit and its range.
+
+    If `default` is None, the field may stay empty, and `empty` explains what that means.
+    """
 
     label: str
     unit: Unit

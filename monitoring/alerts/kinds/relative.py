@@ -156,8 +156,10 @@ class RelativeFigure(CheckpointFigure):
 
 
 class RelativeDuration(RelativeFigure):
-    """A duration in percent of its p95. A p95 below `least_ms` counts as `least_ms`: so few milliseconds may double by
-    chance."""
+    """A duration in percent of its p95.
+
+    A p95 below `least_ms` counts as `least_ms`: so few milliseconds may double by chance.
+    """
 
     parameters: ClassVar[Mapping[str, Number | Day]] = {
         "days": _DAYS,

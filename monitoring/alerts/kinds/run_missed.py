@@ -40,9 +40,11 @@ class RunMissedReason(ReasonCode):
 
 
 class RunMissed(Age):
-    """The age counts from the first due time that no run has covered. A run that started then or later, and has ended
-    without failing, covers it. Events are due times. Of several due times without a run between them, only the first
-    is an event."""
+    """The age counts from the first due time that no run has covered.
+
+    A run that started then or later, and has ended without failing, covers it. Events are due times. Of several due
+    times without a run between them, only the first is an event.
+    """
 
     name = "run_missed"
     title = _("Scheduled run missing or late")

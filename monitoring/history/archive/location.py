@@ -1,8 +1,10 @@
-"""The archive's directory, WAYMARK_ARCHIVE, on any storage that checkpoints can use. It contains
+"""The archive's directory, WAYMARK_ARCHIVE, on any storage that checkpoints can use.
+
+It contains files such as
 
     checkpoints/day=2026-08-01/cluster=3/0000-1f2e….parquet     operators/…     samples/…
 
-and in each directory a manifest, which describes the files for readers without Waymark's database.
+In each directory a manifest describes the files for readers without Waymark's database.
 """
 
 from __future__ import annotations
@@ -42,8 +44,11 @@ def directory_of(kind: str, day: date, cluster_id: int) -> str:
 
 @contextmanager
 def workshop() -> Iterator[Path]:
-    """Yield a directory for new files. If the archive is local, the directory is in it, so that a verified file is only
-    renamed. The next call removes what a killed process left there."""
+    """Yield a directory for new files.
+
+    If the archive is local, the directory is in it, so that a verified file is only renamed. The next call removes what
+    a killed process left there.
+    """
     if is_local(settings.ARCHIVE):
         files().make_directory(settings.ARCHIVE)
         parent = Path(settings.ARCHIVE) / _WRITING

@@ -43,8 +43,10 @@ def read_pairs(sketches: Sequence[bytes]) -> Cells:
 
 
 def write_rice(cells: Cells, count: int) -> tuple[NDArray[np.int32], bytes]:
-    """Return `count` sketches as consecutive bytes, with the offset of each start and of the end. A sketch without
-    cells has no bytes."""
+    """Return `count` sketches as consecutive bytes, with the offset of each start and of the end.
+
+    A sketch without cells has no bytes.
+    """
     begins = np.flatnonzero(np.diff(cells.places, prepend=-1))
     place, first = cells.places[begins], cells.ranges[begins]
     length = cells.ranges[np.append(begins[1:], len(cells.ranges))[: len(begins)] - 1] - first + 1

@@ -34,8 +34,10 @@ _ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 def rolled_up(
     connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int], since: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield roll-ups of these hours of jobs, of their days, and of the minutes in which the transaction `since` or a
-    later one changed anything."""
+    """Yield roll-ups of these hours of jobs, of their days, and of changed minutes.
+
+    A minute is changed if the transaction `since` or a later one changed anything in it.
+    """
     changes = checkpoints_of(connection, jobs, hours, since)
     if not changes.num_rows:
         return

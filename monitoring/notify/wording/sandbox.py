@@ -1,8 +1,7 @@
 """Templates that people write: Django's template language, restricted so that it can read only the message.
 
-A template may use the tags `if` and `for` (no `for` inside a `for`), the filters of ALLOWED_FILTERS and the names of
-NAMES, in at most LONGEST characters. Other templates are refused when they are saved, and the error lists what is
-allowed.
+A template has at most LONGEST characters. It may use the tags `if` and `for` (no `for` inside a `for`), and the names
+in ALLOWED_FILTERS and NAMES. Other templates are refused when they are saved, and the error lists what is allowed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Store other parts of an observation: counters, exceptions and configuration, each with a constant number of
-statements."""
+"""Store other parts of an observation: counters, exceptions and configuration.
+
+Each needs a constant number of statements.
+"""
 
 from __future__ import annotations
 

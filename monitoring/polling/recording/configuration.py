@@ -73,8 +73,7 @@ def _checkpointing(config: CheckpointConfig) -> Values:
 
 
 def _execution(config: JobConfig) -> Values:
-    """Return the restart strategy, the parallelism, the job's own parameters, and how Waymark's job manager started
-    it."""
+    """Return the restart strategy, the parallelism, the job's own parameters, and its launch record."""
     launch = shown_launch(config.launch or {})
     settings = launch.pop("configuration", None) or {}
     values = {"restart-strategy": config.restart_strategy, "job-parallelism": config.parallelism, **config.user_config}
@@ -82,8 +81,10 @@ def _execution(config: JobConfig) -> Values:
 
 
 def _parallelism(vertices: Iterable[Vertex]) -> Values:
-    """Return the parallelism by operator name, because IDs change. A number distinguishes operators with the same
-    name."""
+    """Return the parallelism by operator name, because IDs change.
+
+    A number distinguishes operators with the same name.
+    """
     values: Values = {}
     for vertex in vertices:
         same = sum(1 for key in values if key == vertex.name or key.startswith(f"{vertex.name} #"))

@@ -39,8 +39,11 @@ _NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
 
 @dataclass(frozen=True)
 class Seen:
-    """The engine's view of the new run. `failure`: the engine's reason for a failure; `starting`: operators that do not
-    run yet; `waits_for`: what the driver needs before it may start, a value of `Lacking`."""
+    """The engine's view of the new run.
+
+    `failure`: the engine's reason for a failure; `starting`: operators that do not run yet; `waits_for`: what the
+    driver needs before it may start, a value of `Lacking`.
+    """
 
     job: JobOverview | None
     failure: str = ""
@@ -113,8 +116,10 @@ def _starting(names: Sequence[str]) -> Reason:
 
 
 def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
-    """Handle a new run that failed. If it failed because of its snapshot, an automatic restart tries the next snapshot
-    under a new engine job ID."""
+    """Handle a new run that failed.
+
+    If it failed because of its snapshot, an automatic restart tries the next snapshot under a new engine job ID.
+    """
     if is_of_state := says_state_gone(failure):
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:

@@ -51,8 +51,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class End:
-    """The attempt ends. `nothing_runs`: according to the engine, the run that the attempt should start does not run and
-    never will. `job_goes_on`: the job that should be stopped still runs."""
+    """The attempt ends.
+
+    `nothing_runs`: according to the engine, the run that the attempt should start does not run and never will.
+    `job_goes_on`: the job that should be stopped still runs.
+    """
 
     state: AttemptState
     why: Reason

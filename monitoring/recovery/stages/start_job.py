@@ -97,8 +97,10 @@ class NotSeen:
 
 @dataclass(frozen=True)
 class Stranger:
-    """Another cluster answers at the address of the job's cluster: `why` names both. `withheld`: the launch was due but
-    not sent."""
+    """Another cluster answers at the address of the job's cluster: `why` names both.
+
+    `withheld`: the launch was due but not sent.
+    """
 
     why: Reason
     withheld: bool

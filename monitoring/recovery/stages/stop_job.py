@@ -62,8 +62,11 @@ STATE_READ_WITHIN_S = 5.0
 
 @dataclass(frozen=True)
 class Living:
-    """The job's run that has not ended, if any. `failed`: the run to stop is FAILED; `may_come_back`: why the engine
-    may start the job again; `unseen`: the high availability of a cluster whose store of jobs cannot be read."""
+    """The job's run that has not ended, if any.
+
+    `failed`: the run to stop is FAILED; `may_come_back`: why the engine may start the job again; `unseen`: the high
+    availability of a cluster whose store of jobs cannot be read.
+    """
 
     job: JobOverview | None
     failed: bool = False

@@ -61,7 +61,7 @@ class Change:
 class Ending:
     """The end of an incident.
 
-    `reason` is the text of the incident's last event. `by` is empty if the problem ended by itself; `at` is when it ended.
+    `reason` is the text of the last event. `by` is empty if the problem ended by itself; `at` is when it ended.
     """
 
     incident: Incident

@@ -29,7 +29,7 @@ ResolveAsync = Callable[[str, int], Awaitable[Sequence[str]]]
 
 LONGEST_URL = 2000
 _PORTS = {"http": 80, "https": 443}
-# Cloud servers give out credentials at these addresses. Others are link-local.
+# Clouds serve credentials at these addresses. Other such addresses are link-local, so they are forbidden anyway.
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
 )

@@ -117,7 +117,7 @@ def new_key() -> str:
 
 
 def _keys() -> MultiFernet:
-    """Return the keys. Raise ImproperlyConfigured if only the public default SECRET_KEY is available."""
+    """Return the keys. Raise ImproperlyConfigured if there are none: a public SECRET_KEY does not count."""
     roots = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS) if settings.SECRET_KEY_IS_SECRET else ()
     if not settings.WAYMARK_SECRET_KEYS and not roots:
         raise ImproperlyConfigured(str(CredentialReason.NO_KEY()))

@@ -19,7 +19,7 @@ class FindingReason(ReasonCode):
 
 
 class Confidence(IntEnum):
-    """How certain a finding is, the most certain first."""
+    """The confidence of a finding, the most certain first."""
 
     CERTAIN = 1
     LIKELY = 2

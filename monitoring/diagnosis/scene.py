@@ -79,7 +79,7 @@ class CheckpointFacts:
 
 @dataclass(frozen=True)
 class Normal:
-    """Medians of the job's last `count` completed checkpoints before the scene's one, without savepoints."""
+    """Medians of the job's last `count` completed checkpoints before a given time, without savepoints."""
 
     count: int = 0
     duration: float | None = None

@@ -62,7 +62,7 @@ SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.
 
 
 def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> Scene:
-    """Return the scene of a checkpoint. To save queries, select it with its run, job and cluster."""
+    """Return the scene of a checkpoint, which the caller should select together with its run, job and cluster."""
     run = checkpoint.run
     found = facts_of(checkpoint, operators, now)
     end = found.ended_at or now

@@ -17,7 +17,7 @@ _LIMIT = 1000
 def human(text: str) -> str:
     """Return the first line without class names, at most 1,000 characters.
 
-    The last class name stays in front of a text of one word.
+    If the rest is a single word, the last class name stays in front of it.
     """
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.removeprefix("<Exception on server side:").strip()

@@ -181,7 +181,7 @@ class FlinkClient:
     ) -> tuple[int, Checkpoints | None]:
         """Return the answer's digest and the answer, or None without parsing it if the digest equals `known`.
 
-        Digests are valid only in this process. `entries` are parsed earlier, see Checkpoints.parse.
+        Digests are valid only in this process. `entries` are the earlier parsed checkpoints, see Checkpoints.parse.
         """
         path = f"/jobs/{_part(job_id)}/checkpoints"
         content = await self._read("GET", path, self._read_limit_s)
@@ -230,7 +230,7 @@ class FlinkClient:
         return tuple(DriverLog.parse(log) for log in answer.children("logs"))
 
     async def driver_log(self, job_id: str, name: str, start: int, length: int) -> LogPart:
-        """Read from `start`, or the last `length` bytes when `start` is negative."""
+        """Return `length` bytes of a log from `start`, or its last `length` bytes if `start` is negative."""
         path = f"/jobs/{_part(job_id)}/logs/{_part(name)}"
         asked = f"bytes=-{length}" if start < 0 else f"bytes={start}-{start + length - 1}"
         answer = await self._exchange("GET", path, self._read_limit_s, None, None, asked)
@@ -391,7 +391,7 @@ class FlinkClient:
         return await self._operation(f"/savepoints/import/{_part(trigger_id)}", lambda each: each.text("location"))
 
     async def validate_savepoint(self, path: str, entry_class: str | None = None) -> SavepointValidation | None:
-        """Validate a savepoint before use. Return None for Flink: only Waymark's job manager can do it."""
+        """Validate a savepoint before use. Return None for Flink: only Waymark's job manager can validate one."""
         body: dict[str, object] = {"savepointPath": path}
         if entry_class:
             body["entryClass"] = entry_class

@@ -87,7 +87,7 @@ class AddressNotAllowed(NotAsked):
 
 
 class SecretMissing(NotAsked):
-    """A secret of the cluster cannot be read. `field` is the name of its field."""
+    """A secret or certificate of the cluster cannot be used. `field` is the name of its field."""
 
     def __init__(self, reason: Reason, at: str) -> None:
         super().__init__(reason)

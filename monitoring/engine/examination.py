@@ -36,7 +36,7 @@ from monitoring.reasons.reason import Reason
 
 Now = Callable[[], datetime]
 
-# A person waits for the answer.
+# A short limit, because a person waits for the answer.
 LIMIT_S = 8.0
 # A CA bundle solves these problems.
 _UNTRUSTED = (EngineReason.SELF_SIGNED(), EngineReason.UNKNOWN_AUTHORITY())

@@ -29,7 +29,7 @@ CLOCKS_APART_S = 5.0
 
 @dataclass(frozen=True)
 class Found:
-    """The engine that answered. None: the engine does not report it.
+    """The engine that answered. A field is None if the engine does not report it.
 
     `clock_s` is the number of seconds by which the engine's clock is ahead of Waymark's.
     """
@@ -66,7 +66,7 @@ class Found:
 
 
 async def probe(client: FlinkClient, now: Now) -> Found:
-    """Return what answers. Raise EngineError if `/overview` or the list of jobs is not answered as Flink does."""
+    """Return the engine that answers. Raise EngineError if its overview or list of jobs is not like Flink's."""
     overview = await client.overview()
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
@@ -110,7 +110,10 @@ def _found(
 
 
 def _unreached(manager: ManagerConfig | None) -> Reason | str:
-    """Return the cluster's reported state directories outside STATE_ROOTS, "" if Waymark may read all of them."""
+    """Return the state directories that the cluster reports outside STATE_ROOTS, "" if there are none.
+
+    If the cluster reports no directory, the result depends only on whether STATE_ROOTS is set.
+    """
     said = [manager.checkpoint_directory, manager.savepoint_directory] if manager else []
     known = [directory for directory in dict.fromkeys(said) if directory]
     if not known:

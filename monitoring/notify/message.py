@@ -202,7 +202,7 @@ def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
 
 
 def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> Item:
-    """Return the item of a notification. To save queries, select it with its event, incident, job and cluster.
+    """Return the item of a notification, which the caller should select with its event, incident, job and cluster.
 
     `changed`: the evidence of the incident's newest change, None if there is none.
     """

@@ -1,4 +1,4 @@
-"""Reasons for events of an incident. The kinds of rules have those for findings: `monitoring/alerts/kinds`."""
+"""Reasons for events of an incident. Reasons for findings are in the kinds of rules: `monitoring/alerts/kinds`."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def open_attempt(
 
 
 def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
-    """Store the first steps. Those of an automatic restart are the time until detection and the hold-down."""
+    """Store the step of the decision, and for an automatic restart one for the time until the failure was detected."""
     run, begun = attempt.old_run, now
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)
@@ -138,7 +138,10 @@ def end(attempt: RestartAttempt, state: AttemptState, why: Reason, now: datetime
 
 
 def show_step(attempt: RestartAttempt, name: str, state: StepState, text: Reason | str, now: datetime) -> None:
-    """Update the newest step if it has this name and is in progress, else add one that began when that one ended."""
+    """Update the newest step if it has this name and is in progress, else add a step.
+
+    An added step begins at the end of the step before it.
+    """
     ended_at = None if state is StepState.RUNNING else now
     shown = columns("text", text)
     last = attempt.steps.order_by("id").last()

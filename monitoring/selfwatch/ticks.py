@@ -41,7 +41,7 @@ ON CONFLICT (task) DO UPDATE SET failed_at = excluded.failed_at, failure = exclu
 
 
 class OnceAMinute:
-    """Decides that a message is logged when it is new, and while it repeats once a minute. It is thread-safe."""
+    """Decides whether a message is logged: when it is new, and once a minute while it repeats. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -89,7 +89,7 @@ def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
 
 
 def is_usual_now(scene: Scene, lasted: float) -> bool:
-    """Return whether checkpoints take as long every week at this hour, for example because of a nightly load."""
+    """Return whether `lasted` is usual for this hour of the week, for example because of a nightly load."""
     expected = scene.usual.get("duration")
     return (
         expected is not None

@@ -14,7 +14,7 @@ from monitoring.engine.fields import LONG_MAX, Fields
 class CheckpointConfig:
     """A job's checkpoint settings. `interval` is None without periodic checkpoints.
 
-    `raw` is the engine's object, also with null as interval then.
+    `raw` is the engine's object, with null as the interval if there are no periodic checkpoints.
     """
 
     interval: int | None

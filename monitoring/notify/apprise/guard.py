@@ -22,7 +22,7 @@ from monitoring.outbound_http import trusted
 from monitoring.reasons.notify import NotifyReason
 from monitoring.reasons.reason import Reason
 
-TIME_OUT_S = (5.0, 10.0)  # to connect, between two bytes
+TIME_OUT_S = (5.0, 10.0)  # limits for connecting, and for the wait between two bytes
 ANSWER_BYTES = 65_536
 ANSWER_S = 10.0
 LIMIT_S = 20.0  # after this time the guard sends no further request: a service may have many recipients
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass
 class Exchange:
-    """The requests during a guard. A service may send several requests for one message."""
+    """The answers and errors while a guard is active. A service may send several requests for one message."""
 
     answers: list[Answer] = field(default_factory=list)
     denied: Denied | None = None
@@ -56,7 +56,7 @@ _ADAPTER: ContextVar[BaseAdapter | None] = ContextVar("apprise_adapter", default
 
 @contextlib.contextmanager
 def guarded(policy: Policy, key: str) -> Iterator[Exchange]:
-    """Guard the requests of this thread. Each gets `key` as its Idempotency-Key header."""
+    """Guard the requests of this thread, and send `key` as the Idempotency-Key header of each."""
     exchange = Exchange()
     adapter = _CheckedAdapter(policy, key, exchange)
     token = _ADAPTER.set(adapter)

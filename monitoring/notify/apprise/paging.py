@@ -42,7 +42,10 @@ def pages(scheme: str, url: str) -> bool:
 
 
 def one_by_one(message: Message) -> Iterator[Message]:
-    """Yield a message for each incident. A minimal one closes the alert of a resolved, unlisted incident."""
+    """Yield a message for each incident.
+
+    A resolved incident that the message does not list gets a minimal message, which closes its alert.
+    """
     for item in message.items:
         yield Message(f"{message.key}-{item.incident_id}", (item,))
     for incident in message.ended_unlisted:

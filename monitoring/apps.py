@@ -21,7 +21,7 @@ class MonitoringConfig(AppConfig):
 
 
 def _import_reasons() -> None:
-    """Register the codes of every area, rule kind and sign, whatever else the process imports: rows hold codes."""
+    """Register the codes of all areas, rule kinds and signs, because rows with any of these codes may be read."""
     for package in (reasons, kinds, signs):
         for module in iter_modules(package.__path__):
             import_module(f"{package.__name__}.{module.name}")

@@ -22,12 +22,12 @@ from monitoring.models import Job
 
 T = TypeVar("T")
 
-WEEKS = 4  # the texts of Basis say so
-MADE = 20_000  # as many checkpoints that no roll-up tells of are read for somebody who waits
-LEAST = 3  # hours that an expectation rests on
-LEAST_DAYS = 7  # days that a forecast rests on
-FARTHEST = timedelta(days=365)  # nothing is foretold beyond
-# Of values that scatter normally this times the median deviation is the standard deviation.
+WEEKS = 4  # the texts of Basis name this number
+MADE = 20_000  # a page reads at most this many checkpoints that no roll-up contains
+LEAST = 3  # minimum number of hours for an expectation
+LEAST_DAYS = 7  # minimum number of days for a forecast
+FARTHEST = timedelta(days=365)  # limit of forecasts
+# For a normal distribution, the standard deviation is this factor times the median deviation.
 _SCATTER = 1.4826
 
 
@@ -102,7 +102,7 @@ def _remembered(name: str, read: Callable[[], T]) -> T | None:
 
 
 def _expectations(basis: Basis, hours: Sequence[Mapping[str, Told]]) -> dict[str, Expectation]:
-    """Of those figures of which enough hours tell."""
+    """Return the expectations of the figures that enough hours have."""
     values = {name: [value for each in hours if (value := of(each)) is not None] for name, of in _EXPECTED.items()}
     return {name: _expectation(basis, of) for name, of in values.items() if len(of) >= LEAST}
 

@@ -102,7 +102,7 @@ def _store(
 
 
 def _no_answer(cluster: Cluster, why: Reason | str, observation: ClusterObservation, now: datetime) -> Reason | None:
-    """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
+    """Store that the cluster did not answer. This proves nothing about its jobs, so every hold-down starts again."""
     appeared = observation.stranger is not None and cluster.stranger is None
     if observation.stranger is not None:
         cluster.stranger = observation.stranger.as_row()

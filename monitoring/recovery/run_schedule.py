@@ -71,7 +71,7 @@ def _start(job: Job, now: datetime) -> Reason | None:
 
 
 def _not_started(job: Job, due_at: datetime, why: Reason, now: datetime) -> Reason | None:
-    """A cluster that is away is waited for, until the next time is due; everything else misses this time."""
+    """Keep the run due if the cluster does not answer, until the next due time. Otherwise skip this due time."""
     next_at = next_time(job, run_timetable, due_at)
     waits = not job.cluster.reachable and next_at is not None and next_at > now
     problem = (Why.RUN_WAITS if waits else Why.RUN_MISSED)(due=due_at, why=why)

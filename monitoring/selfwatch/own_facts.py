@@ -138,7 +138,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts for a verdict. `periods`: the interval of each periodic task. `stored` is None if the database does not answer."""
+    """The facts for a verdict. `periods`: the interval of each periodic task. `stored`: None without the database."""
 
     at: datetime
     database: Database | Away

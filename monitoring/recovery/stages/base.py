@@ -67,7 +67,7 @@ Outcome = Next | Wait | End
 
 
 def wait_for(answer: EngineError) -> Wait:
-    """Wait, since the engine or what is between gave this answer."""
+    """Return a Wait with the answer of the engine, or of a server in between, as the reason."""
     return Wait(Why.ENGINE_SAID(answer=answer.reason))
 
 

@@ -90,7 +90,7 @@ class CheckState:
 
 
 def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
-    """The automation goes on with the next state; what a person chose is not replaced by something else.
+    """Reject the snapshot. An automatic restart tries the next one; a restart that a person requested fails.
 
     `started_as`: the engine job IDs of the refused starts. Later attempts avoid the snapshot only if the engine names
     it as the cause: other problems may be temporary.
@@ -111,7 +111,7 @@ def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as
         savepoint_id=None,
     )
     if attempt.launches:
-        # What was sent under that id is over, and an engine starts no id again whose job has ended.
+        # The job with that ID has ended, and an engine does not start an ID again after its job has ended.
         write(
             attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None, launches=0, **columns("error", "")
         )
@@ -119,8 +119,8 @@ def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as
 
 
 def remember_finding(attempt: RestartAttempt, problem: Reason | str, now: datetime, *, missing: bool = False) -> None:
-    """The look at its files is worth as much to everybody else."""
-    owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
+    """Store the result of checking the snapshot's files, so that pages and other restarts can use it."""
+    owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's savepoint
     record_finding(owner, attempt.restore_path, problem, now, missing=missing)
 
 
@@ -142,7 +142,7 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
     if state is None:
         return _without_state(attempt)
     if too_old := _too_old(attempt, state):
-        # It could be restored: to start empty beside it is nobody's wish.
+        # The snapshot could be restored, so the job must not start without state.
         write(attempt, rejected=[*attempt.rejected, _rejected(state.path, too_old)])
         return End(AttemptState.FAILED, _nothing_left(attempt))
     write(

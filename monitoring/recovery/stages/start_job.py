@@ -68,7 +68,7 @@ class Known:
 
 @dataclass(frozen=True)
 class OtherLife:
-    """Another run of the job was started since the end: it lives, or had an intended end."""
+    """Another run of the job was started after the end of the old one: it is live, or had an intended end."""
 
     job: JobOverview
 
@@ -129,7 +129,7 @@ class StartJob:
                 write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
                 return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
             case Unclear(why):
-                # Its job is looked for from now on; `error` is what is known of the launch, should it never be seen.
+                # From now on the stage looks for the job. `error` keeps the launch's error, if the job never appears.
                 found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
                 write(attempt, launch_sent_at=now, **found)
                 return _looked_for(attempt, why)
@@ -238,7 +238,7 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
 
 
 async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> Launched | Unclear:
-    """Launch the job. Raises EngineError if nothing was started or the engine already has the ID."""
+    """Launch the job. Raise EngineError if nothing was started or the engine already has the ID."""
     try:
         return Launched(await kind.launch(client, order))
     except (Unreachable, NotReady, Malformed) as error:
@@ -246,7 +246,7 @@ async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> 
 
 
 async def _why_another(client: FlinkClient, known: Identity) -> Reason | None:
-    """Whose answer is acted on: None for the job's own cluster, and for one that does not say who it is."""
+    """Return why another cluster answers, None for the job's own cluster and for one without an identity."""
     config = await client.manager_config_if_shown()
     found = identity_of(config.settings) if config else None
     return stranger_reason(client.url, known, found) if found and not same(known, found) else None

@@ -181,7 +181,11 @@ def _restores_a_checkpoint(attempt: RestartAttempt) -> bool:
 
 
 async def _why_gone(client: FlinkClient, path: str, program: str | None) -> Reason | str:
-    """Return "" if the state is there, or if nobody can tell. Raise EngineError if a later request may tell."""
+    """Return why the snapshot is gone, "" if it exists or cannot be checked.
+
+    Raises:
+        EngineError: a later request may get an answer.
+    """
     try:
         found = await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
     except Refused as refused:

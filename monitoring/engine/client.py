@@ -27,7 +27,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -215,14 +215,6 @@ class FlinkClient:
         if not config.hides_secrets:
             return config
         return replace(config, launch=launch_record(await self._get(f"/jobs/{_part(job_id)}/launch")))
-
-    async def launch_record(self, job_id: str) -> dict[str, Any] | None:
-        """Return how the job was started, or None if the engine does not report it.
-
-        The keys are jar_id, entry_class, program_args, parallelism and configuration.
-        """
-        launch = (await self.job_config(job_id)).launch
-        return None if launch is None else dict(launch)
 
     async def driver_logs(self, job_id: str) -> tuple[DriverLog, ...]:
         """Return the driver logs, newest attempt first. Raise NotFound also for Flink, which has no logs by job."""

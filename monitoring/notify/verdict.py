@@ -26,7 +26,6 @@ class Facts:
     state: IncidentState
     acknowledged_by: str = ""
     snoozed_until: datetime | None = None
-    resolved_at: datetime | None = None
     hidden_by: int | None = None  # the unresolved incident that hides this one
     was_told: bool = False  # the channel was notified of this incident before
     window: MaintenanceWindow | None = None  # the maintenance window that covers the incident now

@@ -154,8 +154,8 @@ async def test_the_configuration(httpserver, client):
     answers(httpserver, f"/jobs/{JOB}/config", sample("job_config"))
     config = await client.checkpoint_config(JOB)
     assert (config.interval, config.max_concurrent, config.retained_on_cancellation) == (2000, 1, False)
-    assert await client.launch_record(JOB) is None
-    assert (await client.job_config(JOB)).parallelism == 2
+    job = await client.job_config(JOB)
+    assert (job.launch, job.parallelism) == (None, 2)
 
 
 async def test_no_periodic_checkpoints(httpserver, client):

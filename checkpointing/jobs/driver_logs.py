@@ -187,8 +187,8 @@ def _elsewhere(spec: DriverSpec) -> Elsewhere | None:
 
 
 _WHERE = {
-    ClusterManager.STANDALONE: "open the application on the page of Spark's master, "
-    "or look into the directory work/ of each worker.",
-    ClusterManager.YARN: "run yarn logs -applicationId with the application's id, which the log of the driver has.",
+    ClusterManager.STANDALONE: "open the application in the web UI of the Spark master, "
+    "or see the work/ directory of each worker.",
+    ClusterManager.YARN: "run yarn logs -applicationId with the application id from the driver's log.",
     ClusterManager.KUBERNETES: "run kubectl logs with the name of the pod.",
 }

@@ -28,7 +28,7 @@ class Refusal(Enum):
     )
     NOT_OF_SPARK = (
         "imports.not-of-spark",
-        _("{location} is no checkpoint location of Spark: it has no file 'metadata'."),
+        _("{location} is not a checkpoint location of Spark: it has no file 'metadata'."),
     )
     NO_BATCH = (
         "imports.no-batch",
@@ -37,15 +37,15 @@ class Refusal(Enum):
     COMMITS_MISSING = (
         "imports.commits-missing",
         _(
-            "{location} has offsets of batch {begun}, but the newest commit is of batch {batch}: commits are missing, "
-            "and Spark could not go on from there either."
+            "{location} has offsets of batch {begun}, but the newest commit is of batch {batch}: commits are "
+            "missing, and Spark could not continue from there either."
         ),
     )
     UNKNOWN_FORMAT = (
         "imports.unknown-format",
         _(
-            "{file} has the format {version}, which is not known here; {known} are. It is damaged, or of another "
-            "version of Spark."
+            "{file} has the format {version}, which is not supported; the supported formats are {known}. The "
+            "file is damaged or was written by another version of Spark."
         ),
     )
     METADATA_DAMAGED = (
@@ -82,19 +82,19 @@ class Refusal(Enum):
     SLASHES_MISSING = "locations.slashes-missing", _("{location}: write scheme://…, with two slashes")
     HAS_PASSWORD = (
         "locations.has-password",
-        _("{location}: a password has no place in an address; put it into fsspec's configuration"),
+        _("{location}: an address must not contain a password; put the password into fsspec's configuration"),
     )
     BAD_CHARACTER = (
         "locations.bad-character",
-        _("{location}: an address of storage has no '?', no '#' and no control character"),
+        _("{location}: a storage address must not contain '?', '#' or control characters"),
     )
     BAD_NAME = (
         "locations.bad-name",
-        _("{location}: empty, '.' and '..' are no names in a path of remote storage"),
+        _("{location}: a path in remote storage must not contain '.', '..' or empty names"),
     )
 
-    UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the nearest is {near}")
-    UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; there are {keys}")
+    UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the most similar key is {near}")
+    UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; the keys are {keys}")
 
 
 class Refused(Exception):

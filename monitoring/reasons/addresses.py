@@ -9,24 +9,24 @@ from monitoring.reasons.reason import ReasonCode
 class AddressReason(ReasonCode):
     TOO_LONG = "addresses.too-long", _("An address has at most {most} characters; this one has {count}.")
     BAD_CHARACTERS = "addresses.bad-characters", _("An address has no spaces, control characters or backslashes.")
-    UNREADABLE = "addresses.unreadable", _("This is no address: {error}.")
+    UNREADABLE = "addresses.unreadable", _("This is not a valid address: {error}.")
     BAD_SCHEME = "addresses.bad-scheme", _("An address begins with http:// or https://.")
     NO_HOST = "addresses.no-host", _("The host is missing: {scheme}://host:port is needed.")
     HAS_CREDENTIALS = (
         "addresses.has-credentials",
-        _("Name and password do not belong into an address: it is shown and stored."),
+        _("An address must not contain a name or a password, because it is shown and stored."),
     )
-    BAD_HOST = "addresses.bad-host", _("{host!r} is no name of a host.")
+    BAD_HOST = "addresses.bad-host", _("{host!r} is not a valid host name.")
     UNRESOLVED = "addresses.unresolved", _("The name {host} does not resolve: {error}.")
     WITHOUT_ADDRESS = "addresses.without-address", _("{host} has no address.")
 
     FORBIDDEN = (
         "addresses.forbidden",
-        _("{host} is {kind}. {what} may not lead there unless an administrator allows it ({how})."),
+        _("{host} is {kind}. {what} may not point there unless an administrator allows it ({how})."),
     )
     NAME_FORBIDDEN = (
         "addresses.name-forbidden",
-        _("{host} is {address}, {kind}. {what} may not lead there unless an administrator allows it ({how})."),
+        _("{host} is {address}, {kind}. {what} may not point there unless an administrator allows it ({how})."),
     )
     CHANNEL = "addresses.channel", _("A channel")
     CLUSTER = "addresses.cluster", _("A cluster's address")
@@ -37,7 +37,7 @@ class AddressReason(ReasonCode):
     METADATA = "addresses.metadata", _("where clouds hand out credentials")
     LINK_LOCAL = "addresses.link-local", _("a link-local address")
     MULTICAST = "addresses.multicast", _("a multicast address")
-    UNSPECIFIED = "addresses.unspecified", _("no address of a server")
+    UNSPECIFIED = "addresses.unspecified", _("not the address of a server")
     LOOPBACK = "addresses.loopback", _("this machine itself")
     RESERVED = "addresses.reserved", _("a reserved address")
     PRIVATE = "addresses.private", _("a private address")

@@ -8,7 +8,7 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class AlertReason(ReasonCode):
-    FLAPPING = "alerts.flapping", _("{subject} is flapping, opened {opens} times within {window:length}. {finding}")
+    FLAPPING = "alerts.flapping", _("{subject} is flapping: opened {opens} times within {window:length}. {finding}")
 
     ACKNOWLEDGED = "alerts.acknowledged", _("Acknowledged by {by}.")
     ACKNOWLEDGED_NOTE = "alerts.acknowledged-note", _("Acknowledged by {by}: {note}")
@@ -20,7 +20,7 @@ class AlertReason(ReasonCode):
 
     RESOLVED = "alerts.resolved", _("Resolved after {lasted:length}: {why}")
     RESOLVED_BY = "alerts.resolved-by", _("Resolved after {lasted:length} by {by}: {why}")
-    CLOSED_BY_HAND = "alerts.closed-by-hand", _("Resolved after {lasted:length} by {by}: closed by hand.")
+    CLOSED_BY_HAND = "alerts.closed-by-hand", _("Resolved after {lasted:length} by {by}: closed manually.")
     CLUSTER_REMOVED = "alerts.cluster-removed", _("Resolved after {lasted:length}: its cluster was removed.")
     RULE_OFF = "alerts.rule-switched-off", _("Resolved after {lasted:length}: its rule was switched off.")
     RULE_REMOVED = "alerts.rule-removed", _("Resolved after {lasted:length}: its rule was removed.")

@@ -11,10 +11,10 @@ class AutomationReason(ReasonCode):
     MANAGED_ELSEWHERE = "automation.managed-elsewhere", _("the job is managed elsewhere ({who})")
     PAUSED = "automation.paused", _("its automation is paused")
     PAUSED_UNTIL = "automation.paused-until", _("its automation is paused until {until:minute}")
-    ALL_PAUSED = "automation.all-paused", _("the automation of everything is paused by {who}: {reason}")
+    ALL_PAUSED = "automation.all-paused", _("all automation is paused by {who}: {reason}")
     ALL_PAUSED_UNTIL = (
         "automation.all-paused-until",
-        _("the automation of everything is paused until {until:minute} by {who}: {reason}"),
+        _("all automation is paused until {until:minute} by {who}: {reason}"),
     )
     CLUSTER_PAUSED = "automation.cluster-paused", _("the automation of {cluster} is paused by {who}: {reason}")
     CLUSTER_PAUSED_UNTIL = (
@@ -26,5 +26,5 @@ class AutomationReason(ReasonCode):
     WHY_TOO_LONG = "automation.why-too-long", _("At most {most} characters; these are {count}.")
     LATER_END_NEEDED = (
         "automation.later-end-needed",
-        _("It has to end later than now; empty: until somebody ends it."),
+        _("Enter a time in the future, or nothing to pause until somebody resumes."),
     )

@@ -10,7 +10,7 @@ from monitoring.reasons.reason import ReasonCode
 class CredentialReason(ReasonCode):
     NOT_SEALED = (
         "credentials.not-sealed",
-        _("The stored secret is not sealed: somebody wrote it past Waymark. Enter it again."),
+        _("The stored secret is not encrypted, so Waymark did not write it. Enter the secret again."),
     )
     NO_MATCHING_KEY = (
         "credentials.no-matching-key",
@@ -21,22 +21,22 @@ class CredentialReason(ReasonCode):
     )
     NO_KEY = (
         "credentials.no-key",
-        _("A secret is to be stored or read: set WAYMARK_SECRET_KEYS or WAYMARK_SECRET_KEY."),
+        _("Waymark needs a key to store or read secrets: set WAYMARK_SECRET_KEYS or WAYMARK_SECRET_KEY."),
     )
-    UNREADABLE = "credentials.unreadable", _("What {server} is asked with cannot be read. {why}")
+    UNREADABLE = "credentials.unreadable", _("The credentials for {server} cannot be read. {why}")
 
-    BAD_CA_BUNDLE = "credentials.bad-ca-bundle", _("These are no certificates in PEM form: {error}.")
+    BAD_CA_BUNDLE = "credentials.bad-ca-bundle", _("These are not certificates in PEM format: {error}.")
     PAIR_INCOMPLETE = (
         "credentials.pair-incomplete",
-        _("A client's certificate and its key belong together: one of them is missing."),
+        _("A client certificate and its key belong together: one of them is missing."),
     )
     BAD_CERTIFICATE = (
         "credentials.bad-certificate",
-        _("This is no certificate in PEM form (BEGIN CERTIFICATE)."),
+        _("This is not a certificate in PEM format (BEGIN CERTIFICATE)."),
     )
-    BAD_KEY = "credentials.bad-key", _("This is no private key in PEM form.")
+    BAD_KEY = "credentials.bad-key", _("This is not a private key in PEM format.")
     KEY_ENCRYPTED = (
         "credentials.key-encrypted",
-        _("This is no private key in PEM form. It is encrypted: give it without a password."),
+        _("This private key is encrypted. Enter the key without a password."),
     )
-    PAIR_MISMATCH = "credentials.pair-mismatch", _("Certificate and key do not belong together: {error}.")
+    PAIR_MISMATCH = "credentials.pair-mismatch", _("The certificate and the key do not belong together: {error}.")

@@ -10,10 +10,10 @@ from monitoring.reasons.reason import ReasonCode
 class EngineReason(ReasonCode):
     # No answer.
     NOT_LISTENING = "engines.not-listening", _("{url} cannot be reached: nothing listens there.")
-    NOT_CONNECTED = "engines.not-connected", _("{url} cannot be reached: no connection came about in time.")
+    NOT_CONNECTED = "engines.not-connected", _("{url} cannot be reached: the connection timed out.")
     NOT_REACHED = "engines.not-reached", _("{url} cannot be reached: {error}")
-    HUNG_UP = "engines.hung-up", _("{url} took the connection and hung up without an answer.")
-    BROKE_OFF = "engines.broke-off", _("{url} broke off in the middle of its answer.")
+    HUNG_UP = "engines.hung-up", _("{url} accepted the connection and closed it without a response.")
+    BROKE_OFF = "engines.broke-off", _("{url} closed the connection in the middle of its response.")
     TOO_SLOW = "engines.too-slow", _("{url} did not answer {path} within {limit_s:g} s.")
     CALL_TOO_SLOW = "engines.call-too-slow", _("{url} did not answer within {limit_s:g} s.")
     NOT_HTTP = "engines.not-http", _("{url} answers with something that is not HTTP.")
@@ -24,29 +24,29 @@ class EngineReason(ReasonCode):
     NOT_TLS = "engines.not-tls", _("{url} does not speak TLS; is it meant to be http://?")
     CERTIFICATE_REQUIRED = (
         "engines.certificate-required",
-        _("{url} asks for a client's certificate that it trusts ({words})."),
+        _("{url} requires a client certificate that it trusts ({words})."),
     )
     BAD_CERTIFICATE = "engines.bad-certificate", _("The certificate of {url} {problem}.")
     NOT_VALID_YET = "engines.not-valid-yet", _("is not valid yet; are the clocks right?")
     EXPIRED = "engines.expired", _("has expired")
-    SELF_SIGNED = "engines.self-signed", _("is self-signed; give it as the CA bundle to trust it")
+    SELF_SIGNED = "engines.self-signed", _("is self-signed; enter it as the CA bundle to trust it")
     UNKNOWN_AUTHORITY = (
         "engines.unknown-authority",
-        _("comes from an authority that is not trusted; give its certificate as the CA bundle"),
+        _("is issued by an authority that is not trusted; enter the authority's certificate as the CA bundle"),
     )
     REVOKED = "engines.revoked", _("has been revoked")
     OTHER_HOST = "engines.other-host", _("is for another host ({detail})")
     UNTRUSTED = "engines.untrusted", _("is not trusted: {detail}")
 
     # Unusable answers.
-    HTTP_STATUS = "engines.http-status", _("It answers {path} with HTTP {status}.")
+    HTTP_STATUS = "engines.http-status", _("The server responds to {path} with HTTP {status}.")
     REDIRECTS = (
         "engines.redirects",
-        _("HTTP {status}: the address redirects to {location}; enter the one it leads to."),
+        _("HTTP {status}: the address redirects to {location}; enter that address instead."),
     )
     REDIRECTS_ELSEWHERE = (
         "engines.redirects-elsewhere",
-        _("HTTP {status}: the address redirects elsewhere; enter the one it leads to."),
+        _("HTTP {status}: the address redirects elsewhere; enter the target address instead."),
     )
     BAD_RANGE = "engines.bad-range", _("The answer to {path} has the Content-Range {text!r}.")
     WEB_PAGE = "engines.web-page", _("The answer to {path} is a web page, not JSON.")
@@ -77,16 +77,16 @@ class EngineReason(ReasonCode):
     # A run that the engine does not know.
     JOB_UNKNOWN = (
         "engines.job-unknown",
-        _("The engine answers and does not know the job: {polls} polls in {seconds} s."),
+        _("The engine responds but does not know the job: {polls} polls in {seconds} s."),
     )
     NO_JOB_KNOWN = (
         "engines.no-job-known",
-        _("The engine answers and knows no job at all: {polls} polls in {seconds} s."),
+        _("The engine responds but knows no jobs at all: {polls} polls in {seconds} s."),
     )
-    NOT_LISTED = "engines.not-listed", _("The engine lists the job no more, and knows it when asked.")
+    NOT_LISTED = "engines.not-listed", _("The engine no longer lists the job, but still knows its id.")
     FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
-    NAMED_AGAIN = "engines.named-again", _("The engine names the job again, under the same id.")
-    ENDED_AGAIN = "engines.ended-again", _("It came back, and ended again.")
+    NAMED_AGAIN = "engines.named-again", _("The engine lists the job again, under the same id.")
+    ENDED_AGAIN = "engines.ended-again", _("The job came back and ended again.")
     RESTARTED_FROM_CHECKPOINT = (
         "engines.restarted-from-checkpoint",
         _("The engine restarted the job from checkpoint {number}"),
@@ -103,22 +103,22 @@ class EngineReason(ReasonCode):
     LOGS_STANDALONE = (
         "engines.logs-standalone",
         _(
-            "The cluster keeps the logs of the executors: open the application on the page of Spark's master, or look "
-            "into the directory work/ of each worker."
+            "The cluster keeps the logs of the executors: open the application in the web UI of the Spark "
+            "master, or see the work/ directory of each worker."
         ),
     )
     LOGS_YARN = (
         "engines.logs-yarn",
         _(
-            "The cluster keeps the logs of the executors: run yarn logs -applicationId with the application's id, "
-            "which the log of the driver has."
+            "The cluster keeps the logs of the executors: run yarn logs -applicationId with the application "
+            "id from the driver's log."
         ),
     )
     LOGS_YARN_DRIVER = (
         "engines.logs-yarn-driver",
         _(
-            "The cluster keeps the logs of the driver and the executors: run yarn logs -applicationId with the "
-            "application's id, which the log of the driver has."
+            "The cluster keeps the logs of the driver and the executors: run yarn logs -applicationId with "
+            "the application id from the driver's log."
         ),
     )
     LOGS_KUBERNETES = (
@@ -131,12 +131,12 @@ class EngineReason(ReasonCode):
     )
 
     # Looking up the leader in ZooKeeper.
-    LEADER_UNKNOWN = "engines.leader-unknown", _("It is not known who leads {cluster}. {why}")
+    LEADER_UNKNOWN = "engines.leader-unknown", _("The leader of {cluster} is unknown. {why}")
     LEADER_UNKNOWN_NO_ANSWER = (
         "engines.leader-unknown-no-answer",
-        _("It is not known who leads. {why} The last known address: {answer}"),
+        _("The leader is unknown. {why} The last known address: {answer}"),
     )
-    ZOOKEEPER_NOT_ASKED = "engines.zookeeper-not-asked", _("ZooKeeper has not been asked yet.")
+    ZOOKEEPER_NOT_ASKED = "engines.zookeeper-not-asked", _("Waymark has not queried ZooKeeper yet.")
     ZOOKEEPER_SILENT = "engines.zookeeper-silent", _("ZooKeeper at {hosts} does not answer.")
     ZOOKEEPER_SILENT_TLS = "engines.zookeeper-silent-tls", _("ZooKeeper at {hosts} does not answer over TLS.")
     ZOOKEEPER_NO_TLS = "engines.zookeeper-no-tls", _("ZooKeeper at {hosts} does not answer over TLS: {why}.")
@@ -146,43 +146,46 @@ class EngineReason(ReasonCode):
     )
     NODE_NOT_READABLE = (
         "engines.node-not-readable",
-        _("ZooKeeper does not show {path} to whom we ask as: another name or password is needed."),
+        _("ZooKeeper denies Waymark access to {path}: another name or password is needed."),
     )
     NODE_NOT_OURS = (
         "engines.node-not-ours",
-        _("Others than {name} can change {path} in ZooKeeper: no password is sent to the address there."),
+        _(
+            "Users other than {name} can change {path} in ZooKeeper, so no password is sent to the address "
+            "stored there."
+        ),
     )
-    NODE_EMPTY = "engines.node-empty", _("ZooKeeper says that nobody leads now ({path} is empty).")
-    NODE_MISSING = "engines.node-missing", _("ZooKeeper says that nobody leads now (there is no {path}).")
+    NODE_EMPTY = "engines.node-empty", _("According to ZooKeeper there is no leader now ({path} is empty).")
+    NODE_MISSING = "engines.node-missing", _("According to ZooKeeper there is no leader now ({path} does not exist).")
     NODE_MALFORMED = "engines.node-malformed", _("{problem} ({path})")
     NODE_BAD_ADDRESS = (
         "engines.node-bad-address",
-        _("The leader's node names {address!r}, which is no address: {why}"),
+        _("The leader's node contains {address!r}, which is not an address: {why}"),
     )
     NODE_LONG_ADDRESS = (
         "engines.node-long-address",
-        _("The leader's node names an address of {count} characters."),
+        _("The leader's node contains an address of {count} characters."),
     )
     NODE_JSON_WITHOUT_ADDRESS = (
         "engines.node-json-without-address",
-        _("The leader's node holds JSON without an address."),
+        _("The leader's node contains JSON without an address."),
     )
     NODE_JSON_BAD_ADDRESS = (
         "engines.node-json-bad-address",
-        _("The leader's node holds JSON whose address is no text."),
+        _("The leader's node contains JSON whose address is not a string."),
     )
     NODE_NOT_JAVA = "engines.node-not-java", _("The leader's node is not written by Java.")
     NODE_BAD_START = (
         "engines.node-bad-start",
-        _("The leader's node begins with something else than an address."),
+        _("The leader's node does not begin with an address."),
     )
-    NODE_CUT_SHORT = "engines.node-cut-short", _("The leader's node is cut short.")
+    NODE_CUT_SHORT = "engines.node-cut-short", _("The leader's node is truncated.")
     NODE_BAD_TERM = (
         "engines.node-bad-term",
-        _("The leader's node holds something else than a term after the address."),
+        _("The leader's node has no valid term after the address."),
     )
-    NODE_UNREADABLE = "engines.node-unreadable", _("The leader's node is cut short, or no address.")
-    JOB_STORED = "engines.job-stored", _("ZooKeeper still holds {job_id} for the next leader to start.")
+    NODE_UNREADABLE = "engines.node-unreadable", _("The leader's node is truncated or is not an address.")
+    JOB_STORED = "engines.job-stored", _("ZooKeeper still stores {job_id} for the next leader to start.")
 
     # The cluster's identity.
     NAMES = "engines.names", "{names}"
@@ -192,8 +195,8 @@ class EngineReason(ReasonCode):
     STRANGER = (
         "engines.stranger",
         _(
-            "Another cluster answers at {url}: it was {known}, and now is {found}. Nothing is concluded of its jobs "
-            "until somebody confirms that this is the same cluster, rebuilt."
+            "Another cluster answers at {url}: it was {known}, and is now {found}. Waymark draws no "
+            "conclusions about its jobs until somebody confirms that this is the same cluster, rebuilt."
         ),
     )
 
@@ -201,15 +204,12 @@ class EngineReason(ReasonCode):
     PYSPARK = "engines.pyspark", _("PySpark, by Waymark's job manager")
     WITHOUT_JOBS = "engines.without-jobs", _("Flink REST API {version}, no jobs")
     WITH_JOBS = "engines.with-jobs", _("Flink REST API {version}, jobs: {jobs}")
-    NOT_READY = "engines.not-ready", _("It is there, but not ready: {why}")
+    NOT_READY = "engines.not-ready", _("The server is running but not ready: {why}")
     HUNG_UP_BUT_HTTPS = "engines.hung-up-but-https", _("{why} Is it meant to be https://?")
     NOT_FLINK = "engines.not-flink", _("A server answers there, but not with Flink's REST API. {why}")
     NO_OVERVIEW = (
         "engines.no-overview",
-        _(
-            "A server answers there, but not with Flink's REST API: it knows no /overview. Is a part of the path "
-            "missing?"
-        ),
+        _("A server answers there, but not with Flink's REST API: it has no /overview. Is a part of the path missing?"),
     )
     BEHIND_PROXY = (
         "engines.behind-proxy",
@@ -218,7 +218,7 @@ class EngineReason(ReasonCode):
     SERVER_ERROR = "engines.server-error", _("A server answers there, but with an error: {why}")
     LOG_IN_PAGE = (
         "engines.log-in-page",
-        _("The address redirects to a log-in page ({location}): enter one that takes a token or a password."),
+        _("The address redirects to a log-in page ({location}): enter an address that accepts a token or a password."),
     )
     TOKEN_REFUSED = "engines.token-refused", _("The server does not accept this token (HTTP {status}).")
     PASSWORD_REFUSED = (
@@ -239,11 +239,11 @@ class EngineReason(ReasonCode):
     )
     NO_CONFIGURATION = (
         "engines.no-configuration",
-        _("It does not show its configuration: another cluster at this address would not be noticed."),
+        _("The cluster does not show its configuration, so Waymark cannot detect another cluster at this address."),
     )
     NO_SAVEPOINT_DIRECTORY = (
         "engines.no-savepoint-directory",
-        _("It has no default directory for savepoints: taking one needs a directory each time."),
+        _("The cluster has no default directory for savepoints, so each savepoint request needs a directory."),
     )
     STATE_NOT_REACHED = (
         "engines.state-not-reached",
@@ -255,11 +255,14 @@ class EngineReason(ReasonCode):
     ITS_STATE = "engines.its-state", _("its state")
     NO_PROGRAMS = (
         "engines.no-programs",
-        _("It takes no programs (web.submit.enable): jobs can be watched and saved, not started."),
+        _(
+            "The cluster does not accept programs (web.submit.enable): Waymark can monitor its jobs and take "
+            "savepoints, but cannot start jobs."
+        ),
     )
     NO_CANCEL = (
         "engines.no-cancel",
-        _("It does not want jobs to be cancelled from outside (web.cancel.enable)."),
+        _("The cluster does not allow jobs to be cancelled from outside (web.cancel.enable)."),
     )
     VERSION_UNREADABLE = (
         "engines.version-unreadable",
@@ -267,11 +270,14 @@ class EngineReason(ReasonCode):
     )
     VERSION_TOO_OLD = (
         "engines.version-too-old",
-        _("Flink {version} is older than {oldest}, the oldest that Waymark knows: parts may be missing."),
+        _(
+            "Flink {version} is older than {oldest}, the oldest version that Waymark supports: some data may "
+            "be missing."
+        ),
     )
     VERSION_TOO_NEW = (
         "engines.version-too-new",
-        _("Flink {version} is newer than {newest}, the newest that Waymark was tried with."),
+        _("Flink {version} is newer than {newest}, the newest version that Waymark is tested with."),
     )
     CLOCK_AHEAD = "engines.clock-ahead", _("Its clock is {seconds:.0f} s ahead of ours.")
     CLOCK_BEHIND = "engines.clock-behind", _("Its clock is {seconds:.0f} s behind ours.")

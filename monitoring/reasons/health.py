@@ -8,38 +8,41 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class HealthReason(ReasonCode):
-    BLIND = "health.blind", _("Waymark is blind: {findings:sentences}")
-    SEES_WITH_WARNINGS = "health.sees-with-warnings", _("Waymark sees. {findings:sentences}")
-    SEES = "health.sees", _("Waymark sees: every part answers and every cluster is asked in time.")
+    BLIND = "health.blind", _("Waymark cannot monitor the jobs: {findings:sentences}")
+    SEES_WITH_WARNINGS = (
+        "health.sees-with-warnings",
+        _("Waymark monitors the jobs, but a component needs attention. {findings:sentences}"),
+    )
+    SEES = "health.sees", _("All components are healthy. All clusters are polled on schedule.")
 
     DATABASE_SILENT = "health.database-silent", _("The database does not answer: {why}.")
     REDIS_SILENT = "health.redis-silent", _("Redis does not answer: {why}.")
-    NO_BEAT = "health.no-beat", _("No beat ticks, so nobody is told to look.")
-    NO_WORKER = "health.no-worker", _("No worker takes ticks.")
-    NO_WORKER_FOR_QUEUE = "health.no-worker-for-queue", _("No worker takes ticks; {count} ticks wait.")
+    NO_BEAT = "health.no-beat", _("No scheduler (beat) is running, so no tasks are started.")
+    NO_WORKER = "health.no-worker", _("No worker processes tasks.")
+    NO_WORKER_FOR_QUEUE = "health.no-worker-for-queue", _("No worker processes tasks; {count} tasks are queued.")
     CLOCK_AHEAD = "health.clock-ahead", _("This machine's clock is {length:length} ahead of the database's.")
     CLOCK_BEHIND = "health.clock-behind", _("This machine's clock is {length:length} behind the database's.")
 
-    TASK_NEVER_ENDED = "health.task-never-ended", _("The task “{task}” has never come to its end.")
-    TASK_OVERDUE = "health.task-overdue", _("The task “{task}” last came to its end {age:length} ago.")
+    TASK_NEVER_ENDED = "health.task-never-ended", _("The task “{task}” has never completed.")
+    TASK_OVERDUE = "health.task-overdue", _("The task “{task}” last completed {age:length} ago.")
     TASK_FAILS = "health.task-fails", _("{what:clause}; it fails: {failure}.")
 
-    NONE_POLLED = "health.none-polled", _("No cluster has been asked for {length:length}.")
+    NONE_POLLED = "health.none-polled", _("No cluster has been polled for {length:length}.")
     ALL_SILENT = (
         "health.all-silent",
         _("None of the {count} clusters answers; is this machine cut off from its network?"),
     )
-    ANOTHER_CLUSTER = "health.another-cluster", _("At the address of {clusters} another one answers.")
+    ANOTHER_CLUSTER = "health.another-cluster", _("Another cluster answers at the address of {clusters}.")
     CLUSTER_OVERDUE = (
         "health.cluster-overdue",
-        _("{clusters} has not been asked in time: the workers do not keep up."),
+        _("{clusters} has not been polled on schedule: the workers cannot keep up."),
     )
     CLUSTERS_OVERDUE = (
         "health.clusters-overdue",
-        _("{clusters} have not been asked in time: the workers do not keep up."),
+        _("{clusters} have not been polled on schedule: the workers cannot keep up."),
     )
-    CLUSTER_SILENT = "health.cluster-silent", _("{clusters} gives no answer.")
-    CLUSTERS_SILENT = "health.clusters-silent", _("{clusters} give no answer.")
+    CLUSTER_SILENT = "health.cluster-silent", _("{clusters} does not respond.")
+    CLUSTERS_SILENT = "health.clusters-silent", _("{clusters} do not respond.")
     OF_CLUSTER = "health.of-cluster", _("{count} of {all} cluster")
     OF_CLUSTERS = "health.of-clusters", _("{count} of {all} clusters")
 
@@ -55,7 +58,7 @@ class HealthReason(ReasonCode):
 
     NO_ROLLUPS = (
         "health.no-rollups",
-        _("The history's roll-ups are not being made, so long charts take longer: {why:clause}."),
+        _("The history pipeline does not compute roll-ups, so long charts load slowly: {why:clause}."),
     )
     PIPELINE_NEVER_STARTED = "health.pipeline-never-started", _("it was never started")
     PIPELINE_IS = "health.pipeline-is", _("it is {state}")

@@ -16,7 +16,7 @@ class LaunchReason(ReasonCode):
     )
     SECRET_UNREADABLE = (
         "launch.secret-unreadable",
-        _("it holds a secret that no key opens which is set: enter it again"),
+        _("it contains a secret that none of the configured keys can decrypt: enter the secret again"),
     )
     KIND_NEEDED = "launch.kind-needed", _("one of {kinds} is needed")
     PROGRAM_NEEDED = (
@@ -29,7 +29,7 @@ class LaunchReason(ReasonCode):
     COUNT_IS_USED = "launch.count-is-used", _("a whole number from 1 is needed: the command uses {place}")
     COUNT_IS_NOT_USED = (
         "launch.count-is-not-used",
-        _("{place} is needed in an argument of the command, or nothing"),
+        _("leave this empty, or use {place} in an argument of the command"),
     )
     SECONDS_NEEDED = (
         "launch.seconds-needed",
@@ -41,25 +41,25 @@ class LaunchReason(ReasonCode):
     ABSOLUTE_PATH_NEEDED = "launch.absolute-path-needed", _("the program's absolute path is needed")
     SAVEPOINT_NEEDED = (
         "launch.savepoint-needed",
-        _("{place} is needed in an argument: nothing is started empty"),
+        _("{place} is needed in an argument: a job is never started empty"),
     )
     ARGUMENT_TOO_LONG = "launch.argument-too-long", _("an argument has at most {most} characters")
     FOR_A_SHELL = (
         "launch.for-a-shell",
-        _("{found} means something to a shell, and there is none: give each argument by itself"),
+        _("{found} is shell syntax, but the command runs without a shell: enter each argument separately"),
     )
     BRACES_DO_NOT_MATCH = (
         "launch.braces-do-not-match",
         _("its braces do not match ({error}); write {{{{ and }}}} for braces"),
     )
-    UNKNOWN_PLACE = "launch.unknown-place", _("there is no {name}; there are {known}")
+    UNKNOWN_PLACE = "launch.unknown-place", _("{name} does not exist; use one of {known}")
 
     # The command is not run.
     NO_SAVEPOINT = (
         "launch.no-savepoint",
-        _("a command starts a job from a savepoint only, and there is none"),
+        _("a launch command starts a job only from a savepoint, and there is none"),
     )
-    NO_SUCH_PROGRAM = "launch.no-such-program", _("{program} is no program that this worker may run")
+    NO_SUCH_PROGRAM = "launch.no-such-program", _("this worker is not allowed to run {program}")
     PROGRAM_NOT_RUN = "launch.program-not-run", _("{program} could not be run: {error}")
     READ_AS_CODE = (
         "launch.read-as-code",
@@ -77,7 +77,7 @@ class LaunchReason(ReasonCode):
     )
 
     # The command was run.
-    NO_JOB_ID = "launch.no-job-id", _('The command ended well and printed no "JobID …": {said}')
+    NO_JOB_ID = "launch.no-job-id", _('The command succeeded but printed no "JobID …": {said}')
     COMMAND_KILLED = "launch.command-killed", _("{program} did not end within {limit_s:g} s and was killed.")
-    COMMAND_FAILED = "launch.command-failed", _("{program} ended with {code}: {said}")
+    COMMAND_FAILED = "launch.command-failed", _("{program} failed with exit code {code}: {said}")
     PRINTED_NOTHING = "launch.printed-nothing", _("it printed nothing")

@@ -10,8 +10,8 @@ from monitoring.reasons.reason import ReasonCode
 class NotifyReason(ReasonCode):
     CHANNEL_OFF = "notify.channel-off", _("the channel was switched off")
     CHANNEL_FULL = "notify.channel-full", _("the channel's limit of {count} messages in 10 min is reached")
-    AFTER_EARLIER = "notify.after-earlier", _("an earlier message about it is on its way")
-    OVER_BEFORE_TOLD = "notify.over-before-told", _("resolved before it was told")
+    AFTER_EARLIER = "notify.after-earlier", _("an earlier message about it is still being delivered")
+    OVER_BEFORE_TOLD = "notify.over-before-told", _("resolved before a notification was sent")
     OVER_WHILE_HIDDEN = "notify.over-while-hidden", _("resolved while another incident hid it")
     HIDDEN = "notify.hidden", _("hidden by incident {incident}")
     SILENCED = "notify.silenced", _("silenced by {window}")
@@ -28,14 +28,14 @@ class NotifyReason(ReasonCode):
         _("The receiver took longer than {limit_s:.0f} s for all incidents of the message"),
     )
     REDIRECTED = "notify.redirected", _("{answer} (redirects are not followed)")
-    REFUSED = "notify.refused", _("{answer} (the service takes this for a refusal)")
-    NO_INCIDENTS = "notify.no-incidents", _("There was nothing to tell")
-    APPRISE_SENT = "notify.apprise-sent", _("Apprise says that it was sent")
-    APPRISE_FAILED = "notify.apprise-failed", _("Apprise could not send it, and does not say why")
-    MAIL_TAKEN = "notify.mail-taken", _("Taken by the mail server for {to}")
+    REFUSED = "notify.refused", _("{answer} (the service reports this as an error)")
+    NO_INCIDENTS = "notify.no-incidents", _("There were no incidents to report")
+    APPRISE_SENT = "notify.apprise-sent", _("Apprise reports that the message was sent")
+    APPRISE_FAILED = "notify.apprise-failed", _("Apprise could not send the message and gave no reason")
+    MAIL_TAKEN = "notify.mail-taken", _("Accepted by the mail server for {to}")
     RECIPIENTS_REFUSED = "notify.recipients-refused", _("Every recipient was refused: {refused:clauses}")
     MAIL_SERVER_ANSWERED = "notify.mail-server-answered", _("The mail server answered {code} {answer}")
-    MAIL_NOT_TAKEN = "notify.mail-not-taken", _("The mail server {address} did not take it: {why}")
+    MAIL_NOT_TAKEN = "notify.mail-not-taken", _("The mail server {address} did not accept the message: {why}")
     SWITCHED_OFF = "notify.switched-off", _("The channel was switched off.")
 
     # Why a channel cannot send.
@@ -46,17 +46,17 @@ class NotifyReason(ReasonCode):
     URL_NEEDED = "notify.url-needed", _("an address like https://example.org/hook is needed")
     SERVICES = "notify.services", _("allowed are {schemes}")
     BAD_PARAMETER = "notify.bad-parameter", _("the parameter {name} is not allowed")
-    INCOMPLETE_ADDRESS = "notify.incomplete-address", _("this is no complete address of {service}")
+    INCOMPLETE_ADDRESS = "notify.incomplete-address", _("this is not a complete address of {service}")
 
     # Why a channel is not removed, or a message is not sent again.
     ONLY_CHANNEL = (
         "notify.only-channel",
-        _("These rules name no other channel: {names}. Choose another one for them first."),
+        _("These rules have no other channel: {names}. Choose another channel for them first."),
     )
     CHANNEL_REMOVED = (
         "notify.channel-removed",
         _("The channel {channel} was deleted: there is nowhere to send this message."),
     )
-    STILL_WAITING = "notify.still-waiting", _("This message is waiting: there is nothing to try again.")
-    SENT_ALREADY = "notify.sent-already", _("This message is sent: there is nothing to try again.")
-    TEST_GIVEN_UP = "notify.test-given-up", _("This message is given up: there is nothing to try again.")
+    STILL_WAITING = "notify.still-waiting", _("This message is still queued, so there is nothing to retry.")
+    SENT_ALREADY = "notify.sent-already", _("This message was sent, so there is nothing to retry.")
+    TEST_GIVEN_UP = "notify.test-given-up", _("This test message was given up and cannot be retried.")

@@ -9,7 +9,7 @@ from monitoring.reasons.reason import ReasonCode
 
 class RecoveryReason(ReasonCode):
     # Why recovery does not restart a failed job now.
-    NOT_DEAD = "recovery.not-dead", _("its run is not dead by the engine's word")
+    NOT_DEAD = "recovery.not-dead", _("the engine does not report its run as failed or lost")
     AUTOMATIC_RESTART_OFF = "recovery.automatic-restart-off", _("automatic restart is off")
     RESTART_UNDER_WAY = "recovery.restart-under-way", _("a restart is under way")
     CLUSTER_SILENT = "recovery.cluster-silent", _("the cluster does not answer")
@@ -17,29 +17,29 @@ class RecoveryReason(ReasonCode):
         "recovery.new-run-not-polled",
         _("it was restarted, and its new run has not been polled yet"),
     )
-    HELD_DOWN = "recovery.held-down", _("it has been dead for too short a time to be sure")
+    HELD_DOWN = "recovery.held-down", _("it failed only a moment ago and may still recover")
     CHECKPOINTS_NOT_READ = "recovery.checkpoints-not-read", _("its last checkpoints are still being read")
-    BACKOFF = "recovery.backoff", _("restart {number} within an hour waits until {until:hh:mm:ss}")
+    BACKOFF = "recovery.backoff", _("restart {number} within an hour is delayed until {until:hh:mm:ss}")
 
     # Why recovery leaves a failed job to a person.
     START_UNKNOWN = "recovery.start-unknown", _("Waymark does not know how it was started")
     ROWS_WRITTEN_AGAIN = (
         "recovery.rows-written-again",
-        _("a restore would write rows a second time, and execution.sinks.after-restore leaves that to you"),
+        _("a restore would write rows a second time, and execution.sinks.after-restore requires a manual decision"),
     )
     LOST = (
         "recovery.lost",
-        _("the engine, which answers, does not know it any more, and its automation leaves that to you"),
+        _("the engine responds but no longer knows the job, and the job's automation requires a manual restart"),
     )
     BREAKER_OPEN = (
         "recovery.breaker-open",
-        _("its breaker is open since {since:minute}, {reason}; close it to go on"),
+        _("its breaker has been open since {since:minute} ({reason}); close the breaker to resume restarts"),
     )
     CLUSTER_OUTAGE = (
         "recovery.cluster-outage",
         _(
-            "{jobs} jobs of its cluster died within {within:length} of each other, which is the cluster and not the "
-            "jobs; it is held until {until:hh:mm}"
+            "{jobs} jobs of its cluster failed within {within:length} of each other, which points to the "
+            "cluster and not to the jobs; restarts are on hold until {until:hh:mm}"
         ),
     )
     HOURLY_BUDGET_USED = (
@@ -50,21 +50,21 @@ class RecoveryReason(ReasonCode):
     NOT_RESTARTED = "recovery.not-restarted", _("{job} is dead and is not restarted: {why}.")
     NOT_RESTARTED_AFTER = (
         "recovery.not-restarted-after",
-        _("{job} is dead and is not restarted: {why}. It died of {cause}."),
+        _("{job} is dead and is not restarted: {why}. Cause of the failure: {cause}."),
     )
 
     # Why a job is restarted.
-    FAILED = "recovery.failed", _("{job} is FAILED since {since:hh:mm:ss}.")
-    FAILED_WITH = "recovery.failed-with", _("{job} is FAILED since {since:hh:mm:ss}: {cause}.")
+    FAILED = "recovery.failed", _("{job} has been FAILED since {since:hh:mm:ss}.")
+    FAILED_WITH = "recovery.failed-with", _("{job} has been FAILED since {since:hh:mm:ss}: {cause}.")
     UNKNOWN_TO_ENGINE = (
         "recovery.unknown-to-engine",
-        _("{job} is no longer known to the engine, which answers since {since:hh:mm:ss}."),
+        _("The engine has responded since {since:hh:mm:ss} but no longer knows {job}."),
     )
     UNKNOWN_TO_ENGINE_WITH = (
         "recovery.unknown-to-engine-with",
-        _("{job} is no longer known to the engine, which answers since {since:hh:mm:ss}: {cause}."),
+        _("The engine has responded since {since:hh:mm:ss} but no longer knows {job}: {cause}."),
     )
-    RESTART_ASKED = "recovery.restart-asked", _("{by} asked to restart from {state}.")
+    RESTART_ASKED = "recovery.restart-asked", _("{by} requested a restart from {state}.")
     CHANGE_ASKED = "recovery.change-asked", _("{by} asked to {what}, from {state}.")
     CHANGE_ASKED_NOTED = "recovery.change-asked-noted", _("{by} asked to {what} ({note}), from {state}.")
     RESCALE = "recovery.rescale", _("rescale it from {was} to {now}")
@@ -78,16 +78,19 @@ class RecoveryReason(ReasonCode):
     RUN_ASKED = "recovery.run-asked", _("{by} asked to run {job} again, from {state}.")
     RUN_SCHEDULED = (
         "recovery.run-scheduled",
-        _("The schedule asked, for {due:minute}, to run {job} again, from {state}."),
+        _("The schedule requested the run of {job} that was due at {due:minute}, from {state}."),
     )
     CHANGE_UNDONE = (
         "recovery.change-undone",
-        _("What restart {epoch} changed does not start, so the job is started as it was, from the same state."),
+        _(
+            "The job does not start with the changes of restart {epoch}. Waymark starts it without them, "
+            "from the same state."
+        ),
     )
 
     HISTORY_STOPPED = (
         "recovery.history-stopped",
-        _("{job} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."),
+        _("{job} is {state}, but WAYMARK_HISTORY_PIPELINE requires it to run."),
     )
 
     # Why a requested restart is refused: the field, its value, and what is allowed.
@@ -99,8 +102,8 @@ class RecoveryReason(ReasonCode):
     BAD_SAVEPOINT = "recovery.bad-savepoint", _("savepoint is {value}: {allowed}.")
     BAD_STATE = "recovery.bad-state", _("state is {value}: {allowed}.")
     BAD_STOP = "recovery.bad-stop", _("stop is {value}: {allowed}.")
-    CLUSTER_NEEDED = "recovery.cluster-needed", _("a cluster that answers is needed")
-    MANAGED_ELSEWHERE = "recovery.managed-elsewhere", _("that is who restarts this job")
+    CLUSTER_NEEDED = "recovery.cluster-needed", _("a cluster that responds is needed")
+    MANAGED_ELSEWHERE = "recovery.managed-elsewhere", _("another tool restarts this job")
     NAME_NEEDED = "recovery.name-needed", _("a name of at most {most} characters is needed")
     FREE_NAME_NEEDED = "recovery.free-name-needed", _("a name that no job of {cluster} has is needed")
     PATH_NEEDED = (
@@ -114,35 +117,35 @@ class RecoveryReason(ReasonCode):
     )
     SAVEPOINT_TO_CLONE_NEEDED = (
         "recovery.savepoint-to-clone-needed",
-        _("a second job starts from a savepoint of this one"),
+        _("a clone starts only from a savepoint of this job"),
     )
     FILES_GONE = (
         "recovery.files-gone",
-        _("somebody removed its files, so choose another state"),
+        _("its files were deleted outside Waymark; choose another state"),
     )
     FILES_DISPOSED = (
         "recovery.files-disposed",
-        _("its files are removed, or are being removed, so choose another state"),
+        _("its files are deleted or are being deleted; choose another state"),
     )
-    NOT_OFFERED = "recovery.not-offered", _("one of the states below is needed")
+    NOT_OFFERED = "recovery.not-offered", _("choose one of the states listed below")
     NOT_STOPPED_WITH_SAVEPOINT = (
         "recovery.not-stopped-with-savepoint",
-        _("{state} is there only when it is stopped with one"),
+        _("{state} exists only if the job is stopped with a savepoint"),
     )
     CHOOSE_SAVEPOINT = (
         "recovery.choose-savepoint",
-        _("the job does not run, so choose the savepoint to go on from"),
+        _("the job is not running; choose the savepoint to start from"),
     )
     NEVER_RAN = "recovery.never-ran", _("the job has never run here, so submit it first")
     STILL_RUNS = (
         "recovery.still-runs",
-        _("the job still runs. Wait until it has ended, or restart it from a savepoint"),
+        _("the job is still running. Wait until it ends, or restart it from a savepoint"),
     )
     NO_STATE_TO_CONTINUE = (
         "recovery.no-state-to-continue",
         _(
-            "no savepoint or retained checkpoint of it is known, and a run without state would read its input from "
-            "the beginning again"
+            "the job has no known savepoint or retained checkpoint, and a run without state would read its "
+            "input from the beginning again"
         ),
     )
     OPEN_AUTOMATIC = (
@@ -171,21 +174,21 @@ class RecoveryReason(ReasonCode):
     SAVEPOINT = "recovery.savepoint", _("savepoint {number} of run {run}, taken {at:second}")
     UNNUMBERED_CHECKPOINT = "recovery.unnumbered-checkpoint", _("checkpoint of run {run}, taken {at:second}")
     UNNUMBERED_SAVEPOINT = "recovery.unnumbered-savepoint", _("savepoint of run {run}, taken {at:second}")
-    SAVEPOINT_OF_THE_STOP = "recovery.savepoint-of-the-stop", _("the savepoint that it is stopped with")
+    SAVEPOINT_OF_THE_STOP = "recovery.savepoint-of-the-stop", _("the savepoint taken when the job stops")
     EMPTY_STATE = "recovery.empty-state", _("an empty state")
-    NO_BATCH_YET = "recovery.no-batch-yet", _("an empty state, since no run of it has had a batch")
+    NO_BATCH_YET = "recovery.no-batch-yet", _("an empty state, because none of its runs has completed a batch")
 
     # The actions of a cycle.
-    PAUSE_OVER = "recovery.pause-over", _("The pause of {job} is over.")
+    PAUSE_OVER = "recovery.pause-over", _("The pause of {job} has ended.")
     BREAKER_OPENED = "recovery.breaker-opened", _("The breaker of {job} opened: {reason}.")
-    NEEDS_PERSON = "recovery.needs-person", _("{job} needs a person: {reason}.")
-    LEFT = "recovery.left", _("{job} is left: {reason}.")
+    NEEDS_PERSON = "recovery.needs-person", _("{job} needs manual action: {reason}.")
+    LEFT = "recovery.left", _("{job} is not restarted for now: {reason}.")
     RESTART_DECIDED = "recovery.restart-decided", _("Restart {epoch} of {job} decided: {reason}")
     RESTART_FAILED = "recovery.restart-failed", _("Restart {epoch} of {job} failed: {why}")
     RESTARTS_MOVED = "recovery.restarts-moved", _("Restarts: {outcomes}.")
-    BACK_AGAIN = "recovery.back-again", _("{jobs} back again.")
+    BACK_AGAIN = "recovery.back-again", _("{jobs} running again.")
     JOB_IS = "recovery.job-is", _("the job is {state}.")
-    JOB_IS_BACK = "recovery.job-is-back", _("the job is back.")
+    JOB_IS_BACK = "recovery.job-is-back", _("the job is running again.")
     RUN_MISSED = "recovery.run-missed", _("The run that was due at {due:minute} was not started: {why}")
     RUN_WAITS = "recovery.run-waits", _("The run that was due at {due:minute} waits: {why}")
     RUN_OF_JOB = "recovery.run-of-job", _("{job}: {problem}")
@@ -195,10 +198,10 @@ class RecoveryReason(ReasonCode):
     SUCCEEDED = "recovery.succeeded", _("{count} succeeded")
     ENDED_FAILED = "recovery.ended-failed", _("{count} failed")
     CANCELED = "recovery.canceled", _("{count} canceled")
-    OVERTAKEN = "recovery.overtaken", _("{count} overtaken by another worker")
+    OVERTAKEN = "recovery.overtaken", _("{count} already handled by another worker")
 
     # The end of an attempt in any stage.
-    OUT_OF_TIME = "recovery.out-of-time", _("Given up after its time was over; last: {last}")
+    OUT_OF_TIME = "recovery.out-of-time", _("Gave up after the time limit; last result: {last}")
     CANCELED_BY = "recovery.canceled-by", _("Canceled by {by}.")
     AUTOMATION_PAUSED = "recovery.automation-paused", _("Nothing was started: {why}.")
     DIED_AGAIN = (
@@ -219,7 +222,7 @@ class RecoveryReason(ReasonCode):
     PROGRAM_ON_CLUSTER = "recovery.program-on-cluster", _("{program} is on the cluster.")
     PROGRAMS_REFUSED = (
         "recovery.programs-refused",
-        _("The cluster takes no programs (Flink: web.submit.enable): {answer}"),
+        _("The cluster does not accept programs (Flink: web.submit.enable): {answer}"),
     )
     PROGRAM_LOST = (
         "recovery.program-lost",
@@ -227,22 +230,22 @@ class RecoveryReason(ReasonCode):
     )
     PROGRAM_TO_UPLOAD = (
         "recovery.program-to-upload",
-        _("{program} is not on the cluster any more; Waymark has a copy."),
+        _("{program} is no longer on the cluster; Waymark has a copy."),
     )
     PROGRAM_DAMAGED = "recovery.program-damaged", _("{damage} Upload the program again.")
     PROGRAM_UPLOADED = "recovery.program-uploaded", _("{program} is on the cluster again, as {id}.")
-    PROGRAM_REFUSED = "recovery.program-refused", _("The cluster does not take the program: {answer}")
+    PROGRAM_REFUSED = "recovery.program-refused", _("The cluster rejected the program: {answer}")
 
     # Steps: copy the checkpoint location.
     IMPORTED = (
         "recovery.imported",
-        _("Copied to savepoint {path}. The checkpoint location stays as it is."),
+        _("Copied to savepoint {path}. The checkpoint location is not changed."),
     )
     IMPORTING = (
         "recovery.importing",
-        _("The state is being copied. The checkpoint location stays as it is."),
+        _("The state is being copied. The checkpoint location is not changed."),
     )
-    IMPORT_LOST = "recovery.import-lost", _("The cluster has lost the copy, so it is made again.")
+    IMPORT_LOST = "recovery.import-lost", _("The cluster lost the copy. Waymark requests it again.")
     IMPORT_FAILED = "recovery.import-failed", _("The checkpoint location cannot be imported: {why}")
     NO_IMPORTS_HERE = (
         "recovery.no-imports-here",
@@ -252,7 +255,7 @@ class RecoveryReason(ReasonCode):
     # Steps: check the state.
     STATE_OF_THE_STOP = (
         "recovery.state-of-the-stop",
-        _("The job is stopped with the savepoint to go on from."),
+        _("The job is stopped with a savepoint and continues from it."),
     )
     WITHOUT_STATE = "recovery.without-state", _("The job starts without state.")
     NO_STATE_YET = "recovery.no-state-yet", _("The job has no state: none of its runs has completed a batch.")
@@ -260,16 +263,16 @@ class RecoveryReason(ReasonCode):
         "recovery.cannot-be-checked",
         _("{path}: this cluster cannot check a state before it is used."),
     )
-    USED_UNCHECKED = "recovery.used-unchecked", _("{why}; it is used unchecked.")
+    USED_UNCHECKED = "recovery.used-unchecked", _("{why}; the state is used without a check.")
     STATE_COMPLETE = "recovery.state-complete", _("{path} is complete.")
     STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why:clause}.")
     STARTS_EMPTY = (
         "recovery.starts-empty",
-        _("No state can be restored; the job allows to be started empty."),
+        _("No state can be restored; the job is configured to start empty in this case."),
     )
     STATE_TOO_OLD = (
         "recovery.state-too-old",
-        _("it was {age:length} old when the job died, and the job allows {allowed:length}"),
+        _("it was {age:length} old when the job failed, and the job allows at most {allowed:length}"),
     )
     NO_STATE_KNOWN = (
         "recovery.no-state-known",
@@ -277,35 +280,35 @@ class RecoveryReason(ReasonCode):
     )
     ONLY_STATE_REJECTED = (
         "recovery.only-state-rejected",
-        _("The only state could not be restored, and a job is never started empty; the last: {why}"),
+        _("The only state could not be restored, and a job is never started empty; last error: {why}"),
     )
     ALL_STATES_REJECTED = (
         "recovery.all-states-rejected",
-        _("None of the {count} states could be restored, and a job is never started empty; the last: {why}"),
+        _("None of the {count} states could be restored, and a job is never started empty; last error: {why}"),
     )
 
     # Steps: stop the job.
     MAY_BE_TAKEN_BACK = (
         "recovery.may-be-taken-back",
-        _("The job has just FAILED by itself, which may be taken back: that is waited for."),
+        _("The job has just FAILED, but the engine may still recover it. Waymark waits for that."),
     )
-    MAY_COME_BACK = "recovery.may-come-back", _("The job has ended, but may be taken up again: {why}")
+    MAY_COME_BACK = "recovery.may-come-back", _("The job has ended, but the engine may start it again: {why}")
     NEXT_LEADER_MAY_START = (
         "recovery.next-leader-may-start",
         _(
-            "The job has ended, but the next leader may take it up again: this Flink is highly available ({kind}), and "
-            "its store of jobs cannot be looked into. That is waited for until {until:hh:mm:ss}."
+            "The job has ended, but the next leader may start it again: this Flink is highly available "
+            "({kind}), and Waymark cannot read its job store. Waymark waits until {until:hh:mm:ss}."
         ),
     )
-    JOB_LIVES = "recovery.job-lives", _("The job lives: {id} is {state}. Nothing was started.")
+    JOB_LIVES = "recovery.job-lives", _("The job is still active: {id} is {state}. Nothing was started.")
     OTHER_RUN_NOT_STOPPED = (
         "recovery.other-run-not-stopped",
-        _("Another life of this job, {id}, is {state}. It was not stopped, nothing was started."),
+        _("Another run of this job, {id}, is {state}. It was not stopped, and nothing was started."),
     )
     STATE_GONE = "recovery.state-gone", _("{path} no longer exists, so the job was not stopped: {why}")
     NOT_RUNNING = "recovery.not-running", _("The job is not running.")
     STOPPED = "recovery.stopped", _("Stopped.")
-    STOPPED_AND_SAVED = "recovery.stopped-and-saved", _("Stopped; what it had is saved at {path}.")
+    STOPPED_AND_SAVED = "recovery.stopped-and-saved", _("Stopped. Its state is saved at {path}.")
     STOPPED_TO_GO_ON = "recovery.stopped-to-go-on", _("Stopped. The job continues from {path}.")
     ENDED_WITHOUT_SAVEPOINT = (
         "recovery.ended-without-savepoint",
@@ -317,7 +320,7 @@ class RecoveryReason(ReasonCode):
     )
     SAVEPOINT_NOT_KNOWN_YET = (
         "recovery.savepoint-not-known-yet",
-        _("The job has stopped; its savepoint is about to be known."),
+        _("The job has stopped. Waymark waits for the path of its savepoint."),
     )
     CANCELLING = "recovery.cancelling", _("Cancelling; the job is {state}.")
     SAVEPOINT_FAILED = (
@@ -330,11 +333,11 @@ class RecoveryReason(ReasonCode):
     )
     SAVED_CANCELLING = (
         "recovery.saved-cancelling",
-        _("Its savepoint is complete; cancelling, which leaves its checkpoints. The job is {state}."),
+        _("The savepoint is complete. Cancelling the job and keeping its checkpoints; the job is {state}."),
     )
     SAVING_BEFORE_CANCEL = (
         "recovery.saving-before-cancel",
-        _("Taking a savepoint before the job is cancelled; it is {state}."),
+        _("Taking a savepoint before the job is cancelled; the job is {state}."),
     )
     SAVEPOINT_DEFERRED = (
         "recovery.savepoint-deferred",
@@ -350,30 +353,30 @@ class RecoveryReason(ReasonCode):
     )
     STARTED = "recovery.started", _("Started as {id} {how}.")
     FROM_STATE = "recovery.from-state", _("from {path}")
-    FROM_NOTHING = "recovery.from-nothing", _("without a state")
+    FROM_NOTHING = "recovery.from-nothing", _("without state")
     OTHER_RUN_ENDED = (
         "recovery.other-run-ended",
-        _("Another life of this job, {id}, was started meanwhile and is {state}. Nothing was started."),
+        _("Another run of this job, {id}, was started in the meantime and is {state}. Nothing was started."),
     )
     OTHER_RUN_LIVES = (
         "recovery.other-run-lives",
-        _("A life of this job, {id}, is {state} already. Nothing was started."),
+        _("A run of this job, {id}, is already {state}. Nothing was started."),
     )
-    PROGRAM_GONE = "recovery.program-gone", _("The program is not on the cluster any more: {answer}")
-    LOOKED_FOR = "recovery.looked-for", _("The engine is looked at for {id}: {answer}")
+    PROGRAM_GONE = "recovery.program-gone", _("The program is no longer on the cluster: {answer}")
+    LOOKED_FOR = "recovery.looked-for", _("Waymark checks whether the engine has started {id}: {answer}")
     COMMAND_NOT_RUN = "recovery.command-not-run", _("The launch command was not run: {why}.")
-    START_REFUSED = "recovery.start-refused", _("The engine does not start it {how}: {why}")
+    START_REFUSED = "recovery.start-refused", _("The engine refused to start the job {how}: {why}")
     PROGRAM_LOST_AGAIN = (
         "recovery.program-lost-again",
         _("The cluster lost the program {count} times before it could be started."),
     )
     COMMAND_RUN_IN_VAIN = (
         "recovery.command-run-in-vain",
-        _("The launch command was run {times}, and the engine does not know {id}."),
+        _("The launch command was run {times}, but the engine does not know {id}."),
     )
     START_ASKED_IN_VAIN = (
         "recovery.start-asked-in-vain",
-        _("The start was requested {times}, and the engine does not know {id}."),
+        _("The start was requested {times}, but the engine does not know {id}."),
     )
     WITH_LAST_ANSWER = "recovery.with-last-answer", _("{what} {answer}")
     ONCE = "recovery.once", _("once")
@@ -381,7 +384,7 @@ class RecoveryReason(ReasonCode):
     NOT_KNOWN_YET = "recovery.not-known-yet", _("The engine does not know {id} yet.")
 
     # Steps: wait until it runs.
-    NOT_NAMED = "recovery.not-named", _("The engine does not name {id}.")
+    NOT_NAMED = "recovery.not-named", _("The engine does not list {id}.")
     OPERATOR_NOT_RUNNING = (
         "recovery.operator-not-running",
         _("The new run is RUNNING, but {name} is not yet."),
@@ -400,5 +403,5 @@ class RecoveryReason(ReasonCode):
     NO_REASON_GIVEN = "recovery.no-reason-given", _("the engine gives no reason.")
     NEW_RUN_NOT_READ = (
         "recovery.new-run-not-read",
-        _("The new run is {state}; it is about to be read for the first time."),
+        _("The new run is {state}. Waymark has not polled it yet."),
     )

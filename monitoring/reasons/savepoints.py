@@ -14,20 +14,20 @@ class SavepointReason(ReasonCode):
     CLUSTER_SILENT = "savepoints.cluster-silent", _("the cluster does not answer")
     UNSEEN = "savepoints.unseen", _("the job has not been seen since {since:second}")
     UNDER_WAY = "savepoints.under-way", _("a savepoint is already under way")
-    WAITS = "savepoints.waits", _("it waits for its turn: {cluster} takes {count} savepoints at once")
-    WAITS_FOR_ONE = "savepoints.waits-for-one", _("it waits for its turn: {cluster} takes {count} savepoint at once")
+    WAITS = "savepoints.waits", _("it is queued: {cluster} takes at most {count} savepoints at once")
+    WAITS_FOR_ONE = "savepoints.waits-for-one", _("it is queued: {cluster} takes at most {count} savepoint at once")
 
     TOO_LATE = "savepoints.too-late", _("Not completed in time: {why:clause}.")
     STILL_UNDER_WAY = "savepoints.still-under-way", _("it is still under way")
-    NEVER_ARRIVED = "savepoints.never-arrived", _("the engine never heard of it")
-    FORGOTTEN = "savepoints.forgotten", _("the engine forgot the request")
+    NEVER_ARRIVED = "savepoints.never-arrived", _("the engine never received the request")
+    FORGOTTEN = "savepoints.forgotten", _("the engine no longer knows the request")
     LOST = (
         "savepoints.lost",
-        _("The engine forgot the request, and no savepoint of it is in the job's history."),
+        _("The engine no longer knows the request, and the job's history has no savepoint from it."),
     )
     PATH_OF_ANOTHER = (
         "savepoints.path-of-another",
-        _("The engine answered with {path}, which is another savepoint's."),
+        _("The engine returned {path}, which belongs to another savepoint."),
     )
     WITHOUT_REASON = "savepoints.without-reason", _("The engine gave no reason.")
 
@@ -36,18 +36,21 @@ class SavepointReason(ReasonCode):
         _("{place} could not be checked within {limit_s:g} s: its storage does not respond"),
     )
     SENTENCE = "savepoints.sentence", _("{clause}.")
-    METADATA_UNREADABLE = "savepoints.metadata-unreadable", _("of its {file}: {error}")
+    METADATA_UNREADABLE = "savepoints.metadata-unreadable", _("its {file} cannot be read: {error}")
     FILE_MISSING = "savepoints.file-missing", _("{file} is missing")
     FILE_OF_ANOTHER_SIZE = "savepoints.file-of-another-size", _("{file} has {size} bytes instead of {expected}")
-    INVALID = "savepoints.invalid", _("the engine calls it invalid, without a reason")
+    INVALID = "savepoints.invalid", _("the engine reports it as invalid and gives no reason")
 
-    NOT_REMOVED_NOW = "savepoints.not-removed-now", _("It is not removed now: {why}.")
+    NOT_REMOVED_NOW = "savepoints.not-removed-now", _("It is not deleted now: {why}.")
     NOT_REMOVED_FROM_STORAGE = (
         "savepoints.not-removed-from-storage",
-        _("The cluster is gone, and in its storage: {error}"),
+        _("The cluster was removed, and its storage reports: {error}"),
     )
-    REMOVAL_FORGOTTEN = "savepoints.removal-forgotten", _("The engine forgot the request; it is told again.")
-    NOTHING_TO_REMOVE = "savepoints.nothing-to-remove", _("There was nothing to remove: {why}")
+    REMOVAL_FORGOTTEN = (
+        "savepoints.removal-forgotten",
+        _("The engine no longer knows the request. Waymark sends it again."),
+    )
+    NOTHING_TO_REMOVE = "savepoints.nothing-to-remove", _("There was nothing to delete: {why}")
 
     NO_SCHEDULE = "savepoints.no-schedule", _("no schedule")
     EVERY = "savepoints.every", _("every {length:length}")
@@ -61,29 +64,29 @@ class SavepointReason(ReasonCode):
         _("the name of a time zone is needed, such as Europe/Berlin or UTC"),
     )
     FIELDS_NEEDED = "savepoints.fields-needed", _("five fields are needed: {fields}")
-    BAD_CRON = "savepoints.bad-cron", _("cron says: {error}")
-    NO_SUCH_DAY = "savepoints.no-such-day", _("there is no such day within 50 years")
+    BAD_CRON = "savepoints.bad-cron", _("the cron expression is not valid: {error}")
+    NO_SUCH_DAY = "savepoints.no-such-day", _("no day within the next 50 years matches")
 
-    NOTE_TOO_LONG = "savepoints.note-too-long", _("The note has {count} characters: at most {most} are kept.")
+    NOTE_TOO_LONG = "savepoints.note-too-long", _("The note has {count} characters; at most {most} are allowed.")
     NOT_PINNED = (
         "savepoints.not-pinned",
-        _("It cannot be pinned: its files are removed, or are being removed."),
+        _("The savepoint cannot be pinned: its files are deleted or are being deleted."),
     )
-    NOT_COMPLETED = "savepoints.not-completed", _("It is no completed savepoint (any more).")
+    NOT_COMPLETED = "savepoints.not-completed", _("This is not a completed savepoint, or no longer one.")
     RESTART_UNDER_WAY = (
         "savepoints.restart-under-way",
-        _("Restart {epoch} of the job is under way: until it has ended, nothing goes."),
+        _("Restart {epoch} of the job is under way. Nothing is deleted until it ends."),
     )
-    STAYS = "savepoints.stays", _("It stays: {reason}.")
-    BY_HAND = "savepoints.by-hand", _("by hand")
+    STAYS = "savepoints.stays", _("The savepoint is kept: {reason}.")
+    BY_HAND = "savepoints.by-hand", _("manually")
 
-    NEEDED_BY_RUN = "savepoints.needed-by-run", _("run {number} came from it")
+    NEEDED_BY_RUN = "savepoints.needed-by-run", _("run {number} was started from it")
     NEEDED_BY_RESTART = "savepoints.needed-by-restart", _("restart {epoch} starts from it")
-    NEEDED_BY_OTHER_RUN = "savepoints.needed-by-other-run", _("a run of another job came from it")
+    NEEDED_BY_OTHER_RUN = "savepoints.needed-by-other-run", _("a run of another job was started from it")
     NEEDED_BY_OTHER_START = "savepoints.needed-by-other-start", _("another job is being started from it")
     PINNED = "savepoints.pinned", _("pinned")
-    NEWEST_GOOD = "savepoints.newest-good", _("the newest good one")
-    NOT_OURS = "savepoints.not-ours", _("taken by hand or by another tool: it goes only by hand")
+    NEWEST_GOOD = "savepoints.newest-good", _("the newest usable one")
+    NOT_OURS = "savepoints.not-ours", _("taken manually or by another tool, so retention does not delete it")
     JOB_KEEPS_ALL = "savepoints.job-keeps-all", _("the job keeps all")
     AMONG_NEWEST = "savepoints.among-newest", _("among the newest {count}")
     YOUNGER = "savepoints.younger", _("younger than {age:length}")

@@ -11,13 +11,16 @@ class StateReadReason(ReasonCode):
     CHECKPOINT = "state-reads.checkpoint", _("checkpoint {number} of run {run}")
     SAVEPOINT = "state-reads.savepoint", _("savepoint {number} of run {run}")
 
-    SNAPSHOT_OF_ANOTHER_JOB = "state-reads.snapshot-of-another-job", _("Snapshot {number} is not one of this job.")
-    TOO_MANY = "state-reads.too-many", _("{count} questions wait already. Ask again when some are answered.")
-    WORKER_GONE = "state-reads.worker-gone", _("The worker that read it is gone. Ask again.")
-    TOO_SLOW = "state-reads.too-slow", _("It took longer than {limit_s:.0f} s and was given up. Ask for less of it.")
+    SNAPSHOT_OF_ANOTHER_JOB = "state-reads.snapshot-of-another-job", _("Snapshot {number} does not belong to this job.")
+    TOO_MANY = "state-reads.too-many", _("{count} requests are already queued. Try again when some of them are done.")
+    WORKER_GONE = "state-reads.worker-gone", _("The worker that read the state stopped. Try again.")
+    TOO_SLOW = (
+        "state-reads.too-slow",
+        _("Reading took longer than {limit_s:.0f} s and was stopped. Request less of the state."),
+    )
     TOO_LARGE = (
         "state-reads.too-large",
-        _("The answer has {size:,} bytes, {most:,} at most are shown. Ask for fewer rows."),
+        _("The result has {size:,} bytes, but at most {most:,} can be shown. Request fewer rows."),
     )
-    UNREADABLE = "state-reads.unreadable", _("The answer cannot be read: it is no JSON.")
-    WITHOUT_REASON = "state-reads.without-reason", _("The reader ended without a word.")
+    UNREADABLE = "state-reads.unreadable", _("The result cannot be read: it is not JSON.")
+    WITHOUT_REASON = "state-reads.without-reason", _("The reader ended without an error message.")

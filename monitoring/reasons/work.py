@@ -15,7 +15,7 @@ class WorkReason(ReasonCode):
     NO_INCIDENT_CHANGED = "work.no-incident-changed", _("No incident changed; {looked}.")
     RULE_EVALUATED = "work.rule-evaluated", _("{count} rule evaluated")
     RULES_EVALUATED = "work.rules-evaluated", _("{count} rules evaluated")
-    RULES_FROZEN = "work.rules-frozen", _("{looked}; {count} frozen, their cluster does not answer")
+    RULES_FROZEN = "work.rules-frozen", _("{looked}; {count} frozen because their cluster does not answer")
     INCIDENTS_OPENED = "work.incidents-opened", _("{count} opened")
     INCIDENTS_UPDATED = "work.incidents-updated", _("{count} changed")
     INCIDENTS_RESOLVED = "work.incidents-resolved", _("{count} resolved")
@@ -26,7 +26,7 @@ class WorkReason(ReasonCode):
     NOTIFICATIONS_SENT = "work.notifications-sent", _("{count} sent")
     NOTIFICATIONS_RETRIED = "work.notifications-retried", _("{count} will be retried")
     NOTIFICATIONS_GIVEN_UP = "work.notifications-given-up", _("{count} given up")
-    OVERTAKEN = "work.overtaken", _("{count} overtaken by another worker")
+    OVERTAKEN = "work.overtaken", _("{count} already handled by another worker")
 
     SAVEPOINTS = "work.savepoints", _("Savepoints: {done}.")
     SAVEPOINTS_REQUESTED = "work.savepoints-requested", _("{count} requested")
@@ -36,10 +36,10 @@ class WorkReason(ReasonCode):
     SAVEPOINTS_COMPLETED = "work.savepoints-completed", _("{count} completed")
     SAVEPOINTS_FAILED = "work.savepoints-failed", _("{count} failed")
     SAVEPOINTS_LINKED = "work.savepoints-linked", _("{count} found in the history")
-    SAVEPOINTS_GONE = "work.savepoints-gone", _("{count} found gone")
+    SAVEPOINTS_GONE = "work.savepoints-gone", _("{count} found missing")
     SAVEPOINTS_DAMAGED = "work.savepoints-damaged", _("{count} found damaged")
-    SAVEPOINTS_DISPOSED = "work.savepoints-disposed", _("{count} disposed of")
-    SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be disposed of yet")
+    SAVEPOINTS_DISPOSED = "work.savepoints-disposed", _("{count} deleted")
+    SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be deleted yet")
 
     RETENTION = "work.retention", _("Retention: {gone} released.")
     SAVEPOINT = "work.savepoint", _("{count} savepoint")
@@ -51,29 +51,29 @@ class WorkReason(ReasonCode):
     PROGRAM_COPIED = "work.program-copied", _("{count} program copied.")
     PROGRAMS_COPIED = "work.programs-copied", _("{count} programs copied.")
 
-    PARTITIONS_MADE = "work.partitions-made", _("Partitions made ahead: {names}.")
-    MINUTES_FORGOTTEN = "work.minutes-forgotten", _("Roll-ups of minutes forgotten: {count:,}.")
-    HOURS_FORGOTTEN = "work.hours-forgotten", _("Roll-ups of hours before {before:day} forgotten: {count:,}.")
+    PARTITIONS_MADE = "work.partitions-made", _("Partitions created in advance: {names}.")
+    MINUTES_FORGOTTEN = "work.minutes-forgotten", _("Minute roll-ups deleted: {count:,}.")
+    HOURS_FORGOTTEN = "work.hours-forgotten", _("Hour roll-ups before {before:day} deleted: {count:,}.")
 
     ARCHIVED = "work.archived", _("Archived {what}.")
     ARCHIVED_WITHOUT = "work.archived-without", _("Archived {what}. There was no partition of {missing}.")
     ARCHIVING = "work.archiving", _("{what} is being archived: {step} is next.")
     ARCHIVING_AGAIN = "work.archiving-again", _("{what} is archived again where it changed: {why}.")
-    DAY_CHANGED = "work.day-changed", _("{day:day} has {rows:,} {kind} by now, not {expected:,}")
-    FILE_DIFFERS = "work.file-differs", _("{file}: what was written is not what PostgreSQL has by now")
-    LATE_CHANGED = "work.late-changed", _("what came late for {day:day} changed while it was taken up")
+    DAY_CHANGED = "work.day-changed", _("{day:day} now has {rows:,} {kind} instead of {expected:,}")
+    FILE_DIFFERS = "work.file-differs", _("{file}: its rows differ from the rows in PostgreSQL now")
+    LATE_CHANGED = "work.late-changed", _("late rows of {day:day} changed while they were archived")
     SPAN_CHANGED = "work.span-changed", _("{span} changed while it was archived")
-    SPAN_INCOMPLETE = "work.span-incomplete", _("{span} has not all of its files")
-    ARCHIVING_WAITS = "work.archiving-waits", _("{what} waits until nobody reads its tables.")
-    ARCHIVING_ELSEWHERE = "work.archiving-elsewhere", _("No archiving: another process does it.")
+    SPAN_INCOMPLETE = "work.span-incomplete", _("{span} lacks some of its files")
+    ARCHIVING_WAITS = "work.archiving-waits", _("{what} waits until no query reads its tables.")
+    ARCHIVING_ELSEWHERE = "work.archiving-elsewhere", _("Archiving skipped: another process is archiving.")
     NOT_ARCHIVED_YET = "work.not-archived-yet", _("{what} cannot be archived yet. {why}")
     CHECKPOINTS_MAY_CHANGE = (
         "work.checkpoints-may-change",
-        _("{count:,} of its checkpoints may still change, of job {job} for one."),
+        _("{count:,} of its checkpoints may still change, for example of job {job}."),
     )
     ROLLUPS_NEVER_MADE = (
         "work.rollups-never-made",
-        _("The history pipeline, which makes roll-ups of it first, has not run yet."),
+        _("The history pipeline, which computes its roll-ups first, has not run yet."),
     )
     ROLLUPS_OF_ANOTHER_SERVER = (
         "work.rollups-of-another-server",
@@ -81,38 +81,38 @@ class WorkReason(ReasonCode):
     )
     ROLLUPS_BEHIND = (
         "work.rollups-behind",
-        _("The history pipeline has not come to all of its changes; it is behind, or not running."),
+        _("The history pipeline has not processed all of its changes. It is behind or not running."),
     )
     ROLLUPS_DIFFER = (
         "work.rollups-differ",
         _(
-            "The roll-ups of {count:,} days of jobs do not have as many checkpoints as there are. "
-            "Start the history pipeline without state to build them again."
+            "The roll-ups of {count:,} days of jobs do not match the number of stored checkpoints. Start the "
+            "history pipeline without state to build them again."
         ),
     )
-    ARCHIVED_LATE = "work.archived-late", _("Took what came late into {count:,} files of the archive.")
-    NOT_COUNTED_YET = "work.not-counted-yet", _("What came late for {day:date} is not counted yet: {why}.")
+    ARCHIVED_LATE = "work.archived-late", _("Added late rows to {count:,} files of the archive.")
+    NOT_COUNTED_YET = "work.not-counted-yet", _("Late rows of {day:date} are not counted yet: {why}.")
     FILES_MERGED = "work.files-merged", _("Merged small files of the archive, {count:,} times.")
     FILES_REMOVED = (
         "work.files-removed",
-        _("Removed {count:,} files of the archive that are older than {days:,} days."),
+        _("Deleted {count:,} files of the archive that are older than {days:,} days."),
     )
 
-    NO_PIPELINE_CHANGE = "work.no-pipeline-change", _("No change of the history's pipeline: {why:clause}.")
-    PIPELINE_NOT_CHANGED = "work.pipeline-not-changed", _("No change of the history's pipeline: {problem}")
+    NO_PIPELINE_CHANGE = "work.no-pipeline-change", _("History pipeline not changed: {why:clause}.")
+    PIPELINE_NOT_CHANGED = "work.pipeline-not-changed", _("History pipeline not changed: {problem}")
     PIPELINE_SILENT = "work.pipeline-silent", _("the job manager does not answer")
     PIPELINE_RESTARTING = "work.pipeline-restarting", _("a restart is under way")
     PIPELINE_OFF = "work.pipeline-off", _("it is switched off")
-    PIPELINE_DEAD = "work.pipeline-dead", _("bringing it back is recovery's")
+    PIPELINE_DEAD = "work.pipeline-dead", _("recovery restarts it")
     PIPELINE_STOPPING = "work.pipeline-stopping", _("it is being stopped")
-    PIPELINE_AS_WANTED = "work.pipeline-as-wanted", _("it is as it should be")
-    PIPELINE_RESTART_FAILED = "work.pipeline-restart-failed", _("its restart {epoch} came to nothing: {why:clause}")
+    PIPELINE_AS_WANTED = "work.pipeline-as-wanted", _("it is up to date")
+    PIPELINE_RESTART_FAILED = "work.pipeline-restart-failed", _("its restart {epoch} failed: {why:clause}")
     PIPELINE_SUBMITTED = "work.pipeline-submitted", _("{name} was submitted.")
     PIPELINE_RUNS_ALREADY = (
         "work.pipeline-runs-already",
-        _("No start of {name}: it runs already and is seen with the next poll."),
+        _("{name} is not started: it is already running, and the next poll will find it."),
     )
-    PIPELINE_WAITS = "work.pipeline-waits", _("No start of {name} yet: {others} is starting.")
+    PIPELINE_WAITS = "work.pipeline-waits", _("{name} is not started yet: {others} is starting.")
     PIPELINE_RESTART = "work.pipeline-restart", _("Restart {epoch} of {name} decided: {why}")
     PIPELINE_UPGRADED = (
         "work.pipeline-upgraded",
@@ -129,17 +129,23 @@ class WorkReason(ReasonCode):
     CLUSTER_SILENT = "work.cluster-silent", _("{cluster} does not answer: {why}")
     CLUSTER_REPLACED = "work.cluster-replaced", _("{cluster}: {why}")
     CLUSTER_BACK = "work.cluster-back", _("{cluster} answers again")
-    POLL_OVERTAKEN = "work.poll-overtaken", _("{cluster}: another poll took over; this one's answer was dropped.")
+    POLL_OVERTAKEN = (
+        "work.poll-overtaken",
+        _("{cluster}: another poll took over, so the response to this one was discarded."),
+    )
     RUN_NEW = "work.run-new", _("{run} is new, {state}")
     RUN_MOVED = "work.run-moved", _("{run} is {state}")
     RUN_MOVED_BECAUSE = "work.run-moved-because", _("{run} is {state} ({why})")
     RUN_RESTARTED = "work.run-restarted", _("{run}: {why}")
     CHECKPOINT_FAILED = "work.checkpoint-failed", _("{count} checkpoint failed")
     CHECKPOINTS_FAILED = "work.checkpoints-failed", _("{count} checkpoints failed")
-    CHECKPOINT_MISSED = "work.checkpoint-missed", _("{count} checkpoint not seen: the engine had dropped them")
-    CHECKPOINTS_MISSED = "work.checkpoints-missed", _("{count} checkpoints not seen: the engine had dropped them")
-    SAVEPOINT_FOUND = "work.savepoint-found", _("{count} savepoint found that others took")
-    SAVEPOINTS_FOUND = "work.savepoints-found", _("{count} savepoints found that others took")
+    CHECKPOINT_MISSED = "work.checkpoint-missed", _("{count} checkpoint missed: the engine had already discarded it")
+    CHECKPOINTS_MISSED = (
+        "work.checkpoints-missed",
+        _("{count} checkpoints missed: the engine had already discarded them"),
+    )
+    SAVEPOINT_FOUND = "work.savepoint-found", _("{count} savepoint found that another tool took")
+    SAVEPOINTS_FOUND = "work.savepoints-found", _("{count} savepoints found that other tools took")
 
 
 def counted(count: int, one: ReasonCode, several: ReasonCode) -> Reason:

@@ -306,7 +306,7 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
     defaults = {
         "epoch": job.restart_attempts.count() + 1,
         "trigger": RestartTrigger.AUTOMATIC,
-        "reason": f"{job.name} is FAILED since {at:%H:%M:%S %Z}: ConnectionRefusedError in the sink, task 2.",
+        "reason": f"{job.name} has been FAILED since {at:%H:%M:%S %Z}: ConnectionRefusedError in the sink, task 2.",
         "engine_job_id": uuid.uuid4().hex,
         "restore_path": "file:/data/savepoints/savepoint-ae06e0-081519e0e700",
         "restore_is_savepoint": True,

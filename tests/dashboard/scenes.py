@@ -237,7 +237,7 @@ def _dead_job(now: datetime, cluster: Cluster) -> Job:
         job=job,
         at=now - timedelta(seconds=30),
         verdict=Verdict.RESTART,
-        reason="orders-enrich is FAILED since 12:00:01 UTC.",
+        reason="orders-enrich has been FAILED since 12:00:01 UTC.",
         facts={"run_state": "FAILED", "automatic_restarts": [], "deaths_nearby": 1},
     )
     AutomationPause.objects.create(

@@ -56,7 +56,7 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
     [
         (["ftp://127.0.0.1"], "url 'ftp://127.0.0.1': An address begins with http"),
         (["127.0.0.1:8081"], "url '127.0.0.1:8081': An address begins with http"),
-        (["http://user:pw@127.0.0.1"], "url .*Name and password do not belong"),
+        (["http://user:pw@127.0.0.1"], "url .*An address must not contain a name or a password"),
         (["http://127.0.0.1:1"], "url .*nothing listens there"),
         ([], "url '': An address begins with http"),
         (["http://127.0.0.1:1", "--every", "0"], "poll_interval_s '0': Enter a number of seconds from 1 to 3600"),

@@ -156,7 +156,7 @@ def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted,
     # One that came to nothing is tried again, but not at once.
     RestartAttempt.objects.update(state=AttemptState.FAILED, error="It does not start.")
     assert keep_running(now) == unchanged(IN_VAIN)
-    assert str(keep_running(now)).endswith("its restart 1 came to nothing: It does not start.")
+    assert str(keep_running(now)).endswith("its restart 1 failed: It does not start.")
     assert job_manager.count("upload") == uploads
     keep_running(now + timedelta(minutes=11))
     assert RestartAttempt.objects.count() == 2
@@ -173,7 +173,7 @@ def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_st
     assert keep_running(now) == unchanged(WorkReason.PIPELINE_OFF())
 
     settings.HISTORY_PIPELINE = True
-    assert "WAYMARK_HISTORY_PIPELINE wants it to run" in str(keep_running(now))
+    assert "WAYMARK_HISTORY_PIPELINE requires it to run" in str(keep_running(now))
     attempt = RestartAttempt.objects.get()
     assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest
 

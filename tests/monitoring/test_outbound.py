@@ -80,16 +80,16 @@ def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | Non
         ("file:///etc/passwd", "begins with http"),
         ("https://", "The host is missing"),
         ("http://:80", "The host is missing"),
-        ("http://a:99999", "no address: Port out of range"),
-        ("http://a:b", "no address: Port could not"),
-        ("http://[::1", "no address"),
-        ("http://user:pw@a", "Name and password"),
-        ("http://user@a", "Name and password"),
+        ("http://a:99999", "not a valid address: Port out of range"),
+        ("http://a:b", "not a valid address: Port could not"),
+        ("http://[::1", "not a valid address"),
+        ("http://user:pw@a", "a name or a password"),
+        ("http://user@a", "a name or a password"),
         ("http://a b", "no spaces"),
         ("http://a\n.example", "no spaces"),
         ("http://a\\@b", "backslashes"),
-        ("http://a..b", "'a..b' is no name"),
-        (f"http://{'a' * 64}.example", "is no name"),
+        ("http://a..b", "'a..b' is not a valid host name"),
+        (f"http://{'a' * 64}.example", "is not a valid host name"),
         ("http://a/" + "x" * 2000, "at most 2000"),
     ],
 )
@@ -115,13 +115,13 @@ def test_a_name_that_does_not_resolve_is_told_apart() -> None:
 def test_one_forbidden_address_among_good_ones_is_enough() -> None:
     refusal = denied("https://x.example", WEBHOOKS, "93.184.216.34", "10.0.0.1")
     assert refusal is not None
-    assert str(refusal.reason).startswith("x.example is 10.0.0.1, a private address. A channel may not lead there")
+    assert str(refusal.reason).startswith("x.example is 10.0.0.1, a private address. A channel may not point there")
 
 
 def test_an_address_that_is_written_out_is_named_once() -> None:
     refusal = denied("https://10.0.0.1", WEBHOOKS, "10.0.0.1")
     assert refusal is not None
-    assert str(refusal.reason).startswith("10.0.0.1 is a private address. A channel may not lead there unless")
+    assert str(refusal.reason).startswith("10.0.0.1 is a private address. A channel may not point there unless")
 
 
 def test_what_is_allowed_names_the_addresses_to_connect_to() -> None:

@@ -95,7 +95,7 @@ def test_a_secret_that_no_key_opens_stays_and_is_never_started_with(job: Job, se
     found = Job.objects.get()
     assert found.launch is not None
     assert found.launch["configuration"]["spark.sql.shuffle.partitions"] == "4"
-    with pytest.raises(BadLaunch, match="holds a secret that no key opens"):
+    with pytest.raises(BadLaunch, match="contains a secret that none of the configured keys can decrypt"):
         check_launch(found.launch)
     found.save()
     LaunchVersion.objects.get().save()

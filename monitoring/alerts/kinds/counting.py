@@ -39,7 +39,7 @@ class CountInWindow(Kind):
 class FailedInWindowReason(ReasonCode):
     RULE = (
         "alerts.failed-in-window-rule",
-        _("Opens when {checkpoints} failed within {window:length}, each id counted once, over all runs."),
+        _("Opens when {checkpoints} failed within {window:length}, across all runs. Each checkpoint id counts once."),
     )
     BELOW = (
         "alerts.failed-in-window-below",
@@ -97,7 +97,7 @@ class FailedInWindow(CountInWindow):
 class RestartLoopReason(ReasonCode):
     RULE = (
         "alerts.restart-loop-rule",
-        _("Opens when a job restarted {times} within {window:length}, by itself or as a new run."),
+        _("Opens when a job restarted {times} within {window:length}, either by the engine or as a new run."),
     )
     FOUND = "alerts.restart-loop", _("{subject} restarted {times} within {window:length} (threshold {threshold}).")
     FOUND_LAST = (

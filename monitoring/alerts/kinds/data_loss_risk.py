@@ -20,16 +20,17 @@ class DataLossRiskReason(ReasonCode):
     RULE = (
         "alerts.data-loss-risk-rule",
         _(
-            "Opens {lead:length} before the newest checkpoint or savepoint of a job, running or dead, is as old as "
-            "the {keeps:length} that its source keeps: what was read since could no longer be read again."
+            "Opens {lead:length} before the newest checkpoint or savepoint of a job, running or dead, is "
+            "{keeps:length} old. Its source retains data for that long; afterwards, input since that state "
+            "can no longer be read again."
         ),
     )
     NO_STATE = "alerts.no-state", _("{subject} has no state.")
     FOUND = (
         "alerts.data-loss-risk",
         _(
-            "The newest state of {subject} is of {at:minute}; its source keeps {keeps:length}. "
-            "What comes after that can no longer be read again."
+            "The newest state of {subject} is from {at:minute}; its source retains data for {keeps:length}. "
+            "Afterwards, input since that state can no longer be read again."
         ),
     )
 

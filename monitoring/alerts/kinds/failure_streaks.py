@@ -34,8 +34,8 @@ class ConsecutiveFailuresReason(ReasonCode):
     RULE = (
         "alerts.consecutive-failures-rule",
         _(
-            "Opens when {checkpoints} failed in a row and none completed in between; closes with the next one that "
-            "does."
+            "Opens when {checkpoints} failed in a row and none completed in between; closes when the next "
+            "checkpoint completes."
         ),
     )
     NONE = (
@@ -78,7 +78,7 @@ class ConsecutiveFailures(FailureStreak):
 class SavepointFailedReason(ReasonCode):
     RULE = (
         "alerts.savepoint-failed-rule",
-        _("Opens when {savepoints} failed in a row, scheduled or by hand; closes with the next one that completes."),
+        _("Opens when {savepoints} failed in a row, scheduled or manual; closes when the next savepoint completes."),
     )
     FOUND = "alerts.savepoint-failed", _("{savepoints} of {subject} failed (threshold {threshold}).")
     FOUND_CAUSE = (

@@ -15,9 +15,9 @@ from monitoring.reasons.reason import Reason, ReasonCode
 class JobFailedReason(ReasonCode):
     RULE = (
         "alerts.job-failed-rule",
-        _("Opens when a job failed or was lost by its engine; closes when it runs again, or was ended on purpose."),
+        _("Opens when a job failed or its engine lost it; closes when the job runs again or was ended on purpose."),
     )
-    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not dead.")
+    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not in a failed state.")
     FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:hh:mm:ss}.")
     FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:hh:mm:ss}: {cause}.")
     LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:hh:mm:ss}.")

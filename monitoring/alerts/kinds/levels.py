@@ -61,7 +61,7 @@ class EndToEndDurationReason(ReasonCode):
     FOUND = (
         "alerts.end-to-end-duration",
         _(
-            "Checkpoint {checkpoint} of {subject} took, end to end, {value:milliseconds} (threshold "
+            "Checkpoint {checkpoint} of {subject} took {value:milliseconds} end to end (threshold "
             "{threshold:milliseconds})."
         ),
     )
@@ -113,7 +113,7 @@ class StartDelayReason(ReasonCode):
     FOUND = (
         "alerts.start-delay",
         _(
-            "Checkpoint {checkpoint} of {subject} had a subtask that its first barrier reached after "
+            "Checkpoint {checkpoint} of {subject} had a subtask whose first barrier arrived after "
             "{value:milliseconds} (threshold {threshold:milliseconds})."
         ),
     )

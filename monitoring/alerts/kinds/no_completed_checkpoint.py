@@ -16,19 +16,19 @@ class NoCompletedCheckpointReason(ReasonCode):
     RULE = (
         "alerts.no-completed-checkpoint-rule",
         _(
-            "Opens when no checkpoint of a running job completed for {limit:length}; counts from the start of the run "
-            "when it had none yet."
+            "Opens when no checkpoint of a running job completed for {limit:length}; counts from the start "
+            "of the run if the run has no checkpoint yet."
         ),
     )
     RULE_DERIVED = (
         "alerts.no-completed-checkpoint-rule-derived",
         _(
-            "Opens when no checkpoint of a running job completed for longer than it may take: the longer of its "
-            "interval and its timeout, times its tolerable failures and two more; counts from the start of the run "
-            "when it had none yet."
+            "Opens when no checkpoint of a running job completed for longer than expected: the longer of its "
+            "interval and its timeout, multiplied by its tolerable failures plus two; counts from the start "
+            "of the run if the run has no checkpoint yet."
         ),
     )
-    NOT_RUNNING = "alerts.no-checkpoint-owed", _("{subject} does not run, so that it owes no checkpoint.")
+    NOT_RUNNING = "alerts.no-checkpoint-owed", _("{subject} is not running, so no checkpoint is expected.")
     NONE_OF_RUN = (
         "alerts.no-completed-checkpoint-of-run",
         _("No checkpoint of {subject} completed since run {run} began at {at:hh:mm:ss} (limit {limit:length})."),

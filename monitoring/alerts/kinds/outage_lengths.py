@@ -43,8 +43,8 @@ class ClusterUnreachableReason(ReasonCode):
     RULE = (
         "alerts.cluster-unreachable-rule",
         _(
-            "Opens when a cluster has not answered for {limit:length}. "
-            "The rules of its jobs freeze meanwhile: silence proves nothing of them."
+            "Opens when a cluster has not answered for {limit:length}. Meanwhile the rules of its jobs are "
+            "frozen, because the status of the jobs is unknown."
         ),
     )
     OVER = "alerts.cluster-unreachable-over", _("Cluster {subject} answers.")
@@ -82,12 +82,12 @@ class AnotherClusterReason(ReasonCode):
             "conclusions about its jobs until a person confirms that the cluster was rebuilt, or corrects the address."
         ),
     )
-    OVER = "alerts.another-cluster-over", _("Cluster {subject} is itself again.")
+    OVER = "alerts.another-cluster-over", _("Cluster {subject} is the expected cluster again.")
     FOUND = (
         "alerts.another-cluster",
         _(
-            "Another cluster answers at the address of {subject} since {since:hh:mm:ss}: its jobs are unknown until a "
-            "person says which it is (limit {limit:length})."
+            "Another cluster has answered at the address of {subject} since {since:hh:mm:ss}. The status of "
+            "its jobs is unknown until somebody confirms which cluster it is (limit {limit:length})."
         ),
     )
 
@@ -116,14 +116,14 @@ class WaymarkBlindReason(ReasonCode):
     RULE = (
         "alerts.waymark-blind-rule",
         _(
-            "Opens when Waymark has not asked a cluster for {limit:length} although it was due. "
-            "An outage of Waymark as a whole is told of when it is back."
+            "Opens when Waymark has not polled a cluster for {limit:length} although a poll was due. Waymark "
+            "reports an outage of its own when it is back."
         ),
     )
-    OVER = "alerts.waymark-blind-over", _("Waymark asks every cluster in time.")
+    OVER = "alerts.waymark-blind-over", _("Waymark polls every cluster on schedule.")
     FOUND = (
         "alerts.waymark-blind",
-        _("Waymark was blind: it asked a cluster last before {since:hh:mm:ss} (limit {limit:length})."),
+        _("Waymark was not polling: a cluster was last polled before {since:hh:mm:ss} (limit {limit:length})."),
     )
 
 

@@ -46,16 +46,16 @@ class RelativeReason(ReasonCode):
     RULE_AT_LEAST = (
         "alerts.relative-rule-at-least",
         _(
-            "Opens when the {figure} of the last completed checkpoint is {threshold:.0f} % or more of the job's own "
-            "p95 {over}, which counts as {least:milliseconds} at least."
+            "Opens when the {figure} of the last completed checkpoint is {threshold:.0f} % or more of the "
+            "job's own p95 {over}. A lower p95 counts as {least:milliseconds}."
         ),
     )
     DAYS_BEFORE = "alerts.days-before", _("over the {days} days before")
     SAME_HOUR_BEFORE = (
         "alerts.same-hour-before",
         _(
-            "at that hour of the week in the {weeks} weeks before (where fewer than {enough} tell it, over the {days} "
-            "days before)"
+            "at that hour of the week in the {weeks} weeks before (if fewer than {enough} of them have data, "
+            "over the {days} days before)"
         ),
     )
     FOUND = (
@@ -188,7 +188,7 @@ def _over(terms: Terms) -> Reason:
 
 class EndToEndDurationRelativeReason(ReasonCode):
     FIGURE = "alerts.end-to-end-duration-figure", _("end to end duration")
-    MEASURED = "alerts.end-to-end-duration-measured", _("took, end to end, {value:milliseconds}")
+    MEASURED = "alerts.end-to-end-duration-measured", _("took {value:milliseconds} end to end")
 
 
 class EndToEndDurationRelative(RelativeDuration):
@@ -216,7 +216,7 @@ class StartDelayRelativeReason(ReasonCode):
     FIGURE = "alerts.start-delay-figure", _("longest start delay")
     MEASURED = (
         "alerts.start-delay-measured",
-        _("had a subtask that its first barrier reached after {value:milliseconds}"),
+        _("had a subtask whose first barrier arrived after {value:milliseconds}"),
     )
 
 

@@ -18,14 +18,14 @@ class SavepointTooOldReason(ReasonCode):
     RULE = (
         "alerts.savepoint-too-old-rule",
         _(
-            "Opens when the newest savepoint of a running job is {limit:length} old; "
-            "for a job without one, that long after it was first seen."
+            "Opens when the newest savepoint of a running job is {limit:length} old; for a job without a "
+            "savepoint, that long after the job was first seen."
         ),
     )
     NONE = "alerts.no-savepoint", _("{subject} has no savepoint (limit {limit:length}).")
     FOUND = (
         "alerts.savepoint-too-old",
-        _("The newest savepoint of {subject} is of {at:minute} (limit {limit:length})."),
+        _("The newest savepoint of {subject} is from {at:minute} (limit {limit:length})."),
     )
 
 

@@ -23,9 +23,9 @@ FRESH = timedelta(hours=3)
 class StateGrowthReason(ReasonCode):
     RULE = (
         "alerts.state-growth-rule",
-        _("Opens when the state grew by {threshold:bytes} or more within 24 hours, looked at on the hour."),
+        _("Opens when the state grew by {threshold:bytes} or more within 24 hours, checked every hour."),
     )
-    NOTHING = "alerts.no-checkpoints-a-day-apart", _("{subject} has no checkpoints a day apart.")
+    NOTHING = "alerts.no-checkpoints-a-day-apart", _("{subject} has no two checkpoints that are a day apart.")
     FOUND = (
         "alerts.state-growth",
         _(

@@ -36,7 +36,7 @@ class Label(ReasonCode):
     PENDING = "diagnosis.pending", _("Pending for")
     ACKNOWLEDGED = "diagnosis.acknowledged", _("Acknowledged")
     INTERVAL = "diagnosis.interval", _("Interval")
-    TIMEOUT = "diagnosis.timeout", _("Time-out")
+    TIMEOUT = "diagnosis.timeout", _("Timeout")
     WRITTEN = "diagnosis.written", _("Written")
     FULL_SIZE = "diagnosis.full-size", _("Full size")
 

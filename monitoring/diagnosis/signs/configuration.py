@@ -29,53 +29,56 @@ class ConfigurationReason(ReasonCode):
     NO_PAUSE = (
         "diagnosis.no-pause",
         _(
-            "Checkpoints take {usual:milliseconds} and are due every {interval:milliseconds}: one follows the other "
-            "without a pause, and the job does little else."
+            "Checkpoints take {usual:milliseconds} and are due every {interval:milliseconds}: they follow "
+            "each other without a pause, which leaves the job little time for processing."
         ),
     )
-    SET_MIN_PAUSE = "diagnosis.set-min-pause", _("time to work between two checkpoints")
+    SET_MIN_PAUSE = "diagnosis.set-min-pause", _("leaves time for processing between two checkpoints")
     MEDIAN_DURATION = "diagnosis.median-duration", _("Median duration")
     MIN_PAUSE = "diagnosis.min-pause", _("Minimum pause")
 
-    TIMEOUT_NEAR = "diagnosis.timeout-near", _("Little room up to the time-out")
+    TIMEOUT_NEAR = "diagnosis.timeout-near", _("Checkpoints come close to the timeout")
     NEXT_EXPIRES = (
         "diagnosis.next-expires",
         _(
-            "One in twenty checkpoints takes {p95:milliseconds} or longer, of a time-out of {timeout:milliseconds}: "
-            "the next slow one expires."
+            "One in twenty checkpoints takes {p95:milliseconds} or longer, and the timeout is "
+            "{timeout:milliseconds}: the next slow checkpoint expires."
         ),
     )
 
     NO_PERIODIC_CHECKPOINTS = "diagnosis.no-periodic-checkpoints", _("No periodic checkpoints")
     BEGINS_AGAIN = (
         "diagnosis.begins-again",
-        _("The job takes no checkpoints by itself: after a failure it has no state, or that of its last savepoint."),
+        _(
+            "The job takes no periodic checkpoints: after a failure it has no state, or only the state of "
+            "its last savepoint."
+        ),
     )
     SET_INTERVAL = "diagnosis.set-interval", _("how much is processed again after a failure")
 
     ONE_RETAINED = "diagnosis.one-retained", _("Only one checkpoint is retained")
     NOTHING_OLDER = (
         "diagnosis.nothing-older",
-        _("Only the newest checkpoint is kept: if its files are damaged there is nothing older to go back to."),
+        _("Only the newest checkpoint is retained: if its files are damaged, there is no older one to restore."),
     )
-    RETAIN_MORE = "diagnosis.retain-more", _("one older state to fall back on, or two")
+    RETAIN_MORE = "diagnosis.retain-more", _("one or two older checkpoints to fall back on")
 
-    NOT_KEPT = "diagnosis.not-kept", _("Checkpoints go with the job")
+    NOT_KEPT = "diagnosis.not-kept", _("Checkpoints are deleted with the job")
     DELETED_WITH_JOB = (
         "diagnosis.deleted-with-job",
         _(
-            "When the job fails for good or is cancelled its checkpoints are deleted: it can be restarted from a "
-            "savepoint only."
+            "When the job fails for good or is cancelled, its checkpoints are deleted: it can then be "
+            "restarted only from a savepoint."
         ),
     )
-    KEEP_CHECKPOINTS = "diagnosis.keep-checkpoints", _("a restart takes up the newest state")
+    KEEP_CHECKPOINTS = "diagnosis.keep-checkpoints", _("a restart restores the newest state")
 
     NO_SAVEPOINT_SCHEDULE = "diagnosis.no-savepoint-schedule", _("No savepoint schedule")
     ONLY_CHECKPOINTS = (
         "diagnosis.only-checkpoints",
         _(
-            "No savepoints are taken on a schedule: an upgrade or another cluster has only the engine's own "
-            "checkpoints to start from."
+            "No savepoints are taken on a schedule: an upgrade or a move to another cluster can start only "
+            "from the engine's own checkpoints."
         ),
     )
     ON_CONFIGURATION_TAB = "diagnosis.on-configuration-tab", _("on this job's Configuration tab")
@@ -95,7 +98,7 @@ class ConfigurationReason(ReasonCode):
             "({restarted} restart), which costs more than a missing checkpoint."
         ),
     )
-    TOLERATE_FAILURES = "diagnosis.tolerate-failures", _("the next one may succeed")
+    TOLERATE_FAILURES = "diagnosis.tolerate-failures", _("the next checkpoint may succeed")
     FAILED_LATELY = "diagnosis.failed-lately", _("Failed within 7 d")
     RESTARTED_LATELY = "diagnosis.restarted-lately", _("Restarts within 7 d")
 
@@ -104,7 +107,7 @@ class ConfigurationReason(ReasonCode):
         "diagnosis.first-failure-ends",
         _("The first failure ends the job: its engine does not restart it, and neither does Waymark."),
     )
-    ENABLE_RESTARTS = "diagnosis.enable-restarts", _("short failures heal by themselves")
+    ENABLE_RESTARTS = "diagnosis.enable-restarts", _("the job recovers from short failures by itself")
 
     BIG_STATE_FULL = "diagnosis.big-state-full", _("Big state written in full")
     WRITES_ALL = (
@@ -117,12 +120,15 @@ class ConfigurationReason(ReasonCode):
         "diagnosis.reads-all",
         _("A restart reads all {held:bytes} of state from the checkpoint storage: local recovery is off."),
     )
-    RECOVER_LOCALLY = "diagnosis.recover-locally", _("what a machine still has is not read again")
+    RECOVER_LOCALLY = "diagnosis.recover-locally", _("state that a machine still has locally is not read again")
 
     AT_LEAST_ONCE = "diagnosis.at-least-once", _("At least once")
     COUNTS_TWICE = (
         "diagnosis.counts-twice",
-        _("After a restart some input counts twice in the state: the job checkpoints at least once, not exactly once."),
+        _(
+            "After a restart, some input may count twice in the state: the job takes its checkpoints at "
+            "least once, not exactly once."
+        ),
     )
     EXACTLY_ONCE = "diagnosis.exactly-once", _("if its results must be exact")
 

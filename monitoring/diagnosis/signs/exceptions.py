@@ -39,12 +39,12 @@ _OF_A_TASK = frozenset(
 class ExceptionReason(ReasonCode):
     OUT_OF_MEMORY = "diagnosis.out-of-memory", _("Out of memory")
     RAN_OUT_OF_MEMORY = "diagnosis.ran-out-of-memory", _("A process ran out of memory or was collecting garbage")
-    MORE_MEMORY = "diagnosis.more-memory", _("more of it, or less state on the heap (RocksDB)")
+    MORE_MEMORY = "diagnosis.more-memory", _("more memory, or less state on the heap (RocksDB)")
 
     LOST_MACHINE = "diagnosis.lost-machine", _("Lost machine")
     MACHINE_GONE = "diagnosis.machine-gone", _("A machine or its process was lost or killed")
-    COMES_BACK = "diagnosis.comes-back", _("lets the job come back when the machine does")
-    KILLED_FOR_MEMORY = "diagnosis.killed-for-memory", _("where the system killed it for its memory")
+    COMES_BACK = "diagnosis.comes-back", _("lets the job recover when the machine is back")
+    KILLED_FOR_MEMORY = "diagnosis.killed-for-memory", _("if the system killed the process for its memory use")
 
     POD_NOT_STARTED = "diagnosis.pod-not-started", _("Pod not started")
     NO_DRIVER_POD = "diagnosis.no-driver-pod", _("Kubernetes did not start the driver's pod")
@@ -53,14 +53,14 @@ class ExceptionReason(ReasonCode):
     NO_SLOTS = "diagnosis.no-slots", _("Too few task slots")
     LACKS_SLOTS = "diagnosis.lacks-slots", _("The cluster lacks the free task slots that the job needs")
     MORE_SLOTS = "diagnosis.more-slots", _("start the TaskManagers that are missing, or give each more slots")
-    ADAPTIVE_SCHEDULER = "diagnosis.adaptive-scheduler", _("lets the job run with the slots that there are")
+    ADAPTIVE_SCHEDULER = "diagnosis.adaptive-scheduler", _("lets the job run with the available slots")
 
-    STORAGE_REFUSES = "diagnosis.storage-refuses", _("Checkpoint storage refuses")
-    STORAGE_REFUSED = "diagnosis.storage-refused", _("The checkpoint storage refused or is full")
-    ROOM_TO_WRITE = "diagnosis.room-to-write", _("room and permission to write there")
+    STORAGE_REFUSES = "diagnosis.storage-refuses", _("Checkpoint storage rejects writes")
+    STORAGE_REFUSED = "diagnosis.storage-refused", _("The checkpoint storage rejected a request or is full")
+    ROOM_TO_WRITE = "diagnosis.room-to-write", _("free space and write permission there")
 
     EXTERNAL_TIMEOUT = "diagnosis.external-timeout", _("External system")
-    NO_ANSWER = "diagnosis.no-answer", _("A system that the job talks to did not answer in time or refused")
+    NO_ANSWER = "diagnosis.no-answer", _("An external system did not respond in time or rejected a request")
 
     USER_EXCEPTION = "diagnosis.user-exception", _("Exception in user code")
     PROGRAM_THREW = "diagnosis.program-threw", _("The program threw an exception")

@@ -27,32 +27,35 @@ class HistoryReason(ReasonCode):
     SLOW_FOR_THIS_HOUR = "diagnosis.slow-for-this-hour", _("Slower than usual at this hour")
     TOOK_LONGER = (
         "diagnosis.took-longer",
-        _("Checkpoint {number} took {took:milliseconds}; this job's usually take {expected:milliseconds} ({basis})."),
+        _(
+            "Checkpoint {number} took {took:milliseconds}; checkpoints of this job usually take "
+            "{expected:milliseconds} ({basis})."
+        ),
     )
     TAKES_LONGER = (
         "diagnosis.takes-longer",
         _(
-            "Checkpoint {number} took {took:milliseconds} so far; this job's usually take {expected:milliseconds} "
-            "({basis})."
+            "Checkpoint {number} has taken {took:milliseconds} so far; checkpoints of this job usually take "
+            "{expected:milliseconds} ({basis})."
         ),
     )
     AT_THIS_HOUR_OF_THE_WEEK = "diagnosis.at-this-hour-of-the-week", _("at this hour of the week")
     AT_THIS_HOUR_OF_THE_DAY = "diagnosis.at-this-hour-of-the-day", _("at this hour of the day")
     IN_ALL_HOURS = "diagnosis.in-all-hours", _("in all hours")
     USUAL_SPREAD = "diagnosis.usual-spread", _("Usual spread")
-    HOURS = "diagnosis.hours", _("Hours looked at")
+    HOURS = "diagnosis.hours", _("Hours evaluated")
 
-    TIMEOUT_FORESEEN = "diagnosis.timeout-foreseen", _("Checkpoints will reach their time-out")
+    TIMEOUT_FORESEEN = "diagnosis.timeout-foreseen", _("Checkpoints will reach their timeout")
     TAKES_LONGER_DAILY = (
         "diagnosis.takes-longer-daily",
         _(
-            "One in twenty checkpoints takes {growth:milliseconds} longer from day to day: if that continues, they "
-            "reach the time-out of {timeout:milliseconds} about {day:day}."
+            "The p95 of the checkpoint duration grows by {growth:milliseconds} a day. If that continues, "
+            "checkpoints reach the timeout of {timeout:milliseconds} about {day:day}."
         ),
     )
-    RAISE_TIMEOUT = "diagnosis.raise-timeout", _("before that day; or find what grows")
-    DAYS = "diagnosis.days", _("Days looked at")
-    STATE_PER_DAY = "diagnosis.state-per-day", _("State, more a day")
+    RAISE_TIMEOUT = "diagnosis.raise-timeout", _("before that day; or find out what grows")
+    DAYS = "diagnosis.days", _("Days evaluated")
+    STATE_PER_DAY = "diagnosis.state-per-day", _("State growth per day")
 
     STATE_DOUBLES = "diagnosis.state-doubles", _("The state doubles within two months")
     DOUBLES_WITHIN = (

@@ -16,19 +16,19 @@ LEAST = timedelta(minutes=1)
 
 
 class MissingReason(ReasonCode):
-    NOT_SEEN = "diagnosis.not-seen", _("Nobody could look")
+    NOT_SEEN = "diagnosis.not-seen", _("Waymark could not poll the cluster")
     CLUSTER_SILENT = (
         "diagnosis.cluster-silent",
-        _("Nothing is learned of the cluster since {since:second}: the job may well checkpoint, nobody can see it."),
+        _("Waymark has received no data from the cluster since {since:second}. The job may still take checkpoints."),
     )
-    SILENT_FOR = "diagnosis.silent-for", _("Silent for")
+    SILENT_FOR = "diagnosis.silent-for", _("No data for")
 
-    HELD_UP = "diagnosis.held-up", _("A pending checkpoint holds up the next")
+    HELD_UP = "diagnosis.held-up", _("A pending checkpoint delays the next one")
     NEXT_WAITS = (
         "diagnosis.next-waits",
         _(
-            "Checkpoint {number} is pending for {lasted:milliseconds}, {acknowledged} of {subtasks} subtasks have "
-            "acknowledged; the next one waits for it."
+            "Checkpoint {number} has been pending for {lasted:milliseconds}, and {acknowledged} of "
+            "{subtasks} subtasks have acknowledged it. The next checkpoint waits for it."
         ),
     )
 
@@ -36,11 +36,11 @@ class MissingReason(ReasonCode):
     OVERDUE = (
         "diagnosis.overdue",
         _(
-            "No checkpoint has been triggered for {ago:length}, though one is due every {interval:milliseconds}: not "
-            "all tasks run, or the job manager does not get to it."
+            "No checkpoint has been triggered for {ago:length}, although one is due every "
+            "{interval:milliseconds}: not all tasks are running, or the job manager is too busy."
         ),
     )
-    AFTER_TASKS_FINISH = "diagnosis.after-tasks-finish", _("where some tasks have finished")
+    AFTER_TASKS_FINISH = "diagnosis.after-tasks-finish", _("if some tasks have finished")
 
 
 class NotSeen(Sign):

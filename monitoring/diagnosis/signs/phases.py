@@ -40,38 +40,40 @@ class PhaseReason(ReasonCode):
     BARRIER_LATE = (
         "diagnosis.barrier-late",
         _(
-            "The barrier of checkpoint {number} took {took:milliseconds} to reach the slowest subtask, {share:.0f} % "
-            "of the whole: the job is under back-pressure, an operator takes in less than it is sent."
+            "The barrier of checkpoint {number} took {took:milliseconds} to reach the slowest subtask, "
+            "{share:.0f} % of the total duration: the job is under back-pressure, and an operator receives "
+            "more than it can process."
         ),
     )
     NEVER_ARRIVED = (
         "diagnosis.barrier-never-arrived",
         _(
-            "No subtask of “{name}” has acknowledged checkpoint {number}, while every subtask before it ({before}) "
-            "has: most likely the barrier is held up in front of it and the job is under back-pressure."
+            "No subtask of “{name}” has acknowledged checkpoint {number}, while every subtask before it "
+            "({before}) has: most likely the barrier is delayed in front of this operator because the job is "
+            "under back-pressure."
         ),
     )
     SHORTER_BATCHES = (
         "diagnosis.shorter-batches",
-        _("option of the source: shorter batches let the barrier come sooner"),
+        _("option of the source: with shorter batches, the barrier arrives sooner"),
     )
-    UNALIGN = "diagnosis.unalign", _("barriers overtake the data that waits")
-    UNALIGN_LATER = "diagnosis.unalign-later", _("only what does not align within it is unaligned")
-    BUFFER_LESS = "diagnosis.buffer-less", _("less data waits in front of the barrier")
+    UNALIGN = "diagnosis.unalign", _("barriers overtake buffered data")
+    UNALIGN_LATER = "diagnosis.unalign-later", _("only checkpoints that do not align within this time become unaligned")
+    BUFFER_LESS = "diagnosis.buffer-less", _("less data is buffered in front of the barrier")
 
-    LONG_BATCH = "diagnosis.long-batch", _("A batch longer than the time-out")
+    LONG_BATCH = "diagnosis.long-batch", _("Batch exceeded the checkpoint timeout")
     BATCH_GOES_ON = (
         "diagnosis.batch-goes-on",
         _(
-            "The batch did not end within {within:milliseconds}, the time-out, so the barrier of checkpoint {number} "
-            "never came."
+            "The batch did not end within the timeout of {within:milliseconds}, so the barrier of checkpoint "
+            "{number} never arrived."
         ),
     )
     BATCH_GOES_ON_SAID = (
         "diagnosis.batch-goes-on-said",
         _(
-            "The batch did not end within {within:milliseconds}, the time-out, so the barrier of checkpoint {number} "
-            "never came. {said}."
+            "The batch did not end within the timeout of {within:milliseconds}, so the barrier of checkpoint "
+            "{number} never arrived. {said}."
         ),
     )
 
@@ -79,17 +81,17 @@ class PhaseReason(ReasonCode):
     SOURCE_SILENT = (
         "diagnosis.source-silent",
         _(
-            "No subtask of the source “{name}” has acknowledged checkpoint {number}. A barrier starts at the sources, "
-            "so no operator holds it up before this one: the source is slow to take its own snapshot, or its thread "
-            "is busy."
+            "No subtask of the source “{name}” has acknowledged checkpoint {number}. Barriers start at the "
+            "sources, so no other operator delays this one: the source is slow to take its own snapshot, or "
+            "its thread is busy."
         ),
     )
     SOURCE_LATE = (
         "diagnosis.source-late",
         _(
-            "The source “{name}” started checkpoint {number} only after {after:milliseconds}. A barrier starts at the "
-            "sources, so no operator held it up before this one: its thread was busy, for example with its previous "
-            "snapshot."
+            "The source “{name}” started checkpoint {number} only after {after:milliseconds}. Barriers start "
+            "at the sources, so no other operator delayed this one: its thread was busy, for example with "
+            "its previous snapshot."
         ),
     )
 
@@ -99,7 +101,7 @@ class PhaseReason(ReasonCode):
         "diagnosis.inputs-apart",
         _(
             "A subtask of checkpoint {number} waited {took:milliseconds} from its first to its last barrier, "
-            "{share:.0f} % of the whole: one of its inputs is behind the others."
+            "{share:.0f} % of the total duration: one of its inputs is behind the others."
         ),
     )
 
@@ -109,7 +111,7 @@ class PhaseReason(ReasonCode):
         "diagnosis.long-sync",
         _(
             "The slowest subtask of checkpoint {number} spent {took:milliseconds} in the synchronous part, "
-            "{share:.0f} % of the whole: it processes nothing meanwhile."
+            "{share:.0f} % of the total duration. It processes no data during that time."
         ),
     )
     OFF_HEAP = "diagnosis.off-heap", _("keeps state outside the heap and takes its snapshots without copying")
@@ -119,13 +121,13 @@ class PhaseReason(ReasonCode):
     LONG_WRITE = (
         "diagnosis.long-write",
         _(
-            "The slowest subtask of checkpoint {number} took {took:milliseconds} to write its state to the checkpoint "
-            "storage, {share:.0f} % of the whole."
+            "The slowest subtask of checkpoint {number} took {took:milliseconds} to write its state to the "
+            "checkpoint storage, {share:.0f} % of the total duration."
         ),
     )
     WRITTEN_PER_SECOND = "diagnosis.written-per-second", _("Written per second")
-    WRITE_CHANGES = "diagnosis.write-changes", _("writes what changed, not everything")
-    NEEDED_FOR_CHANGES = "diagnosis.needed-for-changes", _("incremental checkpoints need it")
+    WRITE_CHANGES = "diagnosis.write-changes", _("writes only the changes")
+    NEEDED_FOR_CHANGES = "diagnosis.needed-for-changes", _("required for incremental checkpoints")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ SHARE = 0.4
 
 
 class SkewReason(ReasonCode):
-    SKEW = "diagnosis.skew", _("One subtask (skew)")
+    SKEW = "diagnosis.skew", _("One slow subtask (skew)")
     SLOWER_THAN_SIBLINGS = (
         "diagnosis.slower-than-siblings",
         _(
@@ -41,11 +41,11 @@ class SkewReason(ReasonCode):
     )
     SUBTASK_MISSING = (
         "diagnosis.subtask-missing",
-        _("Subtask {subtask} of “{operator}” has not acknowledged checkpoint {number}, its siblings all have."),
+        _("Subtask {subtask} of “{operator}” has not acknowledged checkpoint {number}, but all its siblings have."),
     )
     ONE_MISSING = (
         "diagnosis.one-subtask-missing",
-        _("One subtask of “{operator}” has not acknowledged checkpoint {number}, its siblings all have."),
+        _("One subtask of “{operator}” has not acknowledged checkpoint {number}, but all its siblings have."),
     )
     SIBLINGS = "diagnosis.siblings", _("its siblings")
     ITS_MEASURE = "diagnosis.its-measure", _("Its {measure}")
@@ -56,7 +56,7 @@ class SkewReason(ReasonCode):
     MORE_PARTITIONS = "diagnosis.more-partitions", _("more partitions spread the keys")
     EVEN_KEYS = (
         "diagnosis.even-keys",
-        _("a key of more even spread, or more subtasks; what else this subtask does"),
+        _("a key with a more even distribution, or more subtasks; check what else this subtask does"),
     )
 
 

@@ -14,16 +14,16 @@ ROOM = 3
 
 
 class TimeoutReason(ReasonCode):
-    TOO_SHORT = "diagnosis.timeout-too-short", _("Time-out too short")
+    TOO_SHORT = "diagnosis.timeout-too-short", _("Timeout too short")
     NO_ROOM = (
         "diagnosis.timeout-without-room",
         _(
-            "Checkpoint {number} expired after {timeout:milliseconds}, and those that complete take up to "
-            "{p95:milliseconds}: the time-out leaves no room."
+            "Checkpoint {number} expired after {timeout:milliseconds}, and completed checkpoints take up to "
+            "{p95:milliseconds}: the timeout leaves no margin."
         ),
     )
-    COMPLETED_P95 = "diagnosis.completed-p95", _("Completed ones, p95")
-    RAISE = "diagnosis.three-times-the-p95", _("three times what they take")
+    COMPLETED_P95 = "diagnosis.completed-p95", _("Completed checkpoints, p95")
+    RAISE = "diagnosis.three-times-the-p95", _("three times the duration of completed checkpoints")
 
 
 class TimeoutTooShort(Sign):

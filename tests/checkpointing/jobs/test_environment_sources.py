@@ -60,7 +60,7 @@ def test_requirements_are_a_text_or_the_location_of_one(tmp_path: Path) -> None:
         ({REQUIREMENTS: "requirements.txt"}, "an absolute path; `submit --requirements FILE` sends the file"),
         ({REQUIREMENTS: f"# {'x' * MOST_TEXT}"}, f"at most {MOST_TEXT} bytes"),
         ({ARCHIVE: "env.tar.gz"}, r"waymark\.python\.archive: 'env\.tar\.gz' is not allowed; an absolute path"),
-        ({ARCHIVE: "s3://user:hunter2@bucket/env.tar.gz"}, "a password has no place in an address"),
+        ({ARCHIVE: "s3://user:hunter2@bucket/env.tar.gz"}, "an address must not contain a password"),
         ({ARCHIVE: "/a.tar", REQUIREMENTS: "pandas"}, "only one of"),
         ({REQUIREMENTS: "-r https://me:hunter2@pypi.internal/base.txt"}, r"line 1: -r https://me:\*{6}@pypi"),
         ({"waymark.python": "/p", ARCHIVE: "/a.tar"}, r"only one of waymark\.python, waymark\.python\.archive"),
@@ -73,7 +73,7 @@ def test_what_can_never_become_an_environment_is_refused(configuration: dict[str
 
 def test_the_keys_are_known_and_a_misspelt_one_is_not() -> None:
     check_keys({REQUIREMENTS: "pandas"})
-    with pytest.raises(UnknownKey, match=r"the nearest is waymark\.python\.requirements"):
+    with pytest.raises(UnknownKey, match=r"the most similar key is waymark\.python\.requirements"):
         check_keys({"waymark.python.requirement": "pandas"})
 
 

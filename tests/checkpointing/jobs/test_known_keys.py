@@ -69,12 +69,12 @@ def test_the_known_keys_are_those_that_are_read() -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("execution.checkpointing.intervall", "the nearest is execution.checkpointing.interval"),
-        ("restart-strategy.fixed-delay.attemps", "the nearest is restart-strategy.fixed-delay.attempts"),
-        ("waymark.allow-emptystart", "the nearest is waymark.allow-empty-start"),
+        ("execution.checkpointing.intervall", "the most similar key is execution.checkpointing.interval"),
+        ("restart-strategy.fixed-delay.attemps", "the most similar key is restart-strategy.fixed-delay.attempts"),
+        ("waymark.allow-emptystart", "the most similar key is waymark.allow-empty-start"),
         (
             "execution.checkpointing.unaligned.enabled",
-            "there are execution.checkpointing.dir, ",
+            "the keys are execution.checkpointing.dir, ",
         ),
     ],
 )
@@ -90,7 +90,7 @@ def test_keys_of_others_may_be_anything() -> None:
 
 
 def test_nothing_is_uploaded_for_a_misspelt_key() -> None:
-    with pytest.raises(UnknownKey, match=r"the nearest is execution\.checkpointing\.interval"):
+    with pytest.raises(UnknownKey, match=r"the most similar key is execution\.checkpointing\.interval"):
         Submission.parse(
             "wordcount.py:wordcount",
             name=None,

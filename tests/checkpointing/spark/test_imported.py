@@ -202,8 +202,12 @@ def newest(location: Path, log: str) -> Path:
         (without_commits, "imports.no-batch", "has no committed batch"),
         (torn_metadata, "imports.metadata-damaged", "/metadata is damaged"),
         (torn_state, "imports.batch-incomplete", "is not complete: .*state/0/1"),
-        (torn_commit, "imports.unknown-format", r"commits/\d+ has the format '', which is not known"),
-        (newer_offsets, "imports.unknown-format", r"offsets/\d+ has the format 'v9', which is not known here; v1 are"),
+        (torn_commit, "imports.unknown-format", r"commits/\d+ has the format '', which is not supported"),
+        (
+            newer_offsets,
+            "imports.unknown-format",
+            r"the format 'v9', which is not supported; the supported formats are v1",
+        ),
         (commits_cleaned, "imports.commits-missing", "commits are missing"),
     ],
 )

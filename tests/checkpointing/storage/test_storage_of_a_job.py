@@ -131,7 +131,7 @@ async def test_storage_that_nobody_answers_for_fails_its_checkpoint_and_the_job_
     [
         ("s3:/bucket/x", "two slashes"),
         ("nosuch://host/x", "is no storage for snapshots"),
-        ("ftp://user:hunter2@host/x", "a password has no place"),
+        ("ftp://user:hunter2@host/x", "must not contain a password"),
     ],
 )
 def test_a_setting_that_is_no_location_is_told_with_its_variable(value: str, problem: str) -> None:

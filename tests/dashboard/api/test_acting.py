@@ -201,7 +201,7 @@ def test_a_restart_needs_one_of_the_offered_states(api: Caller, job: Job, now: d
     assert f"savepoint-{savepoint.pk}" in keys
     refused = api.post(f"/jobs/{job.pk}/restart", {"state": "stop", "stop": "cancel"})
     assert refused.status_code == 409
-    assert "is there only when it is stopped with one" in refused.content.decode()
+    assert "exists only if the job is stopped with a savepoint" in refused.content.decode()
     assert api.post(f"/jobs/{job.pk}/restart", {"state": "savepoint-0"}).status_code == 422
     started = api.post(f"/jobs/{job.pk}/restart", {"state": f"savepoint-{savepoint.pk}"})
     assert started.status_code == 202, started.content

@@ -38,7 +38,7 @@ def test_a_job_that_runs_is_not_run_again(api: Caller, daily: Job, rows: Rows) -
     rows.run(daily)
     answer = api.post(f"/jobs/{daily.pk}/run-again")
     error = answer.json()["error"]
-    assert (answer.status_code, "the job still runs" in error["message"]) == (409, True)
+    assert (answer.status_code, "the job is still running" in error["message"]) == (409, True)
     assert error["reason"]["code"] == "recovery.bad-state"
     assert error["reason"]["args"]["allowed"] == {"code": "recovery.still-runs", "args": {}}
     assert not RestartAttempt.objects.exists()

@@ -59,8 +59,8 @@ def test_pages_of_jobs_that_end(read_as: Callable[..., Reader], signs_of_life: N
     none = make.make_job(make.make_cluster(now, "spark-0", engine=Engine.SPARK), "never-run")
     little, much = daily(now, 5), daily(now, RUNS)
     Job.objects.filter(pk=much.pk).update(
-        run_problem="The run that was due at 2026-11-25 02:00 UTC was not started: state is RUNNING: the job still "
-        "runs. Wait until it has ended, or restart it from a savepoint."
+        run_problem="The run that was due at 2026-11-25 02:00 UTC was not started: state is RUNNING: the job is "
+        "still running. Wait until it ends, or restart it from a savepoint."
     )
     pages = {
         "none": reverse("job-runs", args=[none.pk]),

@@ -81,7 +81,7 @@ def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first
     response = operator.post(address, {"from": "stop"}, follow=True)
     attempt = RestartAttempt.objects.get(job=job)
     assert (attempt.from_stop, attempt.stop_first, attempt.restore_path) == (True, True, "")
-    assert "the savepoint that it is stopped with</dd>" in response.content.decode()
+    assert "the savepoint taken when the job stops</dd>" in response.content.decode()
 
 
 @pytest.mark.parametrize("state", ["RESTARTING", "FAILED"])

@@ -162,7 +162,7 @@ def test_a_message_that_was_given_up_is_tried_again_under_its_key(operator: Clie
     message.refresh_from_db()
     assert (message.state, message.attempts, message.key) == (DeliveryState.PENDING, 0, key)
     again = operator.post(reverse("delivery-retry", args=[message.pk]), follow=True).content.decode()
-    assert "nothing to try again" in again
+    assert "so there is nothing to retry" in again
 
 
 def test_a_viewer_may_not_act(viewer: Client, now: datetime) -> None:

@@ -143,7 +143,7 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
         ({"authentication": "basic", "password": "x"}, "username", "Enter a user name"),
         ({"authentication": "basic", "username": "a:b", "password": "x"}, "username", "colon"),
         ({"authentication": "basic", "username": "a"}, "password", "Enter a password"),
-        ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
+        ({"ca_bundle": "hello"}, "ca_bundle", "not certificates in PEM format"),
         ({"client_key": "hello"}, "client_certificate", "one of them is missing"),
         ({"poll_interval_s": "0.2"}, "poll_interval_s", "number of seconds from 1 to 3600"),
         ({"poll_interval_s": "nan"}, "poll_interval_s", "number of seconds from 1 to 3600"),

@@ -84,7 +84,7 @@ def test_a_channel_that_is_the_only_one_of_a_rule_stays(operator: Client, channe
     address = reverse("channel-remove", args=[channel.pk])
     assert reverse("rule", args=[rule.pk]) in page(operator, address)
     assert "Delete channel</button>" not in page(operator, address)
-    assert "These rules name no other channel" in operator.post(address, follow=True).content.decode()
+    assert "These rules have no other channel" in operator.post(address, follow=True).content.decode()
     by_api = operator.delete(f"/api/v1/channels/{channel.pk}")
     assert (by_api.status_code, Channel.objects.count()) == (409, 1)
     other = Channel.objects.create(name="other", kind="mail")

@@ -12,7 +12,7 @@ from monitoring.models import Checkpoint, Incident, Job, RunException
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
-SAYS = "A system that the job talks to did not answer in time or refused"
+SAYS = "An external system did not respond in time or rejected a request"
 
 
 @pytest.fixture

@@ -45,5 +45,5 @@ def test_a_job_that_slows_down_is_told_when_it_reaches_its_time_out(
     assert {each["figure"] for each in told["usual"]} == {"duration", "state_size", "interval"}
     assert "timeout_foreseen" in [each["name"] for each in told["advices"]]
     page = operator.get(address, {"range": "30d"}).content.decode()
-    for words in ("typical for this hour", "grows by", "Checkpoints will reach their time-out"):
+    for words in ("typical for this hour", "grows by", "Checkpoints will reach their timeout"):
         assert words in page

@@ -47,8 +47,8 @@ def test_it_is_503_while_it_is_blind_and_says_what(seeing: None, redis: Redis, s
     answer = stranger.get(reverse("health"))
     assert answer.status_code == 503
     assert answer.json()["problems"] == [
-        {"part": "beat", "text": "No beat ticks, so nobody is told to look."},
-        {"part": "worker", "text": "No worker takes ticks."},
+        {"part": "beat", "text": "No scheduler (beat) is running, so no tasks are started."},
+        {"part": "worker", "text": "No worker processes tasks."},
     ]
 
 
@@ -112,7 +112,7 @@ def test_the_page_says_the_same_to_people(
     redis.flushall()
     page = viewer.get(reverse("system-health")).content.decode()
     assert "Waymark cannot monitor the jobs." in page
-    assert "No beat ticks, so nobody is told to look." in page
+    assert "No scheduler (beat) is running, so no tasks are started." in page
 
 
 def test_the_page_is_chinese_where_its_reader_is_and_programs_read_english(
@@ -127,7 +127,7 @@ def test_the_page_is_chinese_where_its_reader_is_and_programs_read_english(
     assert "任务“轮询集群”上次执行完毕是在 9 分钟" in page
     assert "前；执行失败：OSError: disk。" in page
     [problem] = stranger.get(reverse("health")).json()["problems"]
-    assert problem["text"].startswith("The task “poll clusters” last came to its end 9 min")
+    assert problem["text"].startswith("The task “poll clusters” last completed 9 min")
     assert problem["text"].endswith(" ago; it fails: OSError: disk.")
 
 
@@ -160,7 +160,7 @@ class TestTheHistorysPipeline:
         Cluster.objects.update(created_at=timezone.now() - timedelta(hours=1))
         page = shown()
         assert "not running" in page
-        assert "so long charts take longer: it was never started." in page
+        assert "so long charts load slowly: it was never started." in page
 
     def test_it_is_switched_off(self, shown: Callable[[], str], settings: Any) -> None:
         settings.HISTORY_PIPELINE = False

@@ -37,7 +37,7 @@ def test_a_savepoint_is_pinned_and_noted(operator: Client, oldest: Savepoint) ->
     entry = AuditEntry.objects.get(action="savepoint.keep")
     assert entry.details["was"] == {"pinned": False, "note": ""}
     page = operator.get(reverse("savepoint", args=[oldest.pk])).content.decode()
-    assert "It stays: pinned." in page
+    assert "The savepoint is kept: pinned." in page
     assert "Delete files" not in page
 
 
@@ -60,7 +60,7 @@ def test_disposing_of_one_says_why_in_the_history(operator: Client, oldest: Save
 def test_the_newest_good_one_cannot_be_disposed_of(operator: Client, job: Job) -> None:
     newest = job.savepoints.get(path="file:/data/savepoint-1")
     response = operator.post(reverse("savepoint-dispose", args=[newest.pk]), follow=True)
-    assert "It stays: the newest good one." in response.content.decode()
+    assert "The savepoint is kept: the newest usable one." in response.content.decode()
     newest.refresh_from_db()
     assert newest.state == SavepointState.COMPLETED
 
@@ -150,7 +150,7 @@ def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
     run.save()
     page = " ".join(operator.get(reverse("savepoint", args=[oldest.pk])).content.decode().split())
     assert f'<a href="{reverse("job", args=[copy.pk])}">run 1 of flights-copy (RUNNING)</a>' in page
-    assert "It stays: a run of another job came from it." in page
+    assert "The savepoint is kept: a run of another job was started from it." in page
 
     user = User.objects.create_user("gwen", password="pw-gwen-1", is_staff=True)
     Account.objects.update_or_create(user=user, defaults={"granted_only": True})
@@ -160,13 +160,13 @@ def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
     narrow.force_login(user)
     page = narrow.get(reverse("savepoint", args=[oldest.pk])).content.decode()
     assert "flights-copy" not in page
-    assert "It stays: a run of another job came from it." in page
+    assert "The savepoint is kept: a run of another job was started from it." in page
 
 
 def test_one_that_is_being_removed_cannot_be_pinned(operator: Client, oldest: Savepoint) -> None:
     Savepoint.objects.filter(pk=oldest.pk).update(state=SavepointState.DISPOSING)
     response = operator.post(reverse("savepoint-keep", args=[oldest.pk]), {"pinned": "on", "note": ""})
     assert response.status_code == 422
-    assert "It cannot be pinned: its files are removed, or are being removed." in response.content.decode()
+    assert "The savepoint cannot be pinned: its files are deleted or are being deleted." in response.content.decode()
     oldest.refresh_from_db()
     assert not oldest.pinned

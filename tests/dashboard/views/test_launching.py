@@ -64,7 +64,9 @@ def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) 
     attempt = RestartAttempt.objects.get()
     assert response.status_code == 302
     assert (attempt.from_stop, attempt.restore_path, attempt.launch["jar_id"]) == (True, "", "77aa_flights.py")
-    assert attempt.reason == ("ada asked to start it with another program, from the savepoint that it is stopped with.")
+    assert attempt.reason == (
+        "ada asked to start it with another program, from the savepoint taken when the job stops."
+    )
     job.refresh_from_db()
     assert job.launch["jar_id"] == "4c2f_flights.py"
 
@@ -73,7 +75,7 @@ def test_what_is_said_of_a_change_stands_beside_what_it_is(admin: Client, job: J
     send(admin, job, jar_id="77aa_flights.py", note=" Version 2 of the routes. ")
     assert RestartAttempt.objects.get().reason == (
         "ada asked to start it with another program (Version 2 of the routes), "
-        "from the savepoint that it is stopped with."
+        "from the savepoint taken when the job stops."
     )
 
 
@@ -141,12 +143,12 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
         (
             {"configuration": "execution.checkpointing.intervall: 10s"},
             "configuration",
-            "intervall: a PySpark job has no such key; the nearest is execution.checkpointing.interval.",
+            "intervall: a PySpark job has no such key; the most similar key is execution.checkpointing.interval.",
         ),
-        ({"kind": "command", "command": "/bin/x\n{savepoint}\n; rm"}, "command", "means something to a shell"),
-        ({"kind": "command", "command": "/bin/x\n{nothing}"}, "command", "there is no {nothing}"),
+        ({"kind": "command", "command": "/bin/x\n{savepoint}\n; rm"}, "command", "is shell syntax"),
+        ({"kind": "command", "command": "/bin/x\n{nothing}"}, "command", "{nothing} does not exist"),
         ({"now": "clone", "name": "", "state": "stop"}, "name", "Enter a name for the second job."),
-        ({"now": "clone", "name": "copy", "state": "stop"}, "state", "starts from a savepoint"),
+        ({"now": "clone", "name": "copy", "state": "stop"}, "state", "starts only from a savepoint"),
         ({"state": "savepoint-999"}, "state", "Select a valid choice"),
     ],
 )
@@ -186,7 +188,7 @@ def test_a_command_keeps_its_time_limit_and_the_parallelism_that_it_takes(
     [
         ({"limit_s": "4"}, "limit_s", "greater than or equal to 5"),
         ({"limit_s": "1801"}, "limit_s", "less than or equal to 1800"),
-        ({"parallelism": "9"}, "parallelism", "{parallelism} is needed in an argument of the command"),
+        ({"parallelism": "9"}, "parallelism", "use {parallelism} in an argument of the command"),
         ({"command": SCALED, "parallelism": ""}, "parallelism", "the command uses {parallelism}"),
         ({"command": "/bin/sh\r\n-c\r\nflink run {job_name} {savepoint}"}, "command", "which sh could read as code"),
     ],

@@ -122,7 +122,7 @@ def test_a_job_that_runs_is_not_run_again(operator, ended, rows):
     answer = operator.post(reverse("job-run-again", args=[ended.pk]), follow=True)
 
     shown = answer.content.decode().replace("&#x27;", "")
-    assert "The job was not started. state is RUNNING: the job still runs." in shown
+    assert "The job was not started. state is RUNNING: the job is still running." in shown
     assert not RestartAttempt.objects.exists()
 
 

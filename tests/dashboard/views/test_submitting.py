@@ -243,7 +243,7 @@ def test_a_look_at_a_savepoint_without_a_finding(
         ({"checkpoints": "c/1"}, "checkpoints", "'c/1' is neither an absolute path nor an address"),
         ({"checkpoints": "/a\n/b"}, "checkpoints", "Write NAME=LOCATION for each query."),
         ({"checkpoints": "a=/a\na=/b"}, "checkpoints", "Query 'a' has two locations."),
-        ({"checkpoints": "s3://key:secret@bucket/a"}, "checkpoints", "a password has no place in an address"),
+        ({"checkpoints": "s3://key:secret@bucket/a"}, "checkpoints", "an address must not contain a password"),
     ],
 )
 def test_what_makes_no_sense_is_told_at_its_field(

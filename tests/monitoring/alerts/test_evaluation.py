@@ -204,7 +204,8 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
 
     later = now + timedelta(hours=1)
     assert (
-        str(evaluate_due(later)) == "No incident changed; 0 rules evaluated; 1 frozen, their cluster does not answer."
+        str(evaluate_due(later))
+        == "No incident changed; 0 rules evaluated; 1 frozen because their cluster does not answer."
     )
 
     assert Incident.objects.get().state == IncidentState.OPEN
@@ -564,7 +565,7 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
     assert [each.state for each in short] == ["resolved", "resolved"]
     assert flapping.state == IncidentState.OPEN
     assert flapping.sentence_value.code is AlertReason.FLAPPING
-    assert flapping.sentence.startswith("flights-by-route is flapping, opened 3 times within 1 h. ")
+    assert flapping.sentence.startswith("flights-by-route is flapping: opened 3 times within 1 h. ")
 
 
 def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run, job, only_own_rules, now, later):

@@ -56,7 +56,7 @@ def test_the_sentence_says_it_in_both_languages() -> None:
     )
     hours = Basis.HOUR_OF_THE_WEEK()
     assert found.sentence == HistoryReason.TOOK_LONGER(number=7, took=3000, expected=1000, basis=hours)
-    usually = "this job's usually take 1 s (this hour of the week, the last 4 weeks)"
+    usually = "checkpoints of this job usually take 1 s (this hour of the week, the last 4 weeks)"
     assert str(found.sentence) == f"Checkpoint 7 took 3 s; {usually}."
     assert "每周此时" in render(found.sentence, "zh-hans")
     assert found.evidence[0].usual == milliseconds(1000)

@@ -222,7 +222,7 @@ def test_an_incident_of_a_cluster_has_no_cause_of_a_job(rows, run) -> None:
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        (Language.ENGLISH, "Likely cause: A system that the job talks to did not answer in time or refused, in enrich"),
+        (Language.ENGLISH, "Likely cause: An external system did not respond in time or rejected a request, in enrich"),
         (Language.CHINESE, "可能原因：作业访问的外部系统超时或拒绝连接（enrich (2/4)）"),
     ],
 )

@@ -81,7 +81,7 @@ def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
     assert found.sentence == PhaseReason.LONG_WRITE(number=41, took=4500, share=90)
     assert str(found.sentence) == (
         "The slowest subtask of checkpoint 41 took 4.5 s to write its state to the checkpoint storage, "
-        "90 % of the whole."
+        "90 % of the total duration."
     )
     assert "4.5 秒" in render(found.sentence, "zh-hans")
     assert [(each.value, each.usual) for each in found.evidence][:3] == [

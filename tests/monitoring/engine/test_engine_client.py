@@ -400,7 +400,7 @@ async def test_nobody_listens():
 
 async def test_an_address_that_is_none():
     async with FlinkClient(Connection("http://[nonsense")) as client:
-        with pytest.raises(NotAsked, match="This is no address"):
+        with pytest.raises(NotAsked, match="This is not a valid address"):
             await client.overview()
 
 

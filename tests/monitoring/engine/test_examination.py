@@ -165,7 +165,7 @@ def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version
         ("/overview", '{"status": "UP"}', 200, "not with Flink's REST API. /overview has no field 'flink-version'"),
         ("/overview", "[1, 2]", 200, "is a list, not an object"),
         ("/overview", "hello", 200, "not JSON"),
-        ("/overview", '{"errors": ["?"]}', 404, "it knows no /overview"),
+        ("/overview", '{"errors": ["?"]}', 404, "it has no /overview"),
         ("/jobs/overview", '{"jobs": 3}', 200, "jobs is a number"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_redirect_is_not_followed_and_says_where_it_leads(flink: FlinkServer) 
     flink.instead("/overview", "", 302, Location="https://flink.example/eu/overview")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "redirects to https://flink.example/eu/overview; enter the one it leads to" in str(problem.reason)
+    assert "redirects to https://flink.example/eu/overview; enter that address instead" in str(problem.reason)
     assert flink.asked == ["/overview"]
 
 
@@ -197,7 +197,7 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
     ("body", "status", "said"),
     [
         ('{"errors": ["boom"]}', 500, "with an error: boom"),
-        ("oops", 501, "with an error: It answers /overview with HTTP 501."),
+        ("oops", 501, "with an error: The server responds to /overview with HTTP 501."),
         ("<html>Bad Gateway", 502, "A proxy answers there, but the cluster behind it does not (HTTP 502)."),
         ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
     ],
@@ -292,7 +292,7 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("url", "said"),
-    [("127.0.0.1:8081", "begins with http"), ("http://a:b@c", "Name and password"), ("http://a b", "no spaces")],
+    [("127.0.0.1:8081", "begins with http"), ("http://a:b@c", "a name or a password"), ("http://a b", "no spaces")],
 )
 def test_what_is_no_address(url: str, said: str) -> None:
     problem = refused(url)
@@ -331,7 +331,7 @@ def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
         shown = {"client_certificate": ours.certificate, "client_key": ours.key}
         assert isinstance(look(flink.url, **trusted, **shown), Found)
         problem = refused(flink.url, **trusted)
-        assert (problem.field, "asks for a client's certificate" in str(problem.reason)) == (
+        assert (problem.field, "requires a client certificate" in str(problem.reason)) == (
             "client_certificate",
             True,
         ), problem
@@ -342,11 +342,11 @@ def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
 def test_certificates_and_keys_that_are_none(authority: Authority) -> None:
     one, other = authority.sign(("a",)), authority.sign(("b",))
     cases = [
-        ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
+        ({"ca_bundle": "hello"}, "ca_bundle", "not certificates in PEM format"),
         ({"client_certificate": one.certificate}, "client_key", "one of them is missing"),
         ({"client_key": one.key}, "client_certificate", "one of them is missing"),
-        ({"client_certificate": "x", "client_key": one.key}, "client_certificate", "no certificate in PEM form"),
-        ({"client_certificate": one.certificate, "client_key": "x"}, "client_key", "no private key in PEM form"),
+        ({"client_certificate": "x", "client_key": one.key}, "client_certificate", "not a certificate in PEM format"),
+        ({"client_certificate": one.certificate, "client_key": "x"}, "client_key", "not a private key in PEM format"),
         ({"client_certificate": one.certificate, "client_key": other.key}, "client_key", "do not belong together"),
     ]
     for fields, field, said in cases:
@@ -364,13 +364,13 @@ def test_http_and_https_are_told_apart(flink: FlinkServer, authority: Authority,
     with running(authority.sign().server_context(tmp_path)) as guarded:
         problem = refused(guarded.url.replace("https://", "http://"))
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert "hung up without an answer. Is it meant to be https://?" in str(problem.reason)
+    assert "closed it without a response. Is it meant to be https://?" in str(problem.reason)
 
 
 def test_an_answer_that_breaks_off() -> None:
     problem = answered_with(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{")
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert str(problem.reason).endswith("broke off in the middle of its answer.")
+    assert str(problem.reason).endswith("closed the connection in the middle of its response.")
 
 
 def test_a_server_that_speaks_something_else() -> None:

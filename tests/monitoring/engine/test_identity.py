@@ -79,4 +79,4 @@ def test_the_sentence_names_both() -> None:
     reason = stranger_reason("http://x", first(MANAGER), read(MANAGER, **{"high-availability.cluster-id": "/b"}))
     sentence = str(reason)
     assert sentence.startswith("Another cluster answers at http://x: it was path /flink, cluster-id /demo at zk1:2181")
-    assert "now is path /flink, cluster-id /b at zk1:2181" in sentence
+    assert "is now path /flink, cluster-id /b at zk1:2181" in sentence

@@ -143,7 +143,7 @@ def test_polls_follow_the_leader_and_nobody_dies_of_an_election(
     def silent() -> bool:
         poll()
         cluster.refresh_from_db()
-        return "It is not known who leads. ZooKeeper says that nobody leads now" in cluster.last_error
+        return "The leader is unknown. According to ZooKeeper there is no leader now" in cluster.last_error
 
     eventually("nobody leads", silent, 60)
     assert (Run.objects.get().state, Run.objects.get().missing_since) == ("RUNNING", None)

@@ -73,7 +73,7 @@ def test_killed_task_manager_and_killed_job_manager(
         )
         assert again.state == "succeeded", again.error
         assert again.old_run.engine_job_id == lost
-        assert "no longer known to the engine" in again.reason
+        assert "but no longer knows" in again.reason
         assert "Upload the program" in [step.name for step in again.steps.all()]
 
         waymark.stopped_with_savepoint(name)
@@ -98,7 +98,7 @@ def look_after(job: Job, cluster: Cluster, jobs: CountJobs, jar: bytes, ledger: 
 
 def assert_it_says_what_happened(attempt: RestartAttempt, killed: str) -> None:
     assert attempt.old_run.engine_job_id == killed
-    assert "is FAILED since" in attempt.reason
+    assert "has been FAILED since" in attempt.reason
     assert "Exception" in attempt.reason  # which one depends on who notices first that the task manager is gone
     assert RestartDecision.objects.filter(job=attempt.job, reason=attempt.reason).exists()
     death, decision, *_ = attempt.steps.all()

@@ -105,7 +105,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         jobs.adopt(attempt.engine_job_id)
         back = waymark.ended(attempt)
         assert (back.state, back.old_run.engine_job_id) == ("succeeded", job_id), back.error
-        assert "is FAILED since" in back.reason
+        assert "has been FAILED since" in back.reason
         assert back.restore_path
         assert why_taken_up(available, job_id) == ""
         assert flink.state(back.engine_job_id) == "RUNNING"

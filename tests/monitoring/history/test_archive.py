@@ -147,7 +147,7 @@ def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) 
     RollupProgress.objects.update(done=2**60)
     assert spans.holds(first_span()) == WorkReason.ROLLUPS_OF_ANOTHER_SERVER()
     Checkpoint.objects.filter(checkpoint_id=4).update(status="IN_PROGRESS", final=False)
-    assert str(spans.holds(first_span())).startswith("1 of its checkpoints may still change, of job job-")
+    assert str(spans.holds(first_span())).startswith("1 of its checkpoints may still change, for example of job job-")
     said = str(cycle.advance(NOW))
     assert said.startswith("Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its")
     assert Checkpoint.objects.count() == 112
@@ -239,7 +239,7 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
     before = told(job, asked, ["duration", "state_size"], wanted)
     by_hour = series(job, OLD, OLD + timedelta(hours=30), seconds=3600)
     settings.HOURS_KEPT = timedelta(days=95)
-    assert "Roll-ups of hours before 2026-08-18 forgotten: 20." in str(forget(NOW))
+    assert "Hour roll-ups before 2026-08-18 deleted: 20." in str(forget(NOW))
     assert told(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     cycle.advance(NOW)

@@ -101,7 +101,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     forget_copies(settings)
     Rows().checkpoint(run, 500, triggered_at=OLD, final=True)
     way.cut()
-    assert str(cycle.advance(NOW)).startswith("What came late for 13 August 2026 is not counted yet: s3://")
+    assert str(cycle.advance(NOW)).startswith("Late rows of 13 August 2026 are not counted yet: s3://")
     found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
     assert [each.checkpoint_id for each in found.checkpoints] == []
     assert [each.row.kind for each in found.unreadable] == ["checkpoints"]

@@ -57,7 +57,7 @@ def hours() -> int:
 def test_hours_are_forgotten_after_six_weeks_and_it_is_said_of_when(rows, pipeline, long_ago):
     pipeline.run()
     before = rows.now.date() - timedelta(days=45)
-    assert str(forget(rows.now)) == f"Roll-ups of hours before {before} forgotten: 3."
+    assert str(forget(rows.now)) == f"Hour roll-ups before {before} deleted: 3."
     assert (hours(), Rollup.objects.filter(seconds=86_400).count()) == (3, 2)
     assert forget(rows.now) == NOTHING
 

@@ -135,7 +135,7 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     said = cycle.advance(NOW)
     taken, not_counted = said.done
     assert taken == WorkReason.ARCHIVED_LATE(count=2)
-    assert str(not_counted).startswith("What came late for 13 August 2026 is not counted yet: ")
+    assert str(not_counted).startswith("Late rows of 13 August 2026 are not counted yet: ")
     assert file.name in not_counted.args["why"]
     file.write_bytes(content)
     assert cycle.advance(NOW) == TAKEN

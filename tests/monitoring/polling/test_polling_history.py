@@ -191,7 +191,7 @@ def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
     job.add(1, 2, 3)
     poll()
     job.add(*range(4, 30))
-    assert "16 checkpoints not seen" in poll()
+    assert "16 checkpoints missed" in poll()
     gap = CheckpointGap.objects.get()
     assert (gap.first_id, gap.last_id) == (4, 19)
     assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3, *range(20, 30)]

@@ -236,7 +236,7 @@ def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, p
     assert (run.state, run.live, run.ended_at) == ("LOST", False, run.missing_since)
     lost = RunStateChange.objects.get(target="LOST")
     assert lost.why_value == EngineReason.JOB_UNKNOWN(polls=3, seconds=35)
-    assert lost.why == "The engine answers and does not know the job: 3 polls in 35 s."
+    assert lost.why == "The engine responds but does not know the job: 3 polls in 35 s."
     pending = Checkpoint.objects.get(run=run)
     assert (pending.status, pending.final) == ("FAILED", True)
     assert Run.objects.get(engine_job_id=other.id).state == "RUNNING"

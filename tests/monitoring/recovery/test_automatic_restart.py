@@ -69,7 +69,7 @@ def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
 
 def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
     said = str(advance(now))
-    assert said == "Restart 1 of flights decided: flights is FAILED since 11:59:55 UTC. Restarts: 1 waiting."
+    assert said == "Restart 1 of flights decided: flights has been FAILED since 11:59:55 UTC. Restarts: 1 waiting."
     assert job_manager.count("run") == 1
 
 
@@ -311,7 +311,7 @@ def test_a_job_that_somebody_started_and_ended_meanwhile_is_not_started_again(
     attempt = RestartAttempt.objects.get()
     assert attempt.state == "canceled"
     assert attempt.error == (
-        f"Another life of this job, {'a' * 32}, was started meanwhile and is {state}. Nothing was started."
+        f"Another run of this job, {'a' * 32}, was started in the meantime and is {state}. Nothing was started."
     )
     assert job_manager.count("run") == 0
 
@@ -393,14 +393,14 @@ def test_an_attempt_whose_engine_is_silent_before_the_launch_ends_with_its_time(
     advance(attempt.deadline_at)
     attempt.refresh_from_db()
     assert attempt.state == "failed"
-    assert attempt.error.startswith("Given up after its time was over; last:")
+    assert attempt.error.startswith("Gave up after the time limit; last result:")
 
 
 def test_a_program_that_is_gone_from_the_cluster_is_said(job, job_manager, now):
     job_manager.answers["run"] = (404, "Jar file program.py does not exist")
     advance(now)
     assert RestartAttempt.objects.get().error == (
-        "The program is not on the cluster any more: Jar file program.py does not exist"
+        "The program is no longer on the cluster: Jar file program.py does not exist"
     )
 
 
@@ -414,7 +414,9 @@ class TestWhatItDiedOf:
     def test_the_restart_says_it_in_its_decision_its_reason_and_its_audit(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)
         advance(now)
-        said = "flights is FAILED since 11:59:55 UTC: java.io.IOException: No space left on device (in count (1/2))."
+        said = (
+            "flights has been FAILED since 11:59:55 UTC: java.io.IOException: No space left on device (in count (1/2))."
+        )
         assert RestartAttempt.objects.get().reason == said
         assert RestartDecision.objects.get().reason == said
         assert AuditEntry.objects.get(action="restart.decide").reason == said
@@ -425,7 +427,7 @@ class TestWhatItDiedOf:
         advance(now)
         assert Incident.objects.get().sentence == (
             "flights is dead and is not restarted: Waymark does not know how it was started. "
-            "It died of java.io.IOException: No space left on device (in count (1/2))."
+            "Cause of the failure: java.io.IOException: No space left on device (in count (1/2))."
         )
 
     def test_a_lost_job_did_not_die_of_what_it_had_survived(self, job, now):

@@ -165,7 +165,7 @@ class TestStates:
         advance(now)
         attempt = RestartAttempt.objects.get()
         assert attempt.state == "failed"
-        assert "old when the job died, and the job allows 50 s" in attempt.error
+        assert "old when the job failed, and the job allows at most 50 s" in attempt.error
         assert job_manager.count("run") == 0
 
     def test_one_that_is_young_enough_is_restored(self, job, job_manager, now):
@@ -192,7 +192,7 @@ class TestStates:
         advance(now)
         attempt = RestartAttempt.objects.get()
         assert (attempt.state, attempt.start_empty) == ("failed", False)
-        assert "old when the job died, and the job allows 50 s" in attempt.error
+        assert "old when the job failed, and the job allows at most 50 s" in attempt.error
         assert job_manager.count("run") == 0
 
     def test_a_good_state_is_restored_all_the_same(self, job, job_manager, now):

@@ -60,9 +60,9 @@ def test_on_kubernetes_nothing_is_started_within_lease_and_margin(flink, restart
         advance(now + timedelta(seconds=seconds))
     assert job_manager.count("run") == 0
     assert waits(attempt).startswith(
-        "The job has ended, but the next leader may take it up again: this Flink is highly available (kubernetes)"
+        "The job has ended, but the next leader may start it again: this Flink is highly available (kubernetes)"
     )
-    assert f"waited for until {now + HELD:%H:%M:%S}" in waits(attempt)
+    assert f"waits until {now + HELD:%H:%M:%S}" in waits(attempt)
     advance(now + HELD + timedelta(seconds=5))
     assert job_manager.count("run") == 1
 
@@ -83,7 +83,7 @@ def test_one_that_the_next_leader_takes_up_is_left_alone(flink, restart, job_man
     advance(now + HELD + timedelta(seconds=5))
     attempt.refresh_from_db()
     assert (attempt.state, job_manager.count("run")) == ("canceled", 0)
-    assert "The job lives" in attempt.error
+    assert "The job is still active" in attempt.error
 
 
 @pytest.mark.parametrize("wished", ["CANCELED", "FINISHED"])
@@ -157,7 +157,7 @@ def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zooke
     client.create(f"{stored}/locks", makepath=True)
     attempt = restart()
     advance(now + timedelta(minutes=5))
-    assert "ZooKeeper still holds" in waits(attempt)
+    assert "ZooKeeper still stores" in waits(attempt)
     assert job_manager.count("run") == 0
     client.delete(stored, recursive=True)
     advance(now + timedelta(minutes=5, seconds=2))  # at once: its word is the last one

@@ -145,7 +145,7 @@ def test_a_command_that_says_no_id_is_no_success(program):
 
 
 def test_a_command_that_ends_badly_says_why(program):
-    with pytest.raises(Refused, match="ended with 3: no such cluster"):
+    with pytest.raises(Refused, match="failed with exit code 3: no such cluster"):
         start([program("echo no such cluster >&2; exit 3"), "{savepoint}", "{job_id}"])
 
 
@@ -168,13 +168,13 @@ def test_the_worker_keeps_its_secrets(program, tmp_path, monkeypatch):
 async def test_without_a_savepoint_the_command_is_not_run(program, tmp_path):
     """It would start the job empty."""
     command = [program(f"touch {tmp_path}/ran"), "{savepoint}", "{job_id}"]
-    with pytest.raises(NotRun, match="from a savepoint only, and there is none"):
+    with pytest.raises(NotRun, match="only from a savepoint, and there is none"):
         await run(command, LaunchValues("", ID, "flights", "http://flink:8081"), 10)
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_program_that_is_not_there_is_refused():
-    with pytest.raises(NotRun, match="no program that this worker may run"):
+    with pytest.raises(NotRun, match="this worker is not allowed to run"):
         start(["/nowhere/flink", "{savepoint}", "{job_id}"])
 
 
@@ -220,7 +220,7 @@ def test_a_command_that_makes_no_sense_is_refused(command, allowed):
 
 
 def test_what_a_placeholder_or_a_brace_must_be_is_told_as_it_is_written():
-    assert str(unknown("{cluster}")).startswith("there is no {cluster}; there are {savepoint}, {job_id}, ")
+    assert str(unknown("{cluster}")).startswith("{cluster} does not exist; use one of {savepoint}, {job_id}, ")
     assert str(LaunchReason.BRACES_DO_NOT_MATCH(error="x")) == "its braces do not match (x); write {{ and }} for braces"
 
 
@@ -282,8 +282,8 @@ def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert attempt.state == "failed"
     assert attempt.error == (
-        f"The launch command was run once, and the engine does not know {attempt.engine_job_id}. "
-        'The command ended well and printed no "JobID …": all is well'
+        f"The launch command was run once, but the engine does not know {attempt.engine_job_id}. "
+        'The command succeeded but printed no "JobID …": all is well'
     )
 
 
@@ -316,7 +316,7 @@ def test_a_command_that_is_killed_at_its_limit_is_said_with_that_limit(
     job.save()
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert attempt.error == (
-        f"The launch command was run once, and the engine does not know {attempt.engine_job_id}. "
+        f"The launch command was run once, but the engine does not know {attempt.engine_job_id}. "
         f"{path} did not end within 1 s and was killed."
     )
 
@@ -333,7 +333,7 @@ def test_the_count_of_launches_is_of_the_candidate_that_was_tried_last(
     job.save()
     attempt = go_on(job, now)
     assert [each["path"] for each in attempt.rejected] == ["file:/chk/9"]
-    assert attempt.error.startswith("The launch command was run once, and the engine does not know")
+    assert attempt.error.startswith("The launch command was run once, but the engine does not know")
 
 
 def test_a_command_that_cannot_be_run_rejects_no_state(rows, job, job_manager, go_on, now):
@@ -342,7 +342,7 @@ def test_a_command_that_cannot_be_run_rejects_no_state(rows, job, job_manager, g
     job.save()
     attempt = go_on(job, now)
     assert attempt.rejected == []
-    assert attempt.error == ("The launch command was not run: /nowhere/flink is no program that this worker may run.")
+    assert attempt.error == ("The launch command was not run: this worker is not allowed to run /nowhere/flink.")
 
 
 def test_the_time_of_a_command_does_not_count_towards_the_time_of_the_restart(

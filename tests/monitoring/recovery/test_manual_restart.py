@@ -28,7 +28,7 @@ def test_a_live_job_is_stopped_with_a_savepoint_and_started_from_the_chosen_one(
     assert job_manager.jobs[old].state == "FINISHED"
     assert (attempt.stop_savepoint.origin, attempt.stop_savepoint.state) == ("restart", "completed")
     stopped = attempt.steps.get(name="Stop the job")
-    assert stopped.text == f"Stopped; what it had is saved at {attempt.stop_savepoint.path}."
+    assert stopped.text == f"Stopped. Its state is saved at {attempt.stop_savepoint.path}."
     assert job_manager.most_alive == 1
 
 
@@ -43,7 +43,7 @@ def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, set
 def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job_manager, settle, now):
     old = live.current_run.engine_job_id
     attempt = restart_from(live, None, "ada", now)
-    assert attempt.reason == "ada asked to restart from the savepoint that it is stopped with."
+    assert attempt.reason == "ada requested a restart from the savepoint taken when the job stops."
     attempt = settle(attempt, now)
 
     assert (attempt.state, attempt.error) == ("succeeded", "")
@@ -169,7 +169,7 @@ def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settl
     assert job_manager.jobs[old].state == "CANCELED"
     assert attempt.stop_savepoint.state == "completed"
     stopped = attempt.steps.get(name="Stop the job")
-    assert stopped.text == f"Stopped; what it had is saved at {attempt.stop_savepoint.path}."
+    assert stopped.text == f"Stopped. Its state is saved at {attempt.stop_savepoint.path}."
     assert job_manager.most_alive == 1
 
 
@@ -300,7 +300,7 @@ def test_a_life_that_the_person_did_not_see_is_not_stopped(live, savepoint, job_
     job_manager.add("a" * 32, "flights")
     advance(now)
     attempt.refresh_from_db()
-    assert attempt.error.startswith(f"Another life of this job, {'a' * 32}, is RUNNING.")
+    assert attempt.error.startswith(f"Another run of this job, {'a' * 32}, is RUNNING.")
     assert job_manager.jobs["a" * 32].state == "RUNNING"
 
 

@@ -64,7 +64,7 @@ class TestOneThatTheClusterLost:
     def test_a_cluster_that_takes_no_programs_is_found_out_before_anything_stops(self, live, job_manager, settle, now):
         job_manager.answers["jars"] = (404, "Not found: /jars")
         attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
-        assert "takes no programs (Flink: web.submit.enable)" in attempt.error
+        assert "does not accept programs (Flink: web.submit.enable)" in attempt.error
         assert job_manager.count("stop") == 0
 
     def test_lost_between_the_check_and_the_start_it_is_uploaded_then(self, job, kept, job_manager, go_on, now):
@@ -91,7 +91,7 @@ class TestOneThatTheClusterLost:
         job_manager.jars.clear()
         job_manager.answers["upload"] = (413, "At most 10 MB.")
         attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
-        assert attempt.error == "The cluster does not take the program: At most 10 MB."
+        assert attempt.error == "The cluster rejected the program: At most 10 MB."
         assert job_manager.count("stop") == 0
 
 

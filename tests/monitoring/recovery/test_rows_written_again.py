@@ -101,7 +101,7 @@ def test_a_person_decides_when_the_job_manager_refused(job, job_manager, now):
     assert not RestartAttempt.objects.exists()
     incident = Incident.objects.get()
     assert incident.events.get().evidence["why"]["code"] == RecoveryReason.ROWS_WRITTEN_AGAIN
-    assert "execution.sinks.after-restore leaves that to you" in incident.sentence
+    assert "execution.sinks.after-restore requires a manual decision" in incident.sentence
 
 
 # --- which queries ---------------------------------------------------------------------------------------------------

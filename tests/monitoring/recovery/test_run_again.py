@@ -76,7 +76,7 @@ def test_a_job_that_never_had_a_batch_is_run_without_state(ended, job_manager, g
 
     attempt = run_again(ended, "ada", now)
 
-    assert attempt.reason.endswith("from an empty state, since no run of it has had a batch.")
+    assert attempt.reason.endswith("from an empty state, because none of its runs has completed a batch.")
     assert go_on(ended, now).state == "succeeded"
     assert started(job_manager) == [None]
 
@@ -150,7 +150,9 @@ def test_a_run_starts_when_its_time_comes(hourly, job_manager, go_on, now):
     attempt = go_on(hourly, now + timedelta(hours=1))
 
     assert (attempt.trigger, attempt.state) == ("scheduled", "succeeded")
-    assert attempt.reason.startswith("The schedule asked, for 2026-11-21 13:00 UTC, to run flights again, from ")
+    assert attempt.reason.startswith(
+        "The schedule requested the run of flights that was due at 2026-11-21 13:00 UTC, from "
+    )
     assert started(job_manager) == ["file:/sp/end"]
     assert Job.objects.get().next_run_at == now + timedelta(hours=2)
 
@@ -173,7 +175,7 @@ def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so
 
     job = Job.objects.get()
     assert job.run_problem_value == missed.args["problem"]
-    assert "the job still runs" in job.run_problem
+    assert "the job is still running" in job.run_problem
     assert job.next_run_at == now + timedelta(hours=2)
     assert not RestartAttempt.objects.exists()
 
@@ -202,7 +204,7 @@ def test_a_paused_automation_starts_no_run(hourly, job_manager, now):
     paused = AutomationReason.ALL_PAUSED(who="ada", reason="Migration")
     why = RecoveryReason.BAD_AUTOMATION(value="'paused'", allowed=paused)
     assert job.run_problem_value == RecoveryReason.RUN_MISSED(due=now + timedelta(hours=1), why=why)
-    assert "the automation of everything is paused by ada" in job.run_problem
+    assert "all automation is paused by ada" in job.run_problem
 
 
 def test_a_run_that_was_started_clears_the_problem_of_the_one_before(hourly, job_manager, go_on, now):

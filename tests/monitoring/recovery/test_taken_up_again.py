@@ -74,7 +74,7 @@ def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_
     attempt = RestartAttempt.objects.get()
     assert attempt.state == "stopping"
     waits = attempt.steps.get(name="Stop the job").text
-    assert waits.startswith("The job has ended, but may be taken up again: ZooKeeper still holds")
+    assert waits.startswith("The job has ended, but the engine may start it again: ZooKeeper still stores")
     assert job_manager.count("run") == 0
     ensemble.delete(path, recursive=True)
     advance(now + timedelta(seconds=62))
@@ -90,7 +90,7 @@ def test_nothing_is_started_while_what_zookeeper_is_asked_with_cannot_be_read(av
     advance(now)
     attempt = RestartAttempt.objects.get()
     assert attempt.state == "stopping"
-    assert attempt.steps.get(name="Stop the job").text.startswith("What ZooKeeper is asked with cannot be read.")
+    assert attempt.steps.get(name="Stop the job").text.startswith("The credentials for ZooKeeper cannot be read.")
     assert job_manager.count("run") == 0
     settings.SECRET_KEY = key
     advance(now + timedelta(seconds=2))
@@ -106,4 +106,4 @@ def test_one_that_is_taken_up_again_is_left_alone(available, ensemble, quorum, j
     advance(now + timedelta(minutes=5))
     attempt = RestartAttempt.objects.get()
     assert (attempt.state, job_manager.count("run")) == ("canceled", 0)
-    assert "The job lives" in attempt.error
+    assert "The job is still active" in attempt.error

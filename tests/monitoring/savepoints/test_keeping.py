@@ -94,13 +94,13 @@ def test_a_person_may_dispose_of_any_but_the_protected(job, taken, now, hours):
     newest, by_hand = taken(1), taken(3, SavepointOrigin.MANUAL)
     chosen = newest if hours == 1 else by_hand
     if chosen is newest:
-        with pytest.raises(NotDisposable, match="It stays: the newest good one"):
+        with pytest.raises(NotDisposable, match="The savepoint is kept: the newest usable one"):
             dispose(chosen, "not needed", "ada", now)
         assert state(chosen) == "completed"
     else:
         dispose(chosen, "not needed", "ada", now)
         assert (state(chosen), chosen.disposal_reason) == ("disposing", "not needed")
-        with pytest.raises(NotDisposable, match="no completed savepoint"):
+        with pytest.raises(NotDisposable, match="not a completed savepoint"):
             dispose(chosen, "again", "ada", now)
 
 
@@ -178,7 +178,7 @@ class TestDisposal:
         job_manager.disposed.append(going.path)
         self.steps(going, now)
         assert going.state == "disposed"
-        assert going.failure.startswith("There was nothing to remove: Cannot find checkpoint or savepoint file")
+        assert going.failure.startswith("There was nothing to delete: Cannot find checkpoint or savepoint file")
 
     @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
     def test_a_lost_answer_is_asked_again(self, going, job_manager, now, lost):

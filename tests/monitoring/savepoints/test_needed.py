@@ -79,7 +79,7 @@ class TestAClone:
 
     def stays(self, job, old, now, reason):
         assert apply_retention(now) == 0
-        with pytest.raises(NotDisposable, match=f"^It stays: {reason}.$"):
+        with pytest.raises(NotDisposable, match=f"^The savepoint is kept: {reason}.$"):
             dispose(old, "not needed", "ada", now)
         assert why(job, old, now) == reason
         assert state(old) == "completed"
@@ -95,13 +95,13 @@ class TestAClone:
     def test_whose_run_does_not_say_yet_what_it_came_from_keeps_it(self, rows, job, old, attempt, now):
         self.ended(attempt, now)
         rows.run(attempt.job, engine_job_id=attempt.engine_job_id)
-        self.stays(job, old, now + timedelta(days=9), "a run of another job came from it")
+        self.stays(job, old, now + timedelta(days=9), "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.RESTARTING, RunState.FAILED, RunState.LOST])
     def test_whose_run_came_from_it_and_was_not_ended_by_anybody_keeps_it(self, rows, job, old, attempt, now, state):
         RestartAttempt.objects.all().delete()
         rows.run(attempt.job, state, restored_path=old.path.replace("file:/", "file:///") + "/")
-        self.stays(job, old, now, "a run of another job came from it")
+        self.stays(job, old, now, "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELED])
     def test_that_somebody_ended_keeps_it_from_the_retention_and_not_from_people(
@@ -132,7 +132,7 @@ def test_a_job_that_somebody_started_from_it_after_it_was_let_go_keeps_its_files
     assert job_manager.disposed == []
     assert state(old) == "disposing"
     assert old.failure_value == Why.NOT_REMOVED_NOW(why=Why.NEEDED_BY_OTHER_RUN())
-    assert old.failure == "It is not removed now: a run of another job came from it."
+    assert old.failure == "It is not deleted now: a run of another job was started from it."
 
 
 def test_one_that_a_job_has_claimed_is_not_removed_where_it_lies(job, tmp_path, settings, now):

@@ -77,7 +77,7 @@ SAVEPOINTS = st.lists(
         origin=st.sampled_from(SavepointOrigin),
         good=st.booleans(),
         pinned=st.booleans(),
-        needed=st.sampled_from(("", "run 5 came from it")),
+        needed=st.sampled_from(("", "run 5 was started from it")),
     ),
     max_size=20,
     unique_by=lambda each: each.key,

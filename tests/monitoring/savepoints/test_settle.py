@@ -72,4 +72,4 @@ def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
     savepoint.refresh_from_db()
     assert (savepoint.state, savepoint.path) == (SavepointState.FAILED, "")
     assert savepoint.failure_value == SavepointReason.PATH_OF_ANOTHER(path="file:/sp/1")
-    assert savepoint.failure == "The engine answered with file:/sp/1, which is another savepoint's."
+    assert savepoint.failure == "The engine returned file:/sp/1, which belongs to another savepoint."

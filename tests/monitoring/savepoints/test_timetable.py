@@ -61,8 +61,8 @@ def test_an_interval_that_makes_no_sense_is_refused(seconds):
     [
         ("0 3 * *", "UTC", "savepoint_cron is '0 3 * *': five fields are needed: minute hour"),
         ("* * * * * *", "UTC", "five fields"),
-        ("61 * * * *", "UTC", "cron says: Bad minute"),
-        ("0 0 30 2 *", "UTC", "cron says: Bad day-of-month"),
+        ("61 * * * *", "UTC", "the cron expression is not valid: Bad minute"),
+        ("0 0 30 2 *", "UTC", "the cron expression is not valid: Bad day-of-month"),
         ("@daily", "UTC", "five fields"),
         ("0 3 * * *", "Mars/Olympus", "savepoint_time_zone is 'Mars/Olympus': the name of a time zone"),
         ("0 3 * * *", "../etc/passwd", "savepoint_time_zone"),

@@ -35,7 +35,7 @@ def test_while_we_see_the_outside_is_told(seeing, outside):
 
 def test_while_we_are_blind_it_hears_nothing(seeing, redis, outside):
     redis.flushall()
-    assert "No beat ticks" in str(ping(timezone.now()))
+    assert "No scheduler (beat) is running" in str(ping(timezone.now()))
     assert outside.log == []
 
 

@@ -34,7 +34,7 @@ def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
     row = Tick.objects.get()
     assert (row.task, row.runs, row.failures) == ("look", 2, 0)
     assert row.sentence_value == WorkReason.REPORT(parts=[CHANGED, WAITING])
-    assert row.sentence == "2 programs copied. No start of history yet: demo is starting."
+    assert row.sentence == "2 programs copied. history is not started yet: demo is starting."
     assert row.worker == broker.process_name()
     assert row.ended_at is not None
     assert row.took_ms is not None

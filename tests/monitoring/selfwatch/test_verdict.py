@@ -142,14 +142,14 @@ WARNED = [
 def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str, code: ReasonCode) -> None:
     assert [(finding.part, finding.reason.code) for finding in found.problems] == [(part, code)]
     assert not found.healthy
-    assert str(found.reason).startswith("Waymark is blind: ")
+    assert str(found.reason).startswith("Waymark cannot monitor the jobs: ")
 
 
 @pytest.mark.parametrize(("found", "part", "reason"), WARNED)
 def test_each_of_these_is_a_warning(found: Verdict, part: str, reason: Reason) -> None:
     assert found.healthy, "nobody is woken because of one silent cluster: it has an incident of its own"
     assert [(finding.part, finding.reason) for finding in found.warnings] == [(part, reason)]
-    assert str(found.reason) == f"Waymark sees. {reason}"
+    assert str(found.reason) == f"Waymark monitors the jobs, but a component needs attention. {reason}"
 
 
 def test_no_cluster_at_all_is_no_blindness() -> None:
@@ -161,7 +161,7 @@ def test_a_task_that_fails_says_why() -> None:
     late = HealthReason.TASK_OVERDUE(task=TaskName.POLL_CLUSTERS(), age=70.0)
     assert problem.reason == HealthReason.TASK_FAILS(what=late, failure="ValueError: no such thing")
     assert str(problem.reason) == (
-        "The task “poll clusters” last came to its end 1 min 10 s ago; it fails: ValueError: no such thing."
+        "The task “poll clusters” last completed 1 min 10 s ago; it fails: ValueError: no such thing."
     )
 
 
@@ -175,7 +175,7 @@ def test_roll_ups_that_are_not_made_are_a_warning():
     assert [(each.part, str(each.reason)) for each in found.warnings] == [
         (
             "history",
-            "The history's roll-ups are not being made, so long charts take longer: it is FAILED: no database.",
+            "The history pipeline does not compute roll-ups, so long charts load slowly: it is FAILED: no database.",
         )
     ]
 

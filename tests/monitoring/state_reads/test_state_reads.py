@@ -61,7 +61,7 @@ def test_only_completed_snapshots_of_the_job_itself_are_offered(job: Job, now: d
     failed = Checkpoint.objects.get(run__job=job, status="FAILED")
     assert snapshot_of(job, foreign.pk) is None
     assert snapshot_of(job, failed.pk) is None
-    with pytest.raises(CannotAsk, match="not one of this job"):
+    with pytest.raises(CannotAsk, match="does not belong to this job"):
         ask(job, Checkpoint.objects.select_related("run").get(pk=foreign.pk), LIST, "olga", now)
 
 
@@ -81,7 +81,7 @@ def test_the_same_question_twice_is_one_row_and_each_is_audited(job: Job, snapsh
 def test_too_many_questions_are_refused(job: Job, snapshot: Checkpoint, now: datetime) -> None:
     for number in range(20):
         ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
-    with pytest.raises(CannotAsk, match="20 questions wait already"):
+    with pytest.raises(CannotAsk, match="20 requests are already queued"):
         ask(job, snapshot, LIST, "olga", now)
 
 
@@ -116,7 +116,7 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     lost.refresh_from_db()
     waits.refresh_from_db()
     assert (lost.state, lost.problem_value) == ("failed", StateReadReason.WORKER_GONE())
-    assert lost.problem == "The worker that read it is gone. Ask again."
+    assert lost.problem == "The worker that read the state stopped. Try again."
     assert (waits.state, waits.answer) == ("done", {"keyed": []})
 
 
@@ -150,9 +150,9 @@ def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
     ("script", "said"),
     [
         ("import sys; sys.exit('WARN a\\nCommandError: no such view')", "no such view"),
-        ("import sys; sys.exit(3)", "The reader ended without a word."),
-        ("print('{')", "The answer cannot be read: it is no JSON."),
-        ("print('x' * 5_000_000)", "Ask for fewer rows."),
+        ("import sys; sys.exit(3)", "The reader ended without an error message."),
+        ("print('{')", "The result cannot be read: it is not JSON."),
+        ("print('x' * 5_000_000)", "Request fewer rows."),
     ],
 )
 def test_what_went_wrong_is_kept_for_who_asked(
@@ -181,7 +181,7 @@ def test_a_reader_that_hangs_is_ended_with_all_that_it_started(
     answer_next(now)
     read.refresh_from_db()
     assert read.problem_value == StateReadReason.TOO_SLOW(limit_s=4)
-    assert read.problem.startswith("It took longer than 4 s and was given up.")
+    assert read.problem.startswith("Reading took longer than 4 s and was stopped.")
     eventually("its child ended", lambda: not _lives(int(child.read_text())), limit_s=10)
 
 

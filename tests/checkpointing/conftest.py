@@ -1,4 +1,4 @@
-"""What checkpoint storage may lie on: servers, started once for all tests that ask for them, and a small disk."""
+"""Storage servers, started once for all tests that use them, and a directory on another file system."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
 
 @pytest.fixture
 def other_file_system(tmp_path: Path) -> Iterator[Path]:
-    """A directory that nothing in `tmp_path` can be linked into."""
+    """Yield a directory on another file system than `tmp_path`, so that no hard link can connect them."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("/dev/shm is no file system of its own here")
@@ -40,7 +40,7 @@ def other_file_system(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def admitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[StorageServer], None]:
-    """This process gets what it needs to be let in, in the ways that fsspec and its drivers read it."""
+    """Return a function that sets a server's credentials in this process, where fsspec and its drivers read them."""
 
     def admit(server: StorageServer) -> None:
         for name, value in server.environment.items():

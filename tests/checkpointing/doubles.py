@@ -1,4 +1,4 @@
-"""Stand-ins for what surrounds a checkpoint coordinator: kept in memory, moved by hand, broken by switches."""
+"""Test doubles for the timer, the I/O, the stores and the driver of a checkpoint coordinator, with failure switches."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ManualTimerHandle:
 
 
 class ManualTimer:
-    """Fires only in `advance`, in the order in which callbacks are due."""
+    """A timer that fires only in `advance`, in the order in which callbacks are due."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ class ManualTimer:
 
 
 class ManualIo:
-    """Runs work when told, or at once while `inline`."""
+    """An I/O executor that runs work at once while `inline`, else when a test calls `run_next` or `run_all`."""
 
     def __init__(self, *, inline: bool = True) -> None:
         self.inline = inline
@@ -155,7 +155,10 @@ class InMemoryCounter:
 
 
 class InMemoryStore:
-    """Retains the newest `num_retained`. `add_error` fails adds; with `add_anyway` the store took it all the same."""
+    """A store that retains the newest `num_retained` checkpoints.
+
+    `add_error` fails adds; with `add_anyway` the store has the checkpoint in spite of the error.
+    """
 
     def __init__(self, num_retained: int = 1) -> None:
         self._num_retained = num_retained
@@ -205,7 +208,10 @@ class InMemoryStore:
 
 
 class InMemoryStorage:
-    """Directories and shared files as sets of names. Each `*_error` fails the call of that name while it is set."""
+    """A storage that keeps directories and shared files as sets of names.
+
+    Each `*_error` fails the call of that name while it is set.
+    """
 
     def __init__(self) -> None:
         self.directories: set[str] = set()
@@ -275,7 +281,7 @@ def private_file(checkpoint_id: int, name: str) -> StateFile:
 
 
 class CoordinatorHarness:
-    """A coordinator of a job with one source and two stateful subtasks, among doubles. `io.inline` is on at first."""
+    """A coordinator of a job with one source and two stateful subtasks, with doubles. `io.inline` is initially on."""
 
     def __init__(
         self,
@@ -355,7 +361,7 @@ class CoordinatorHarness:
         batch: int = 7,
         channels: tuple[Channel, ...] = (),
     ) -> bool:
-        """As the driver does, which has put the shared ones of `uploads` (if not given: of `files`) into the pool."""
+        """Acknowledge a checkpoint after the shared files of `uploads` (default: `files`) were put into the pool."""
         self.storage.shared.update(file.location for file in (files if uploads is None else uploads) if file.shared)
         return self.coordinator.acknowledge(
             AcknowledgeCheckpoint(
@@ -373,7 +379,7 @@ class CoordinatorHarness:
         )
 
     def acknowledge_all(self, checkpoint_id: int, files: tuple[StateFile, ...] = ()) -> None:
-        """Every subtask; the first one brings `files`."""
+        """Acknowledge the checkpoint for every subtask. The first acknowledgement contains `files`."""
         for number, (vertex_id, subtask) in enumerate(self.subtasks):
             self.acknowledge(checkpoint_id, vertex_id, subtask, files=files if number == 0 else ())
 
@@ -400,7 +406,7 @@ class CoordinatorHarness:
 
 
 def reason_of(future: Future[CompletedCheckpoint]) -> CheckpointFailureReason | None:
-    """Why a trigger failed; None when it has not (yet)."""
+    """Return why a checkpoint failed, or None if it has not failed (yet)."""
     if not future.done() or future.exception(timeout=0) is None:
         return None
     error = future.exception(timeout=0)

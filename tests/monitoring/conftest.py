@@ -1,4 +1,4 @@
-"""Builders of stored rows: a test names what matters to it, the rest is ordinary."""
+"""Builders of stored rows. A test gives the values that matter to it; the others have usual defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 @dataclass
 class Rows:
-    """Makes rows at and around `now`."""
+    """A builder of rows with times at and around `now`."""
 
     now: datetime = NOW
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -88,7 +88,7 @@ def rows(db: None) -> Rows:
 
 @pytest.fixture
 def later() -> Callable[[float], datetime]:
-    """The moment `seconds` after `now`."""
+    """Return a function that gives the time `seconds` after `now`."""
     return lambda seconds: NOW + timedelta(seconds=seconds)
 
 

@@ -1,5 +1,8 @@
-"""A job manager over real HTTP with failure switches. It keeps the promises of Flink's REST API that recovery rests on:
-a job id runs once, a trigger id starts one savepoint."""
+"""A fake job manager over real HTTP with failure switches.
+
+Recovery relies on two guarantees of Flink's REST API, which the fake keeps: a job ID runs once, and a trigger ID starts
+one savepoint.
+"""
 
 from __future__ import annotations
 
@@ -57,39 +60,41 @@ class FakeSavepoint:
 
 @dataclass
 class FakeJobManager:
-    """Switches are sets of the calls' names: config, jars, upload, run, validate, trigger, stop, status, cancel,
-    overview, dispose, disposal."""
+    """A job manager whose failure switches are sets of the names of calls.
+
+    The names are config, jars, upload, run, validate, trigger, stop, status, cancel, overview, dispose and disposal.
+    """
 
     url: str = ""
     jobs: dict[str, FakeJob] = field(default_factory=dict)
     savepoints: dict[str, FakeSavepoint] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    # Acts, then breaks off without an answer.
+    # Calls that are executed, but whose connection ends without an answer.
     loses_answer_of: set[str] = field(default_factory=set)
-    # Breaks off before it acts.
+    # Calls whose connection ends before they are executed.
     loses_request_of: set[str] = field(default_factory=set)
     hangs_at: set[str] = field(default_factory=set)
-    answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
+    answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message, not executed
     invalid_paths: dict[str, str] = field(default_factory=dict)
-    missing_paths: set[str] = field(default_factory=set)  # there is nothing to validate
-    refused_paths: dict[str, str] = field(default_factory=dict)  # found out only when a job is started from them
-    checkpoints: dict[str, str] = field(default_factory=dict)  # job id by path: those of a FINISHED job are gone
+    missing_paths: set[str] = field(default_factory=set)  # paths without a snapshot
+    refused_paths: dict[str, str] = field(default_factory=dict)  # paths that fail only when a job starts from them
+    checkpoints: dict[str, str] = field(default_factory=dict)  # job ID by path; deleted when the job is FINISHED
     can_validate: bool = True
-    config: dict[str, str] | None = None  # None: it does not say
+    config: dict[str, str] | None = None  # None: the configuration is not available
     answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
-    starts_as: str | list[str] = "RUNNING"  # or the first, the second launch …
-    vertices: list[tuple[str, str]] = field(default_factory=list)  # names and states, of every job
-    launch_wait: dict[str, Any] | None = None  # of every job
+    starts_as: str | list[str] = "RUNNING"  # one status, or one for each launch
+    vertices: list[tuple[str, str]] = field(default_factory=list)  # names and statuses, the same for every job
+    launch_wait: dict[str, Any] | None = None  # the same for every job
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
-    imports: dict[str, dict[str, Any]] = field(default_factory=dict)  # bodies by their trigger id
+    imports: dict[str, dict[str, Any]] = field(default_factory=dict)  # request bodies by trigger ID
     import_fails: str = ""
     jars: dict[str, bytes] = field(default_factory=lambda: {"program.py": b"", "program-2.py": b""})
-    ran: list[dict[str, Any]] = field(default_factory=list)  # bodies of the launches that it took
+    ran: list[dict[str, Any]] = field(default_factory=list)  # request bodies of accepted launches
     disposal_fails: str = ""
     disposed: list[str] = field(default_factory=list)
     disposals: dict[str, str] = field(default_factory=dict)  # request id -> failure
-    end_times: dict[str, int] = field(default_factory=dict)  # of jobs, ms; -1 where nothing is said
+    end_times: dict[str, int] = field(default_factory=dict)  # end times of jobs in ms; -1 if missing
     most_alive: int = 0
     release: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -106,7 +111,7 @@ class FakeJobManager:
         return self.calls.count(call)
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        """None: the connection breaks off without an answer."""
+        """Return status and body of the answer, or None if the connection ends without an answer."""
         parts = path.partition("?")[0].strip("/").split("/")
         call = self._name(method, parts)
         with self.lock:
@@ -126,7 +131,7 @@ class FakeJobManager:
 
     @staticmethod
     def _name(method: str, parts: list[str]) -> str:
-        """The call's name, by its path with every id as a star."""
+        """Return the name of the call, found by its path with a star in place of each ID."""
         stars = [part if part in _WORDS else "*" for part in parts]
         return _CALLS.get(f"{method} {'/'.join(stars)}", "unknown")
 
@@ -283,7 +288,7 @@ def _body(kind: str, content: bytes) -> dict[str, Any]:
 
 
 class _Server(ThreadingHTTPServer):
-    """A client that was killed is nothing to talk about."""
+    """An HTTP server that does not log errors of killed clients."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -306,7 +311,7 @@ def running_job_manager() -> Iterator[FakeJobManager]:
 def serving(manager: Manager) -> Iterator[Manager]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # an answer leaves in one piece
+        wbufsize = 1 << 16  # send an answer in one piece
 
         def log_message(self, *_args: object) -> None: ...
 

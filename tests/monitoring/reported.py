@@ -1,4 +1,4 @@
-"""What cycles report, as tests expect it."""
+"""Builders of the cycle reports that tests expect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def left(*reasons: object) -> CycleReport:
 
 
 def savepoints(**counts: int) -> CycleReport:
-    """`savepoints(sent=1)`: one was sent."""
+    """Return the report of savepoints with these counts, as in `savepoints(sent=1)`."""
     return done(WorkReason.SAVEPOINTS(done=_outcomes("SAVEPOINTS", counts)))
 
 
@@ -26,7 +26,7 @@ def notifications(**counts: int) -> CycleReport:
 
 
 def incidents(evaluated: int, **counts: int) -> CycleReport:
-    """So many rules were evaluated, and so many incidents opened, updated or resolved."""
+    """Return the report that so many rules were evaluated, and so many incidents opened, updated or resolved."""
     looked = counted(evaluated, WorkReason.RULE_EVALUATED, WorkReason.RULES_EVALUATED)
     return done(WorkReason.INCIDENTS_CHANGED(looked=looked, changes=_outcomes("INCIDENTS", counts)))
 

@@ -9,7 +9,7 @@ from tests.checkpointing.doubles import CoordinatorHarness
 
 @pytest.fixture
 def harness() -> CoordinatorHarness:
-    """A coordinator without periodic checkpoints, one at a time, whose I/O happens at once."""
+    """Return a coordinator that runs one checkpoint at a time, none periodically, and does its I/O at once."""
     return CoordinatorHarness()
 
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a job, its job managers and its driver, in whatever order, over real files."""
+"""Random sequences of events in the life of a job, its job managers and its driver, over real files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = st.sets(st.sampled_from("abcd"), max_size=2)
 
 
 class DiskMachine(RuleBasedStateMachine):
-    """`owned`: snapshots that are nobody's to remove, by location."""
+    """A state machine of jobs. `owned` has the snapshots that no job may remove, by location."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class DiskMachine(RuleBasedStateMachine):
     def next_id(self) -> str:
         return f"{self.num_jobs + 1:032x}"
 
-    # What people and timers do
+    # Actions of people and timers
 
     @rule()
     def trigger_checkpoint(self) -> None:
@@ -66,7 +66,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.job.work.clear()
         self.job.num_seen = len(self.job.tasks.triggered)
 
-    # What the world does
+    # Events of the environment
 
     @precondition(lambda self: self.job.io.num_queued > 0)
     @rule(data=st.data())
@@ -85,12 +85,12 @@ class DiskMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), claims=st.booleans(), claimed_before=st.booleans())
     def start_another_job(self, data: st.DataObject, claims: bool, claimed_before: bool) -> None:
-        """From a snapshot that one of the former jobs left. `claimed_before`: a job manager died after the claim."""
+        """Start a job from a snapshot of a former job. `claimed_before`: a job manager died after the claim."""
         self.succeed_with_another_job(data, claims=claims, claimed_before=claimed_before)
 
     @rule(data=st.data(), before=st.lists(NAMES, max_size=3), after=st.lists(NAMES, max_size=3))
     def a_job_takes_over(self, data: st.DataObject, before: list[set[str]], after: list[set[str]]) -> None:
-        """Until the claimed one is subsumed; what it shares with those beside it must stay."""
+        """Let a job claim a snapshot and subsume it. Files that the snapshot shares with other snapshots must stay."""
         for names in before:
             self.a_checkpoint_goes_well(names)
         self.succeed_with_another_job(data, claims=True, claimed_before=False)
@@ -107,7 +107,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.job = self.new_job(snapshot)
 
     def end(self, status: JobStatus) -> None:
-        """Adds to the store that have begun are ended first: what it holds then is what is left."""
+        """End the job. Adds to the store that have begun finish first, so that its content is final."""
         self.job.io.run_all()
         self.nothing_is_lost_that_somebody_needs()
         assert self.job.end(status) == [None]
@@ -116,7 +116,7 @@ class DiskMachine(RuleBasedStateMachine):
         if status is JobStatus.CANCELED:
             self.owned |= self.retained
 
-    # What the driver does
+    # Actions of the driver
 
     @precondition(lambda self: self.job.num_seen < len(self.job.tasks.triggered))
     @rule(names=NAMES)
@@ -137,7 +137,7 @@ class DiskMachine(RuleBasedStateMachine):
 
     @rule(names=NAMES)
     def a_checkpoint_goes_well(self, names: set[str]) -> None:
-        """Random steps alone complete few; the rules about retained ones need many."""
+        """Complete a checkpoint. Random steps alone complete few, and the rules for retained checkpoints need many."""
         self.lose_the_driver()
         self.job.io.run_all()
         self.job.checkpoint(*sorted(names))
@@ -145,7 +145,7 @@ class DiskMachine(RuleBasedStateMachine):
     def some_work(self, data: st.DataObject) -> Snapshotting:
         return self.job.work[data.draw(st.integers(0, len(self.job.work) - 1))]
 
-    # What always holds
+    # Invariants
 
     def note_savepoints(self) -> None:
         for future in self.job.futures[self.num_futures :]:
@@ -175,7 +175,7 @@ class DiskMachine(RuleBasedStateMachine):
         assert counts.in_progress == len(self.job.coordinator.pending_ids)
 
     def teardown(self) -> None:
-        """After a last death, so that what the others left must be found and removed."""
+        """Kill the job manager once more: the next one must find and remove all leftovers of the earlier ones."""
         try:
             self.kill_the_job_manager(0)
             self.end(JobStatus.FINISHED)
@@ -184,7 +184,10 @@ class DiskMachine(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
     def nothing_leaks(self) -> None:
-        """Savepoints that a dying job manager completed, and told nobody of, are their user's all the same."""
+        """Assert that only the files of snapshots are left.
+
+        A complete savepoint that a dying job manager did not report belongs to its user as well.
+        """
         roots = [self.directory / "checkpoints", self.directory / "savepoints"]
         there = {str(path) for root in roots for path in root.rglob("*") if path.is_file()}
         untold = [read_metadata(str(path.parent)) for path in roots[1].glob("*/_metadata")]
@@ -193,7 +196,7 @@ class DiskMachine(RuleBasedStateMachine):
 
 
 def _fast_disk() -> str | None:
-    """Every step makes something durable: where nothing is written to a disk, ten times as many fit into a second."""
+    """Return a directory in memory if there is one: every step syncs files, and a disk makes them ten times slower."""
     memory = Path("/dev/shm")
     return str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
 

@@ -1,6 +1,6 @@
-"""A job's coordinator over real files and a real store, moved by hand: one job manager after the other, and its driver.
+"""A job's coordinator over real files and a real store: tests start one job manager after the other, and its driver.
 
-Everything that survives a job manager is in `directory` and in what `open_stores` opens; `kill` loses the rest.
+The files in `directory` and the stores of `open_stores` survive a job manager; `kill` loses everything else.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ OpenStores = Callable[[str, int], tuple[HandleCompletedCheckpointStore, Checkpoi
 
 
 class SurvivingHandles(InMemoryStateHandleStore):
-    """Stands for what outlives a job manager, where the real thing is not the subject."""
+    """A handle store in memory that outlives a job manager, for tests whose subject is not the store."""
 
     durable = True
 
 
 def surviving_stores() -> OpenStores:
-    """The same handles and the same counter for each job manager of a job."""
+    """Return a function that opens the same handles and the same counter for each job manager of a job."""
     handles: dict[str, SurvivingHandles] = {}
     counters: dict[str, StandaloneCheckpointIDCounter] = {}
 
@@ -62,7 +62,7 @@ def surviving_stores() -> OpenStores:
 
 
 class KillableIo(ManualIo):
-    """`die`: the work that has begun may still be done, but nobody hears of it."""
+    """An I/O executor that can die: work that has begun may still be done, but its callbacks are not called."""
 
     def __init__(self, *, inline: bool) -> None:
         super().__init__(inline=inline)
@@ -91,13 +91,13 @@ class KillableIo(ManualIo):
         for work in begun[:num_done]:
             try:
                 work()
-            except Exception:  # noqa: BLE001  (whatever it raises, nobody is there to hear it)
+            except Exception:  # noqa: BLE001  (the job manager is dead, so no callback receives the error)
                 continue
 
 
 @dataclass
 class Snapshotting:
-    """A driver at work on one checkpoint; `owed` are the subtasks that it has not acknowledged."""
+    """The work of a driver on one checkpoint. `owed` has the subtasks that it has not acknowledged."""
 
     message: TriggerCheckpoint
     shared: tuple[str, ...]
@@ -105,7 +105,7 @@ class Snapshotting:
 
 
 class JobOnDisk:
-    """`claimed`: where the snapshot lies that the job takes over."""
+    """A job with its job manager and driver. `claimed` is the location of the snapshot that the job claims."""
 
     def __init__(
         self,
@@ -141,10 +141,10 @@ class JobOnDisk:
         )
         self.start()
 
-    # --- a job manager's life ---------------------------------------------------------------------------------------
+    # --- the job manager --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """A new job manager recovers the job, as JobCheckpoints does."""
+        """Start a new job manager that recovers the job as JobCheckpoints does."""
         self.timer = ManualTimer(self.clock)
         self.io = KillableIo(inline=True)
         self.tasks = RecordingTasks()
@@ -191,7 +191,7 @@ class JobOnDisk:
         self.first_id = recorded or max([self.storage.last_id(), *self.recovered_ids]) + 1
         self.coordinator.found(self.found, self.first_id)
         self.sweep()
-        if recorded is None:  # as with the job's first attempt, before a driver of it could write anything
+        if recorded is None:  # as before the job's first attempt, when no driver has written files
             write_durably(self._record, str(self.first_id))
         if self.claimed is not None and not self.store.checkpoints:
             self._take_over(self.claimed)
@@ -206,11 +206,11 @@ class JobOnDisk:
         return int(self._record.read_text()) if self._record.exists() else None
 
     def sweep_once_completed(self) -> None:
-        """Sweep beside the driver, after the next completed checkpoint."""
+        """Sweep orphaned files after the next completed checkpoint, while the driver runs."""
         self.coordinator.next_completed().add_done_callback(lambda below: self.sweep(below.result()))
 
     def sweep(self, below: int | None = None) -> None:
-        """As before the first attempt under a job manager; `below`: as beside a driver."""
+        """Sweep as a job manager does before its first attempt, or with `below` as while a driver runs."""
         retained = [c for c in self.store.checkpoints if not c.properties.claimed]
         kept = (*self.recovered_ids, *self.coordinator.uncertain_ids)
         swept = self.storage.sweep(retained, (), lambda: True, kept, below=below, first_id=self.first_id)
@@ -227,7 +227,7 @@ class JobOnDisk:
         self.coordinator.claim(read_metadata(location), lies_elsewhere=lies_elsewhere).result(timeout=0)
 
     def kill(self, num_done: int = 0) -> None:
-        """SIGKILL to the job manager; of the work under way the first `num_done` pieces are done all the same."""
+        """Kill the job manager. The first `num_done` pieces of its work in progress are still done."""
         self.io.die(num_done)
         self.intents.abandon()
         self.start()
@@ -259,7 +259,7 @@ class JobOnDisk:
             self.completed_ids.append(future.result().checkpoint_id)
 
     def checkpoint(self, *shared: str) -> CompletedCheckpoint:
-        """One that goes well."""
+        """Complete one checkpoint and return it."""
         return self._gone_well(self.trigger(), shared)
 
     def savepoint(self) -> CompletedCheckpoint:
@@ -276,7 +276,7 @@ class JobOnDisk:
     # --- the driver -------------------------------------------------------------------------------------------------
 
     def begin_snapshot(self, *shared: str) -> None:
-        """Take up the next trigger; `shared` are the contents that go to the pool, if they are not there."""
+        """Begin the next triggered checkpoint. `shared` has the contents of the files that belong into the pool."""
         message = self.tasks.triggered[self.num_seen]
         self.num_seen += 1
         self.triggered_ids.append(message.checkpoint_id)
@@ -293,7 +293,7 @@ class JobOnDisk:
                 return
 
     def write_only(self, work: Snapshotting) -> None:
-        """Everything is in its place, and nobody is told."""
+        """Write all files of the checkpoint without an acknowledgement."""
         for subtask in work.owed:
             self._written(work.message, subtask, work.shared if subtask == 0 else ())
 
@@ -320,7 +320,10 @@ class JobOnDisk:
         )
 
     def _written(self, message: TriggerCheckpoint, subtask: int, shared: Sequence[str]) -> tuple[StateFile, ...]:
-        """Nothing is written for a checkpoint whose directory is gone: the driver has heard of its end."""
+        """Write a subtask's files and return them.
+
+        If the checkpoint's directory is gone, write none: the driver knows that the checkpoint has ended.
+        """
         directory = Path(message.directory)
         own = f"q/state/own-{subtask}"
         location = own if message.kind is not CheckpointKind.CHECKPOINT else f"{directory.name}/{own}"

@@ -1,4 +1,4 @@
-"""SIGKILL to a process of one's own, right before the n-th step that it takes on a disk."""
+"""Send SIGKILL to a child process right before the n-th change that it makes on a disk."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from tests import audit_hooks
 
-# What Python's own audit events call the steps that change a disk; opening counts where it writes or syncs.
+# Python's audit events for calls that change a disk. `open` counts, too, if it opens a file to write or to sync.
 _CHANGES = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"})
 
 
 def is_killed_at(step: int, directory: Path, act: Callable[[], object]) -> bool:
     """Run `act` in a child that is killed right before its change number `step` below `directory` (the first is 0).
 
-    False: it was through before. AssertionError when it failed in another way.
+    Return False if `act` made fewer changes. Raise AssertionError if `act` failed.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads; the child starts none
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork with threads
         child = os.fork()
     if child == 0:
         _act_until_killed(step, str(directory), act)
@@ -46,7 +46,7 @@ def _act_until_killed(step: int, directory: str, act: Callable[[], object]) -> N
     try:
         audit_hooks.add(count)
         act()
-    except BaseException:  # noqa: BLE001  (the child must not go on as a test run)
+    except BaseException:  # noqa: BLE001  (the child must not continue the test run)
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
@@ -55,9 +55,9 @@ def _act_until_killed(step: int, directory: str, act: Callable[[], object]) -> N
 def _changes(event: str, args: tuple[object, ...], directory: str) -> bool:
     path = os.fsdecode(args[0]) if args and isinstance(args[0], str | bytes | os.PathLike) else ""
     if event in _CHANGES:
-        return path.startswith(directory) or not path.startswith("/")  # relative to an open directory
+        return path.startswith(directory) or not path.startswith("/")  # a relative path is below an open directory
     if event != "open" or not path.startswith(directory):
         return False
     flags = args[2]
     writes = isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-    return writes or os.path.isdir(path)  # noqa: PTH112  (in a hook: pathlib would come back here)
+    return writes or os.path.isdir(path)  # noqa: PTH112  (pathlib would call this hook again)

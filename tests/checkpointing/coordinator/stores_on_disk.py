@@ -1,4 +1,4 @@
-"""A handle store and an id counter as files: what outlives a process that is killed, each step one of the disk."""
+"""A handle store and an ID counter in files. They survive a killed process, and each of their steps is one on disk."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class HandlesOnDisk:
         return (self._directory / name).exists()
 
     def release(self, name: str) -> None:
-        """Nobody else holds a lock."""
+        """Do nothing: no other process holds a lock."""
 
     def release_all(self) -> None:
-        """Nobody else holds a lock."""
+        """Do nothing: no other process holds a lock."""
 
     def release_and_try_remove(self, name: str) -> bool:
         (self._directory / name).unlink(missing_ok=True)

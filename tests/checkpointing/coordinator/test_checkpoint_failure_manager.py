@@ -85,7 +85,7 @@ def test_conformance_g05_one_id_counts_once_but_each_unknown_one_counts() -> Non
 @pytest.mark.parametrize("kind", [CheckpointKind.SAVEPOINT, CheckpointKind.SYNC_SAVEPOINT])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_failed_savepoint_never_fails_the_job(kind: CheckpointKind, reason: CheckpointFailureReason) -> None:
-    """Different from Flink (G06, A41): a full savepoint storage must not end a healthy job."""
+    """Waymark differs from Flink here (G06, A41): a full savepoint storage must not end a healthy job."""
     m = Manager(0)
     m.fail(1, reason, kind)
     assert m.calls == []

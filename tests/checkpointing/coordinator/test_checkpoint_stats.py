@@ -203,11 +203,11 @@ def test_a_later_restore_replaces_the_earlier() -> None:
 
 
 def test_conformance_i16_quantiles_are_flinks_estimate() -> None:
-    """The figures of a running Flink: six durations, and their quantiles as its REST API gave them."""
+    """Compare with the REST API of a running Flink, which gave these quantiles for six durations."""
     assert quantiles_of([59, 76, 78, 84, 98, 563]) == Quantiles(81.0, 563.0, 563.0, 563.0, 563.0)
     assert quantiles_of([21, 42, 105, 126, 147, 168]) == Quantiles(115.5, 168.0, 168.0, 168.0, 168.0)
     assert quantiles_of([7]) == Quantiles(7.0, 7.0, 7.0, 7.0, 7.0)
-    # So many that each quantile lies between two values.
+    # With so many values, each quantile lies between two of them.
     assert dataclasses.astuple(quantiles_of(range(1, 2001))) == pytest.approx(
         (1000.5, 1800.9, 1900.95, 1980.99, 1998.999)
     )

@@ -1,4 +1,4 @@
-"""Our JSON has exactly the keys and kinds of values that a real Flink's has (samples recorded from one)."""
+"""Waymark's JSON has exactly the keys and types of values of a real Flink, from which samples were recorded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SAMPLES = Path(__file__).parent.parent / "samples"
 
 
 def sample(name: str) -> dict[str, Any]:
-    """A recorded answer; the status line that follows some of them is not JSON."""
+    """Return a recorded answer, without the status line that follows the JSON in some samples."""
     parsed, _ = json.JSONDecoder().raw_decode((SAMPLES / name).read_text())
     assert isinstance(parsed, dict)
     return parsed
 
 
 def shape(value: Any) -> Any:
-    """Keys and kinds of values; whole and other numbers are told apart."""
+    """Return a value's keys and types. Integers and other numbers are different types."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -35,7 +35,10 @@ def shape(value: Any) -> Any:
 
 @pytest.fixture
 def harness() -> CoordinatorHarness:
-    """Completed 1, failed 2, savepoint 3, completed 4, pending 5; restored from 1."""
+    """Return a coordinator that was restored from checkpoint 1.
+
+    Checkpoints 1 and 4 and savepoint 3 are completed, checkpoint 2 has failed, and checkpoint 5 is pending.
+    """
     harness = CoordinatorHarness(tolerable_failures=5)
     first = harness.complete_one()
     harness.coordinator.trigger_checkpoint()

@@ -1,4 +1,4 @@
-"""A wall clock that is put forwards or back changes no time-out, no pause, no interval; what is shown stays sane."""
+"""A jump of the wall clock changes no time-out, pause or interval, and the shown durations remain plausible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How checkpoints complete, and what follows from it."""
+"""How checkpoints complete, and the effects of a completion."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_checkpoints_enter_the_store_one_at_a_time_and_in_the_order_of_their_ids
     harness.io.inline = False
     for checkpoint_id in (1, 2, 3):
         harness.acknowledge_all(checkpoint_id)
-    for index in (0, 1, 0):  # the metadata of 1, of 3, of 2: one add at a time is under way
+    for index in (0, 1, 0):  # writes the metadata of 1, 3 and 2; the store takes one add at a time
         harness.io.run_next(index)
     assert harness.io.num_queued == 1
 
@@ -107,7 +107,7 @@ def test_conformance_a29_a_savepoint_is_not_retained_and_tells_nobody(harness: C
     assert harness.store.checkpoints == ()
     assert harness.coordinator.latest_completed is None
     assert harness.tasks.completed == []
-    assert harness.coordinator.pending_ids == (1,)  # nothing subsumed
+    assert harness.coordinator.pending_ids == (1,)  # it subsumed no checkpoint
     snapshot = harness.stats.snapshot()
     assert snapshot.latest_savepoint is not None
     assert snapshot.latest_savepoint.status is CheckpointStatsStatus.COMPLETED
@@ -217,7 +217,7 @@ def test_conformance_c03_files_stay_when_the_store_may_have_taken_it(harness: Co
     future = harness.coordinator.trigger_checkpoint()
 
     harness.acknowledge_all(1, (shared_file("s"),))
-    harness.acknowledge(1, STATEFUL.id, 1, files=(private_file(1, "x"),))  # a duplicate, late
+    harness.acknowledge(1, STATEFUL.id, 1, files=(private_file(1, "x"),))  # a late duplicate
 
     assert reason_of(future) is Reason.FINALIZE_CHECKPOINT_FAILURE
     assert harness.storage.directories == {"/checkpoints/chk-1"}
@@ -241,7 +241,7 @@ def test_aborted_while_its_metadata_is_written_its_files_go_only_after_the_write
 
     harness.coordinator.abort_pending(Reason.TASK_FAILURE, "The driver is gone.")
     assert reason_of(future) is Reason.TASK_FAILURE
-    assert harness.io.num_queued == 1  # the write; no discard beside it
+    assert harness.io.num_queued == 1  # the write of the metadata, but no discard
     harness.io.run_all()
 
     assert harness.storage.directories == set()
@@ -270,7 +270,7 @@ def test_aborted_while_the_store_takes_an_older_one_a_checkpoint_does_not_enter_
     harness.io.inline = False
     for checkpoint_id in (1, 2):
         harness.acknowledge_all(checkpoint_id)
-    for _ in range(2):  # the metadata of both; the store is still to take the older one
+    for _ in range(2):  # writes the metadata of both; the store has not added the older one yet
         harness.io.run_next()
 
     harness.coordinator.abort_pending(Reason.TASK_FAILURE, "The driver is gone.")
@@ -287,7 +287,7 @@ def test_while_the_store_takes_it_a_checkpoint_cannot_be_aborted_and_a_restart_w
     future = harness.coordinator.trigger_checkpoint()
     harness.io.inline = False
     harness.acknowledge_all(1)
-    harness.io.run_next()  # the metadata; the store's answer is still to come
+    harness.io.run_next()  # writes the metadata; the store has not answered yet
     settled: list[int | None] = []
 
     harness.coordinator.abort_pending(Reason.TASK_FAILURE)

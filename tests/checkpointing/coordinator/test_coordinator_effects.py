@@ -1,4 +1,4 @@
-"""Events in, a list of effects out: what the coordinator wants done, and in which order."""
+"""The coordinator turns events into an ordered list of effects."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def coordinator() -> CheckpointCoordinator:
 
 
 def after(coordinator: CheckpointCoordinator, effect: Effect, result: object) -> list[Effect]:
-    """The effects of the end of the step that `effect` requests."""
+    """Report the end of the step that `effect` requests, and return the effects that follow."""
     assert isinstance(effect, Do)
     coordinator.step_done(effect.step, result)
     return coordinator.take_effects()
 
 
 def acknowledged(coordinator: CheckpointCoordinator) -> Step:
-    """The step that follows once all subtasks of checkpoint 1 have acknowledged it."""
+    """Return the step that follows when all subtasks have acknowledged checkpoint 1."""
     coordinator.trigger_checkpoint()
     (allocate,) = coordinator.take_effects()
     _, locate = after(coordinator, allocate, 1)

@@ -1,4 +1,4 @@
-"""Declines, time-outs, lost drivers, and when they fail the job."""
+"""Declined and expired checkpoints, lost drivers, and when these fail the job."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_conformance_a22_an_expired_checkpoint_is_discarded_and_never_completes(
     assert harness.coordinator.pending_ids == ()
     assert harness.storage.directories == set()
     assert harness.tasks.completed == []
-    assert harness.acknowledge(1, STATEFUL.id, 0)  # known as expired a short time ago
+    assert harness.acknowledge(1, STATEFUL.id, 0)  # the coordinator still knows the expired checkpoint
     assert harness.acknowledge(1, STATEFUL.id, 1)
     assert harness.store.checkpoints == ()
 

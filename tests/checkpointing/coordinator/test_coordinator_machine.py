@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: ids ascend, nothing leaks, nothing needed is lost, the counts add up."""
+"""Random sequences of events: IDs ascend, no files leak, no needed file is lost, and the counts are consistent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = st.sets(st.sampled_from("abcdef"), max_size=3)
 
 
 class Snapshotting:
-    """A driver at work on one checkpoint: it decided which files to use, perhaps some that lie in the pool already."""
+    """The work of a driver on one checkpoint. The driver has chosen its files; some may be in the pool already."""
 
     def __init__(self, message: TriggerCheckpoint, files: tuple[StateFile, ...], owed: list[tuple[str, int]]) -> None:
         self.message = message
@@ -44,7 +44,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.work: list[Snapshotting] = []
         self.num_seen = 0
 
-    # What people and timers do
+    # Actions of people and timers
 
     @rule()
     def trigger_checkpoint(self) -> None:
@@ -63,7 +63,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule()
     def lose_the_driver(self) -> None:
-        """Its messages are fenced from then on."""
+        """Lose the driver, whose messages are ignored from then on."""
         self.harness.coordinator.abort_pending(CheckpointFailureReason.TASK_FAILURE)
         self.work.clear()
         self.num_seen = len(self.harness.tasks.triggered)
@@ -72,7 +72,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def suspend(self) -> None:
         self.harness.coordinator.stop_periodic()
 
-    # What the world does
+    # Events of the environment
 
     @precondition(lambda self: self.harness.io.num_queued > 0)
     @rule(data=st.data())
@@ -86,7 +86,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(where=st.integers(0, 4), taken=st.booleans())
     def a_step_goes_wrong(self, where: int, taken: bool) -> None:
-        """Break one part, let all that is under way run into it, mend it."""
+        """Break one part, run all queued work so that it fails there, and repair the part."""
         harness = self.harness
         error = OSError("full")
         harness.counter.error = error if where == 0 else None
@@ -102,12 +102,12 @@ class CoordinatorMachine(RuleBasedStateMachine):
         harness.counter.error = harness.storage.initialize_error = harness.storage.write_error = None
         harness.store.add_error = None
 
-    # What the driver does
+    # Actions of the driver
 
     @precondition(lambda self: self.num_seen < len(self.harness.tasks.triggered))
     @rule(names=NAMES)
     def begin_snapshot(self, names: set[str]) -> None:
-        """It looks into the pool: what is there it will only refer to, the rest it will upload."""
+        """Begin a snapshot. Files that are in the pool are only referred to; the others will be uploaded."""
         message = self.harness.tasks.triggered[self.num_seen]
         self.num_seen += 1
         files: list[StateFile] = [private_file(message.checkpoint_id, "x")]
@@ -119,7 +119,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(names=NAMES)
     def a_checkpoint_goes_well(self, names: set[str]) -> None:
-        """Random steps alone complete few; the rules about retained ones need many."""
+        """Complete a checkpoint. Random steps alone complete few, and the rules for retained checkpoints need many."""
         self.trigger_checkpoint()
         self.harness.io.run_all()
         while self.num_seen < len(self.harness.tasks.triggered):
@@ -139,7 +139,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.work))
     @rule(data=st.data(), again=st.booleans())
     def acknowledge(self, data: st.DataObject, again: bool) -> None:
-        """Also for checkpoints that have ended meanwhile, and now and then twice."""
+        """Acknowledge a checkpoint, sometimes twice, and sometimes after it has ended."""
         self.acknowledge_next(data.draw(st.sampled_from(self.work)), again)
 
     def acknowledge_next(self, work: Snapshotting, again: bool) -> None:
@@ -157,7 +157,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def decline(self, data: st.DataObject) -> None:
         self.harness.decline(data.draw(st.sampled_from(self.work)).message.checkpoint_id)
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def ids_ascend(self) -> None:

@@ -1,4 +1,4 @@
-"""Recovery at the start of a leader's term, restores, and the end."""
+"""Recovery at the start of a leader's term, restores, and the shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recovered(harness: CoordinatorHarness) -> list[CompletedCheckpoint | Excepti
 
 
 def successor_of(old: CoordinatorHarness, **changes: object) -> CoordinatorHarness:
-    """The next job manager's coordinator over the same storage, counter and stored checkpoints."""
+    """Return the next job manager's coordinator, with the same storage, counter and stored checkpoints."""
     new = CoordinatorHarness(**changes)
     new.storage.directories = old.storage.directories
     new.storage.shared = old.storage.shared
@@ -129,7 +129,7 @@ def test_retained_checkpoints_go_only_with_a_job_that_is_saved(
 
 
 def successor_that_found(retention: RetentionPolicy, first_id: int) -> tuple[CoordinatorHarness, CompletedCheckpoint]:
-    """A crash kept the only checkpoint from the store; the next job manager found it in the job's directory."""
+    """Return a coordinator that found a checkpoint, which a crash had kept from the store, and the checkpoint."""
     old = CoordinatorHarness(retention=retention)
     found = old.complete_one((shared_file("a"),))
     harness = successor_of(old, retention=retention)
@@ -170,7 +170,7 @@ def test_a_suspended_job_keeps_everything_for_the_next_job_manager(harness: Coor
 
 
 def test_a_leader_on_its_way_out_removes_no_shared_file(harness: CoordinatorHarness) -> None:
-    """The next leader's first checkpoint may rely on it already."""
+    """The next leader's first checkpoint may already use the file."""
     harness.coordinator.trigger_checkpoint()
     harness.acknowledge(1, files=(shared_file("a"),))
     assert harness.shut_down(JobStatus.SUSPENDED) == [None]

@@ -25,7 +25,7 @@ def test_conformance_a01_an_aborted_checkpoint_takes_only_what_nobody_else_needs
 
 
 def test_a_file_that_a_pending_checkpoint_may_rely_on_is_not_removed_under_it() -> None:
-    """It found the file in the pool and will acknowledge it; nobody else refers to it any more."""
+    """The driver found the file in the pool and will acknowledge it. No other checkpoint uses the file."""
     harness = CoordinatorHarness(max_concurrent=2, tolerable_failures=5)
     harness.coordinator.trigger_checkpoint()
     harness.coordinator.trigger_checkpoint()
@@ -47,11 +47,11 @@ def test_no_checkpoint_starts_while_shared_files_are_being_removed(harness: Coor
     harness.io.inline = False
     harness.acknowledge(2, STATEFUL.id, 1)
     harness.io.run_next()  # metadata
-    harness.io.run_next()  # store: checkpoint 1 is dropped, its directory and file "a" are to go
+    harness.io.run_next()  # store: checkpoint 1 is dropped, so its directory and file "a" must be removed
     assert harness.io.num_queued == 2
 
     harness.coordinator.trigger_checkpoint()
-    assert harness.io.num_queued == 2  # no id is asked for
+    assert harness.io.num_queued == 2  # no request for an ID
     harness.io.run_all()
 
     assert harness.storage.shared == set()
@@ -98,17 +98,17 @@ def test_a_checkpoint_that_the_store_cannot_let_go_of_keeps_its_files(harness: C
 
 
 def test_shared_files_are_not_removed_while_a_checkpoint_is_being_triggered(harness: CoordinatorHarness) -> None:
-    """The driver would look into the pool before the removal and rely on what it sees."""
+    """The driver would list the pool before the removal, and use a file that is then removed."""
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
     harness.io.inline = False
     harness.coordinator.trigger_checkpoint()
-    assert harness.io.num_queued == 1  # the id
+    assert harness.io.num_queued == 1  # the request for the ID
 
     harness.acknowledge(1, SOURCE.id, 0, files=(shared_file("late"),))
 
-    assert harness.io.num_queued == 1  # no removal beside it
+    assert harness.io.num_queued == 1  # and no removal
     harness.io.run_all()
     harness.acknowledge_all(2, (shared_file("late"),))
     harness.io.run_all()

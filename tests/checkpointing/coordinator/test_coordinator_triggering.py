@@ -309,7 +309,7 @@ def test_conformance_b15_another_error_of_the_counter_is_a_trigger_failure(harne
 def test_conformance_b17_aborting_the_one_being_triggered_lets_the_next_start() -> None:
     harness = CoordinatorHarness(inline_io=False)
     first = harness.coordinator.trigger_checkpoint()
-    harness.io.run_next()  # the id; its location never comes while the storage hangs
+    harness.io.run_next()  # gets the ID, but no location while the storage hangs
     second = harness.coordinator.trigger_checkpoint()
 
     harness.advance(60)

@@ -1,4 +1,4 @@
-"""What a pending checkpoint waits for, in the tasks' own words."""
+"""What a pending checkpoint waits for, as the tasks report it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_an_expired_checkpoint_of_silent_tasks_says_how_many_owe_an_acknowledgem
 def test_an_expired_checkpoint_names_the_storage_that_it_waited_for(harness: CoordinatorHarness) -> None:
     harness.io.inline = False
     begun = harness.coordinator.trigger_checkpoint()
-    harness.io.run_next()  # its id; the directory is not made
+    harness.io.run_next()  # gets the ID; the directory is not created yet
     harness.advance(60)
     assert "The storage has not made its directory yet." in str(begun.exception(timeout=0))
 

@@ -1,4 +1,4 @@
-"""Random lives of jobs over real files: ids ascend, nothing needed is lost, nothing leaks, the counts add up."""
+"""Random lives of jobs over real files: IDs ascend, no needed file is lost, none leaks, the counts are consistent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TestSurvivingStoresMachine.settings = settings(
 
 
 class ZooKeeperStores:
-    """Each job manager has a session of its own: the one of the dead is closed when the next opens its stores."""
+    """Stores in ZooKeeper. Each job manager has a session, and opening the stores closes the session of a dead one."""
 
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts

@@ -1,8 +1,7 @@
 """A job manager is killed (SIGKILL, a real one) between every two steps that it takes on the disk.
 
-After that, a recovery that is killed too, one that is not, and the next completed checkpoint or the job's end, the
-directories hold exactly what is retained, the complete savepoints, and what an earlier job of the same id left to its
-owner.
+Then a recovery is killed, another one succeeds, and a checkpoint completes or the job ends. After that the directories
+have only the retained checkpoints, the complete savepoints, and snapshots of an earlier job with the same ID.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def opened(directory: Path) -> JobOnDisk:
 
 
 def told(directory: Path) -> Path:
-    """Whom the job manager told of what it completed: not on the disk that it works on."""
+    """Return the file that records completed snapshots. It is outside the job manager's directory."""
     return directory.with_suffix(".told")
 
 
 def life(directory: Path) -> None:
-    """Of all that a job manager does with checkpoints and savepoints, something."""
+    """Do some of everything that a job manager does with checkpoints and savepoints."""
     job = opened(directory)
 
     def tell(snapshot: CompletedCheckpoint) -> None:
@@ -60,7 +59,7 @@ def life(directory: Path) -> None:
     tell(job.checkpoint("a", "b"))
     decline_half(job, job.trigger_savepoint, ())
     decline_half(job, job.trigger, ("b", "c"))
-    tell(job.checkpoint("c"))  # one is subsumed
+    tell(job.checkpoint("c"))  # an older checkpoint is subsumed
     lose_the_driver_of(job, ("d",))
     tell(job.savepoint())
     tell(job.checkpoint("c", "e"))
@@ -77,7 +76,7 @@ def decline_half(job: JobOnDisk, trigger: Callable[[], object], shared: tuple[st
 
 
 def lose_the_driver_of(job: JobOnDisk, shared: tuple[str, ...]) -> None:
-    """In the middle of a checkpoint: what it brought to the pool is known to nobody."""
+    """Lose the driver in the middle of a checkpoint, so that its files in the pool are orphaned."""
     job.trigger()
     job.begin_snapshot(*shared)
     job.write_only(job.work[-1])

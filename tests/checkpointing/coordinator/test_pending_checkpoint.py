@@ -1,4 +1,4 @@
-"""A checkpoint on its way (Flink's D list)."""
+"""A pending checkpoint (Flink's D list)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_another_batch_of_the_same_query_is_a_conflict() -> None:
 
 
 def test_an_acknowledgement_costs_the_same_with_many_subtasks() -> None:
-    """A scan of the others per acknowledgement would run into the test's time limit."""
+    """If each acknowledgement scanned all subtasks, the test would exceed its time limit."""
     wide = Vertex("d" * 32, "wide", VertexKind.STATEFUL, 50_000, "q")
     checkpoint = pending(vertices=(wide,))
     acknowledge_all(checkpoint)

@@ -1,4 +1,4 @@
-"""A storage that is full, read-only or loses files, at each step of a checkpoint's life: named, and nothing is lost."""
+"""A storage that is full, is read-only or loses files, at each step of a checkpoint: the error names the fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.checkpointing.doubles import JOB_ID, reason_of
 
 
 class BrokenFiles(LocalFiles):
-    """The operations named in `broken` fail with `code`."""
+    """Local files whose operations in `broken` fail with the error `code`."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def test_what_stays_for_good_is_reported_and_goes_when_the_job_starts_again(tmp_
 
 
 class LosingHandles(SurvivingHandles):
-    """`loses`: the answer to an add, which may have been taken (`takes`) or not."""
+    """A handle store that loses the answer to an add while `loses`. `takes`: the add was executed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ def test_metadata_that_vanishes_between_the_listing_and_the_reading_is_passed_ov
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """256 KB. Only root may mount, and not in every container."""
+    """Yield a disk of 256 KB, or skip the test: only root may mount, and not in every container."""
     path = tmp_path / "disk"
     path.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(path)], capture_output=True)
@@ -236,7 +236,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(disk: Path) -> Callable[[], None]:
-    """Until nothing fits; returns what makes room again."""
+    """Fill the disk, and return a function that frees the space again."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -263,7 +263,7 @@ def test_a_disk_that_fills_up_loses_no_retained_checkpoint(small_disk: Path) -> 
     job.acknowledge(work)
     make_room = _fill(small_disk)
 
-    # Its last files were written before; the metadata does not fit any more.
+    # The checkpoint's last files were written before, but its metadata no longer fits.
     job._written = lambda message, subtask, shared: ()  # type: ignore[method-assign]
     job.acknowledge(work, all_of_them=True)
 

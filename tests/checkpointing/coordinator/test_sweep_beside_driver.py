@@ -1,4 +1,4 @@
-"""What a driver that died has left goes while the next one runs, and nothing goes that this one needs."""
+"""The files of a dead driver are removed while the next driver runs, without the files that the next one needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobOnDisk:
-    """Its driver died in the middle of checkpoint 2, with `lost` in the pool; the next one is told to begin."""
+    """Return a job whose driver died in the middle of checkpoint 2, with the file `lost` in the pool."""
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores())
     job.checkpoint("kept")
     brings(job, "lost")
@@ -25,7 +25,7 @@ def job(tmp_path: Path) -> JobOnDisk:
 
 
 def brings(job: JobOnDisk, *names: str) -> None:
-    """A driver at work on the next checkpoint: its files are there, and nobody knows."""
+    """Let the driver write the files of the next checkpoint without acknowledging it."""
     job.trigger()
     job.begin_snapshot(*names)
     job.write_only(job.work[-1])

@@ -1,4 +1,4 @@
-"""Real ZooKeeper connections, and ways to break them."""
+"""Fixtures for real ZooKeeper connections, and ways to break them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root() -> str:
 
 @pytest.fixture
 def connect(zookeeper_hosts: str, root: str) -> Iterator[Connect]:
-    """Started connections under the test's own root, closed after the test."""
+    """Yield a function that starts connections under the test's own root. They are closed after the test."""
     opened: list[ZooKeeperConnection] = []
 
     def open_connection(
@@ -69,7 +69,7 @@ def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def expire_session(zookeeper_hosts: str) -> Callable[[ZooKeeperConnection], None]:
-    """End a connection's session at the server, as after a silence longer than its time-out."""
+    """Return a function that ends a connection's session at the server, as after its time-out."""
 
     def expire(connection: ZooKeeperConnection) -> None:
         identity = connection._client.client_id
@@ -112,7 +112,7 @@ def eventually() -> Eventually:
 
 
 class CheckpointFiles:
-    """Checkpoints as the storage would read them; `unreadable` ones are missing, the first `failures` reads fail."""
+    """Checkpoints by location, instead of a storage. `unreadable` ones are missing; the first `failures` reads fail."""
 
     def __init__(self) -> None:
         self.unreadable: set[str] = set()

@@ -1,6 +1,6 @@
-"""A job manager for tests that kill it: it leads, takes checkpoints as fast as it can, and prints their ids.
+"""A job manager for tests that kill it: it leads, stores checkpoints as fast as it can, and prints their IDs.
 
-Arguments: hosts, root, storage directory. Stores where each checkpoint lies; nothing lies there.
+Arguments: hosts, root, storage directory. It stores the location of each checkpoint, but writes no files there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An ensemble that does not talk to everybody: digest ACLs, SASL and TLS, for our leader and for Flink's."""
+"""An ensemble with access control: digest ACLs, SASL and TLS, for leaders of Waymark and of Flink."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def connected(hosts: str, at: str, access: ZooKeeperAccess) -> Iterator[ZooKeepe
 
 @contextmanager
 def published(quorum: Quorum, access: ZooKeeperAccess) -> Iterator[None]:
-    """Flink's leader, which makes its nodes its own."""
+    """Publish a leader as Flink does, with nodes that only its account can use."""
     client = KazooClient(quorum.hosts, **access.client_options())
     client.start()
     client.create(quorum.paths[0], java(LEADER), makepath=True)
@@ -116,7 +116,7 @@ def test_what_we_make_is_ours_alone(guarded: Guarded, scheme: ZooKeeperScheme) -
 
 @pytest.mark.parametrize("scheme", [ZooKeeperScheme.NONE, DIGEST, SASL])
 def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
-    """The whole way of a driver: it finds the leader and claims its attempt with the files that it was told."""
+    """A driver finds the leader and claims its attempt with the TLS files from its specification."""
     files = guarded.files(scheme)
     services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
     with closing(services):
@@ -176,7 +176,7 @@ def test_who_is_not_let_in_is_told(guarded: Guarded, access: ZooKeeperAccess, sa
 
 
 def test_a_log_in_that_failed_is_tried_again(guarded: Guarded) -> None:
-    """The server may have died in the middle of it; and a leader or driver must not be deaf from then on."""
+    """The server may have died during the login. A leader or driver must then connect again."""
     client = make_client(guarded.server.address, guarded.access(SASL, "wrong"))
     with closing(client):
         client.start_async()
@@ -195,7 +195,7 @@ def test_why_tls_does_not_come_about_is_told(guarded: Guarded, trusted: str) -> 
 
 
 def forge(guarded: Guarded, path: str, acl: list[ACL] | None = None) -> None:
-    """Another account writes a leader's address; ZooKeeper lets it name anybody in the ACL."""
+    """Write a leader's address from another account. ZooKeeper lets this account put any user into the ACL."""
     with closing(KazooClient(guarded.server.address)) as stranger:
         stranger.start()
         stranger.create(path, LeaderInformation("http://evil.example", "x").encode(), makepath=True)

@@ -98,7 +98,7 @@ def test_waiting_ends_when_the_driver_goes(driver, job_manager):
 
 @zookeeper
 def test_waiting_lasts_as_long_as_it_was_asked_to(driver, connection):
-    """On the job manager's clock, which stands still here."""
+    """The time-out is measured on the job manager's clock, which stands still here."""
     held = driver().hold(JOB_ID, 1)
     threading.Timer(0.1, held.release).start()
     assert ZooKeeperAttemptRegistry(connection, ManualClock()).wait_until_free(JOB_ID, 0.5)
@@ -128,7 +128,7 @@ def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alon
 @zookeeper
 @pytest.mark.parametrize("successor", [1, 2])
 def test_a_driver_never_takes_its_successors_claim_for_its_own(driver, connection, job_manager, successor):
-    """Also when it sees no moment without a claim, and when the successor has its number."""
+    """The claim may change hands unseen, and the successor may have the same attempt number."""
     held = driver().hold(JOB_ID, 1)
     lost = threading.Event()
     held.on_lost(lost.set)

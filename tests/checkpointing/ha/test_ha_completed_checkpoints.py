@@ -1,4 +1,4 @@
-"""The store's rules, over handles in memory with failure switches; over ZooKeeper: test_ha_zookeeper_stores.py."""
+"""The rules of the store, with handles in memory. See test_ha_zookeeper_stores.py for handles in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checkpointing.model.status import JobStatus
 
 
 class SharedHandles(InMemoryStateHandleStore):
-    """Outlives a store as ZooKeeper does; fails when told, and may be listed in any order."""
+    """Handles that outlive a store, as in ZooKeeper. They have failure switches and can be listed in any order."""
 
     durable = True
 
@@ -97,7 +97,7 @@ def test_conformance_E15_the_latest_id_is_zero_when_empty(make_store, files):
 
 
 def test_an_unexpected_error_of_the_old_handle_does_not_fail_the_new_checkpoint(make_store, handles, files):
-    """The new handle is stored: whoever took the checkpoint for failed would delete its files."""
+    """The new handle is stored. If the checkpoint counted as failed, its files would be deleted."""
     store = make_store()
     store.add_checkpoint(files.completed(1))
     handles.remove_error = RuntimeError("nobody expected this")
@@ -114,7 +114,7 @@ def test_after_an_unexpected_error_the_new_handle_may_be_stored(make_store, hand
 
 
 def test_a_checkpoint_that_was_added_is_not_withdrawn(make_store, handles, files):
-    """Whoever heard that it was would delete its files."""
+    """If the checkpoint counted as withdrawn, its files would be deleted."""
     store = make_store()
     store.add_checkpoint(files.completed(1))
     assert not store.withdraw(1)
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_was_added_is_not_withdrawn(make_store, handles, files
 
 def test_while_its_handle_may_be_there_a_checkpoint_is_not_withdrawn(make_store, handles, files):
     store = make_store()
-    handles.add_and_lock(handle_name(1), b"")  # added, though the answer was lost
+    handles.add_and_lock(handle_name(1), b"")  # an add that was executed, but whose answer was lost
     handles.remove_error = ConnectionUnavailable("away")
     assert not store.withdraw(1)
     handles.remove_error = None

@@ -1,4 +1,4 @@
-"""An ensemble of three that loses servers, while two job managers take checkpoints and a driver holds its attempt."""
+"""An ensemble of three loses servers while two job managers store checkpoints and a driver holds its attempt."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.zookeeper_ensemble import ZooKeeperEnsemble
 
 pytestmark = pytest.mark.zookeeper
 
-# More than are ever taken: what was added stays, so that it can be counted.
+# More than a test takes, so that all added checkpoints stay and can be counted.
 ALL = 100_000
 PAUSE_S = 0.05
 
 
 class JobManager(Contender):
-    """Takes checkpoints whenever it leads, and keeps account of what it was told of each."""
+    """A job manager that takes checkpoints while it leads, and records the result of each."""
 
     def __init__(self, services):
         super().__init__()
@@ -112,7 +112,7 @@ def await_progress(job_managers, eventually):
 
 
 def check_account(job_managers, connect_services):
-    """Nothing was done twice, and the store holds what it was said to hold."""
+    """Assert that no ID was used twice, and that the store has the checkpoints that it reported as added."""
     for job_manager in job_managers:
         job_manager.stop()
         assert job_manager.ids == sorted(set(job_manager.ids))
@@ -159,7 +159,7 @@ def test_without_a_quorum_nothing_is_done_and_with_it_all_goes_on_by_itself(
     so_far = [list(job_manager.acknowledged) for job_manager in job_managers]
     with pytest.raises(CounterUnavailable):
         recovery.counter.get_and_increment()
-    # Not "refused": the request may be on its way, and be carried out by whoever answers first.
+    # Not "refused", because the next server that answers may still execute the request.
     with pytest.raises(PossibleInconsistentState):
         recovery.store.add_checkpoint(checkpoint_at(f"/checkpoints/chk-{number}"))
     with pytest.raises(ConnectionUnavailable):

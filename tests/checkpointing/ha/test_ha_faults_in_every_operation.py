@@ -1,7 +1,7 @@
-"""Each operation of the stores, again from every point at which its connection or its session can be lost.
+"""Each operation of the stores, repeated for every point at which its connection or session can be lost.
 
-The proxy counts the requests of an undisturbed run; then the operation runs once for each request and each side of it:
-lost before the server saw it, and carried out without an answer.
+The proxy counts the requests of an undisturbed run. Then the operation runs twice for each request: once the request is
+lost before the server receives it, and once it is executed without an answer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FAR = 1 << 20  # a request that is never made
 
 
 class Scene:
-    """One job manager, behind the proxy, in its term; an observer with an undisturbed connection beside it."""
+    """A leading job manager behind the proxy, and an observer with an undisturbed connection."""
 
     def __init__(self, hosts, directory, *, term_ends_with_the_session):
         self.root = f"/test-{uuid.uuid4().hex}"
@@ -75,7 +75,7 @@ class Scene:
         return self._held(ZooKeeperStateHandleStore(self.connection, path, lambda: TERM))
 
     def seen(self, path=HANDLES):
-        """The same handles, read by one that has no term."""
+        """Return the observer's view of the handles, which needs no leadership."""
         return self._held(ZooKeeperStateHandleStore(self.observer, path))
 
     def _held(self, handles):
@@ -83,7 +83,7 @@ class Scene:
         return handles
 
     def store(self, num_retained=1, holding=()):
-        """A store that has added checkpoints with these ids."""
+        """Return a store to which checkpoints with the IDs `holding` were added."""
         store = HandleCompletedCheckpointStore(self.handles(), num_retained, checkpoint_at)
         for number in holding:
             store.add_checkpoint(checkpoint(number))
@@ -96,7 +96,7 @@ class Scene:
         return HandleJobGraphStore(self.handles("execution-plans"), self.directory)
 
     def leading(self):
-        """A contender that leads, and whose address is published."""
+        """Return a contender that leads and has published its address."""
         contender = Elected(self.connection)
         self.election = contender.election
         contender.election.start(contender)
@@ -105,7 +105,7 @@ class Scene:
 
     @property
     def stored(self):
-        """What the next leader would find."""
+        """Return the IDs of the checkpoints that the next leader would find."""
         return [int(name) for name in self.observer.children(HANDLES)]
 
     @property
@@ -116,7 +116,7 @@ class Scene:
 
 
 class Elected:
-    """Confirms each term, and remembers what it was told."""
+    """A contender that confirms each term, and records all events."""
 
     def __init__(self, connection):
         self.election = ZooKeeperLeaderElection(connection, SystemClock())
@@ -180,7 +180,10 @@ def outcome_of(act):
 
 @dataclass
 class Operation:
-    """`prepare(scene)` returns what `act` gets; `check(scene, subject, outcome)` asserts what must hold afterwards."""
+    """An operation under test.
+
+    `prepare(scene)` returns the argument of `act`. `check(scene, subject, outcome)` asserts what must hold afterwards.
+    """
 
     name: str
     prepare: Callable
@@ -188,7 +191,7 @@ class Operation:
     check: Callable
     outlives_a_break: bool = True
     shares_its_connection: bool = False
-    """With a thread of its own: the chosen request need not come about."""
+    """True for an operation with a separate thread, whose chosen request may not occur."""
 
 
 def check_first_add(scene, _store, outcome):
@@ -332,7 +335,7 @@ def check_held(scene, registry, outcome):
         assert not isinstance(outcome.error, AttemptTaken), "nobody else took part"
         return
     held = outcome.value
-    # Held means held. One whose session ended learns of it: here the server ends it at once, which no lease foresees.
+    # A successful hold is valid, unless the server ended the session: then the holder must notice the loss.
     until(lambda: held.lost or living.holder(JOB_ID) == 1)
     held.release()
     assert living.wait_until_free(JOB_ID, 10) or held.lost
@@ -432,7 +435,7 @@ LOSSES = {
     "session-and-term": (Loss.SESSION, True),
     "session-alone": (Loss.SESSION, False),
 }
-# One of each loss: the others run in `make nightly`.
+# Normal runs have one case of each loss; `make nightly` runs all cases.
 IN_EVERY_RUN = {
     ("add and subsume", "session-and-term"),
     ("put a graph again", "connection"),
@@ -497,7 +500,7 @@ def run_broken(new_scene, operation, request, point, loss, term_ends):
 
 
 def refused_everywhere(scene):
-    """Of the ended term, though its job manager is connected again."""
+    """Assert that all writes of the ended term are refused, although the job manager is connected again."""
     before = scene.stored
     with pytest.raises(LeadershipLost):
         HandleCompletedCheckpointStore(scene.handles(), 1, checkpoint_at).add_checkpoint(checkpoint(9))
@@ -535,7 +538,7 @@ def run_broken_election(new_scene, request, point, loss):
         scene.proxy.break_at(request, point, loss)
         elected = scene.leading()
         scene.proxy.broke.wait(1)
-        scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break may come between two looks
+        scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
         until(lambda: elected.is_found_with(scene.observer) and owns_all_there_is(scene))
         assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
         told = ["granted", "revoked"] * len(elected.terms)

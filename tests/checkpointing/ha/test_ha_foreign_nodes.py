@@ -1,6 +1,6 @@
-"""Nodes under our root that Waymark did not write, or that make no sense, wherever one of us reads.
+"""Foreign or invalid nodes below Waymark's root, at every place that Waymark reads.
 
-Each is a named error or a reported and skipped entry; nothing that is retained is lost, and what is foreign stays.
+Each one causes a specific error, or is reported and skipped. Retained checkpoints are kept, and so are foreign nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def recovery(services):
 
 @pytest.fixture
 def leader(connection):
-    """One that confirms what it is granted, and remembers what it was told went wrong."""
+    """Return a contender that confirms each term, and records errors."""
 
     class Leader:
         def __init__(self):
@@ -65,7 +65,7 @@ def leader(connection):
             self.election.confirm_leadership(session_id, "http://127.0.0.1:1")
 
         def revoke_leadership(self):
-            """The next grant follows."""
+            """Do nothing, because the next grant follows."""
 
         def on_error(self, error):
             self.errors.append(error)

@@ -1,4 +1,4 @@
-"""Election and retrieval on one real server; servers that die: test_ha_zookeeper_faults.py."""
+"""Election and retrieval on one real server. See test_ha_zookeeper_faults.py for servers that die."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ zookeeper = pytest.mark.zookeeper
 
 
 class Contender:
-    """Confirms what it is granted and remembers all it was told."""
+    """A contender that confirms each term and records all events."""
 
     def __init__(self, election, address, on_grant=None):
         self.election = election
@@ -58,7 +58,7 @@ class Contender:
 
 @pytest.fixture
 def make_contender(connect):
-    """A started contender with a connection of its own, closed after the test."""
+    """Return a function that starts a contender with a separate connection, which is closed after the test."""
     contenders = []
 
     def make(address="http://127.0.0.1:8081", hosts=None, clock=None, on_grant=None, connection=None):
@@ -147,7 +147,7 @@ def test_an_expired_session_ends_the_term_and_the_next_one_has_another_fence(
 
 @zookeeper
 def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventually):
-    """Who asked in that moment went by the answer: a leader that was to recover its jobs left them to the next one."""
+    """Callers acted on the uncertain answer: a leader that had to recover its jobs left them to the next leader."""
     clock = ManualClock()
     contender = make_contender(clock=clock)
     eventually(lambda: contender.leads)
@@ -169,7 +169,7 @@ def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventual
 
 @zookeeper
 def test_a_leader_that_cannot_confirm_its_term_is_told_that_it_is_over(make_contender, eventually):
-    """The connection stays, and the server answers nothing in time."""
+    """The connection is not lost, but the server does not answer in time."""
     clock = ManualClock()
     contender = make_contender(clock=clock)
     eventually(lambda: contender.leads)
@@ -181,7 +181,7 @@ def test_a_leader_that_cannot_confirm_its_term_is_told_that_it_is_over(make_cont
 
     contender.connection.confirm = not_in_time
     assert tried.wait(contender.connection.session_timeout_s)
-    assert contender.leads  # not before its time is over
+    assert contender.leads  # until the session time-out
     clock.advance(contender.connection.session_timeout_s)
     eventually(lambda: contender.events == ["granted", "revoked"])
     assert contender.connection.state is ConnectionState.CONNECTED
@@ -277,7 +277,7 @@ def test_conformance_M09_a_term_that_ended_before_it_was_told_is_not_told(make_c
     told = threading.Event()
     contender = make_contender(on_grant=lambda: told.wait(60))
     eventually(lambda: contender.events == ["granted"])
-    for _ in range(2):  # two more terms begin while the contender is busy with the first
+    for _ in range(2):  # two more terms begin before the contender has handled the first
         fence = contender.election.fence
         connection.delete(fence)
         eventually(lambda ended=fence: fence_of(contender) not in (None, ended))
@@ -386,7 +386,7 @@ def test_two_contenders_never_lead_together(make_contender, zookeeper_hosts, eve
         first, second = contenders
         while not done.wait(0.0005):
             session_id = first.session_id
-            # True before and after the other one was seen leading: both led at that moment.
+            # `first` led both before and after `second` was seen leading, so both led at that moment.
             if session_id and first.leads and second.leads and first.election.has_leadership(session_id):
                 together.append((session_id, second.session_id))
 
@@ -468,7 +468,7 @@ def test_standalone_is_not_the_leader_that_was_lost():
     election.start(Contender(election, "http://127.0.0.1:1"))
     retrieval, session_id = StandaloneLeaderRetrieval(election), election.information.session_id
     assert retrieval.wait(0, other_than=session_id) is None
-    for lost in (None, "", "~"):  # sorted before and after every session
+    for lost in (None, "", "~"):  # these IDs sort before and after every session ID
         assert retrieval.wait(0, other_than=lost) == election.information
     election.close()
 

@@ -39,7 +39,7 @@ class Contender:
 
 @pytest.fixture
 def make(request, root, tmp_path, files):
-    """Job managers of one cluster: they share the storage directory and the root."""
+    """Return a function that creates job managers of one cluster, which share the storage directory and the root."""
     opened = []
 
     def make_job_manager(cluster_id="demo"):

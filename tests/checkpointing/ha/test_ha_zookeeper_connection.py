@@ -71,7 +71,7 @@ def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
 
 @zookeeper
 def test_when_the_time_is_over_nobody_waits_though_there_is_a_connection(connection):
-    """Else work that fails on a living connection would be repeated for ever."""
+    """Otherwise work that fails on a healthy connection would be repeated for ever."""
     assert connection.wait_until_connected(1.0)
     assert not connection.wait_until_connected(0.0)
     assert not connection.wait_until_connected(-1.0)

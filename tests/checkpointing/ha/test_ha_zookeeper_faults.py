@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped, and servers that die."""
+"""Job manager processes that are killed or stopped, and ZooKeeper servers that die."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 @pytest.fixture
 def leader_process(zookeeper_hosts, root, tmp_path):
-    """A job manager in a process of its own that has taken some checkpoints."""
+    """Yield a job manager in a separate process that has taken some checkpoints."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.checkpointing.ha.leader_process", zookeeper_hosts, root, str(tmp_path)],
         cwd=REPOSITORY,
@@ -39,7 +39,7 @@ def leader_process(zookeeper_hosts, root, tmp_path):
 
 @pytest.fixture
 def start_standby(root, tmp_path):
-    """Starts contenders; closed after the test."""
+    """Return a function that starts a contender, which is closed after the test."""
     opened = []
 
     def start(hosts):

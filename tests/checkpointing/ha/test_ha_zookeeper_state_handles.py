@@ -111,7 +111,7 @@ def test_conformance_N06_an_add_without_an_answer_may_have_happened(connect, pro
     store = ZooKeeperStateHandleStore(connection, PATH)
     proxy.cut()
     eventually(lambda: connection.state is not ConnectionState.CONNECTED)
-    # The leftover check is a read and fails plainly; let only the write meet the broken connection.
+    # Skip the check for leftovers, so that only the write uses the broken connection.
     store._remove_if_marked = lambda name: None
     with pytest.raises(PossibleInconsistentState, match=f"{PATH}/1"):
         store.add_and_lock("1", b"handle")
@@ -147,7 +147,7 @@ def test_conformance_N19_replacing_what_is_not_there_is_an_error(store):
 
 
 def test_a_handle_whose_lock_goes_at_the_last_moment_is_not_replaced(store, connection):
-    """Whoever removed the lock may be removing the handle: the look and the write are one transaction."""
+    """Another process may be removing the handle with its lock, so the check and the write are one transaction."""
 
     def lock_goes():
         connection.delete(f"{PATH}/1/locks/{locks(connection, '1')[0]}")

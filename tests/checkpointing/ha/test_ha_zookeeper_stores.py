@@ -1,4 +1,4 @@
-"""The checkpoint store and the id counter over a real ZooKeeper."""
+"""The checkpoint store and the ID counter over a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNTER = "jobs/job/checkpoint_id_counter"
 
 @pytest.fixture
 def make_store(connect, files):
-    """Each store is a job manager of its own."""
+    """Return a function that opens a store as another job manager does, over a new connection."""
 
     def make(num_retained=1):
         handles = ZooKeeperStateHandleStore(connect(), CHECKPOINTS)
@@ -195,7 +195,7 @@ def test_a_partitioned_counter_refuses_and_goes_on_afterwards(connect, proxy, ev
 
 
 def test_an_increment_without_an_answer_gives_no_id_and_never_the_same_one_again(connect, proxy):
-    # The fence is asked for right before the write: from the second one on, answers to writes are lost.
+    # The counter requests the fence right before each write. From the second write on, answers are lost.
     writes = iter([lambda: None, proxy.swallow_replies])
     counter = ZooKeeperCheckpointIDCounter(
         connect(proxy.address, operation_timeout_s=1.0), COUNTER, lambda: next(writes)()

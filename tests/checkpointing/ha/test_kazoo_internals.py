@@ -1,4 +1,4 @@
-"""A kazoo without the private API that fencing depends on is refused when the client is made."""
+"""Creating a client fails if kazoo lacks the private API that fencing needs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A proxy that understands ZooKeeper's frames and breaks one request at a chosen point.
 
-A frame is four bytes of length and its content. The first one of a connection makes or resumes a session; each later
-request begins with its number and its type, each answer with the number of its request. Pings and what the client sets
-up again after a reconnection have negative numbers and are not counted.
+A frame is four bytes of length and its content. The first frame of a connection creates or resumes a session. Each
+later request begins with its number and its type, and each answer with the number of its request. Pings, and requests
+that the client repeats after a reconnection, have negative numbers and are not counted.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _CLOSE_SESSION = struct.pack(">iii", 8, 1 << 30, -11)
 
 
 class Point(Enum):
-    """Where the connection breaks: the server never sees the request, or it carries it out and cannot say so."""
+    """When the connection breaks: before the server receives the request, or after it executes it without an answer."""
 
     BEFORE_THE_REQUEST = "before the request"
     BEFORE_THE_ANSWER = "before the answer"
 
 
 class Loss(Enum):
-    """A broken connection leaves the session to be resumed; an ended one takes its ephemeral nodes with it."""
+    """What is lost: a connection, whose session can be resumed, or the session with its ephemeral nodes."""
 
     CONNECTION = "connection"
     SESSION = "session"
 
 
 class ZooKeeperFaultProxy:
-    """Passes everything on, but for the one request that `break_at` chose."""
+    """A proxy that forwards all requests except the one that `break_at` chose."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.split(",")[0].partition(":")
@@ -50,14 +50,14 @@ class ZooKeeperFaultProxy:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def break_at(self, request: int, point: Point, loss: Loss) -> None:
-        """Break the `request`-th one from now on, counted from 1; `broke` is set once that came about."""
+        """Break the connection at the `request`-th request from now on (the next is 1). Then set `broke`."""
         with self._lock:
             self.broke.clear()
             self._remaining, self._point, self._loss = request, point, loss
 
     @property
     def remaining(self) -> int:
-        """How many requests away the chosen one is."""
+        """Return the number of requests up to and including the chosen one."""
         with self._lock:
             return self._remaining
 
@@ -85,7 +85,7 @@ class ZooKeeperFaultProxy:
 
 
 class _Session:
-    """One connection: requests on this thread, answers on another one."""
+    """One connection. It forwards requests on this thread and answers on another one."""
 
     def __init__(self, proxy: ZooKeeperFaultProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy = proxy
@@ -141,7 +141,7 @@ class _Session:
 
 
 def _frame(source: socket.socket) -> bytes:
-    """Length and content; empty at the end of the connection."""
+    """Read one frame: its length and content, or nothing at the end of the connection."""
     head = _exactly(source, 4)
     return head + _exactly(source, struct.unpack(">i", head)[0]) if head else b""
 

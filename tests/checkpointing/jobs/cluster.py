@@ -15,7 +15,7 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager, even
 
 
 class Cluster:
-    """Job managers that share one state directory and one ZooKeeper root, and one machine's drivers."""
+    """Job managers that share a state directory, a ZooKeeper root, and the drivers of one machine."""
 
     def __init__(self, directory: Path, hosts: str) -> None:
         self.directory = directory
@@ -28,7 +28,7 @@ class Cluster:
         return running_job_manager(self.directory, self.launcher, **{**names, **environ})
 
     def stores(self) -> HighAvailabilityServices:
-        """What the job managers share, seen by one that has no part in the election. Close it."""
+        """Return the job managers' high availability services, without taking part in the election. Close them."""
         return make_high_availability(
             HighAvailabilitySettings(
                 storage_directory=self.directory / "state" / "ha",
@@ -40,7 +40,7 @@ class Cluster:
         )
 
     def drivers_find(self, manager: RunningJobManager) -> None:
-        """The drivers look up the new leader."""
+        """Give the drivers the address of the new leader, as if they had looked it up."""
         for driver in self.launcher.drivers:
             driver.address = manager.address
 

@@ -14,7 +14,10 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager, runn
 
 @pytest.fixture(autouse=True)
 def temporary_files_are_the_tests_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of its directories leave no room for a socket's, so drivers would use the machine's."""
+    """Make pytest's directory the place of temporary files.
+
+    Its paths are too long for sockets, so drivers would use the machine's temporary directory.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 

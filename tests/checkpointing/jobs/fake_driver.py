@@ -1,4 +1,4 @@
-"""A driver without Spark: it speaks the messages over a real WebSocket and writes real files, with failure switches."""
+"""A driver without Spark. It sends messages over a real WebSocket and writes real files, with failure switches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ VERTICES = (SOURCE, COUNT, SINK)
 
 
 class FakeProcess:
-    """Stands for the driver's process: `end` stops the driver as a signal would."""
+    """A stand-in for the driver's process. `end` stops the driver as a signal does."""
 
     left_nothing = False
     has_started = True
@@ -93,10 +93,12 @@ class FakeProcess:
 
 
 class FakeDriver:
-    """Switches: registers, becomes_running, acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel.
+    """A driver with failure switches.
 
-    The first two are its launcher's, as `after_restore` and `repeats_numbers` are: they matter before a test can reach
-    the driver.
+    They are registers, becomes_running, acknowledges, decline_reason, sends_heartbeats, obeys_stop and obeys_cancel.
+
+    The first two, `after_restore` and `repeats_numbers` are set at the launcher, because they matter before a test can
+    reach the driver.
     """
 
     def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
@@ -144,7 +146,7 @@ class FakeDriver:
             self.task = self.loop.create_task(self._run())
 
     def kill(self, code: int) -> None:
-        """The process is gone, without a word."""
+        """End the process without a message to the job manager."""
         if self.task is not None:
             self.task.cancel()
         self._exit(code)
@@ -165,11 +167,11 @@ class FakeDriver:
         self._exit(1)
 
     async def runs(self) -> None:
-        """Its queries have started."""
+        """Report that the driver's queries have started."""
         await self._report(DriverState.RUNNING)
 
     async def ends(self, *, has_advanced: bool = True) -> None:
-        """Its queries have ended by themselves."""
+        """Report that the driver's queries have ended by themselves."""
         self.has_advanced = has_advanced
         await self._report(DriverState.ENDED)
 
@@ -200,7 +202,7 @@ class FakeDriver:
             self.process.exited.set_result(code)
 
     async def _run(self) -> None:
-        """Connect, and again after each loss of the connection, as a driver does that outlives its job manager."""
+        """Connect, and connect again after each lost connection, as a driver does that outlives its job manager."""
         while not self.process.exited.done():
             with contextlib.suppress(OSError, websockets.WebSocketException):
                 url = self.address.replace("http://", "ws://") + "/drivers"
@@ -301,7 +303,7 @@ class FakeDriver:
         )
 
     def _shared(self, trigger: TriggerCheckpoint, name: str) -> StateFile:
-        """A file of the pool, brought if it is not there."""
+        """Write a shared file into the pool and return it."""
         content = name.encode()
         Path(str(trigger.shared_directory), name).write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
@@ -344,7 +346,7 @@ class FakeDriver:
 
 
 class FakeLauncher:
-    """Launches FakeDrivers on `loop`. Switches: `launch_error`, and the first values of its drivers' own switches."""
+    """A launcher of FakeDrivers on `loop`. Switches: `launch_error`, and the initial switches of its drivers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -384,10 +386,10 @@ class FakeLauncher:
         return None
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> None:
-        """Drivers are processes."""
+        """Return no pod: the drivers are processes."""
 
     def check(self, graph: JobGraph) -> None:
-        """Every job may run here."""
+        """Accept every job."""
 
     def check_files(self, graph: JobGraph) -> None:
         check_files_here(graph.configuration)
@@ -398,10 +400,10 @@ class FakeLauncher:
     spare_load = Load()
 
     def leave_to_spares(self, room: Load) -> None:
-        """There are none."""
+        """Do nothing: there are no spare drivers."""
 
     def end_spares(self) -> None:
-        """There are none."""
+        """Do nothing: there are no spare drivers."""
 
     async def close(self) -> None:
         for driver in self.drivers:

@@ -1,8 +1,7 @@
-"""A directory whose file system does not answer, as a hard mount whose server is gone.
+"""A directory whose file system does not respond, like a hard mount whose server is gone.
 
-Every call below it waits until `answer`, in whatever thread and code it is made; only the thread that made the mount, a
-test's, is never held up. As in `loop_guard`, the audit hook holds the calls that Python reports, and `os.stat` and its
-like are replaced.
+Every call below the directory waits until `answer` is called, in every thread except the test's, which made the mount.
+As in `loop_guard`, an audit hook blocks the calls that Python reports; `os.stat` and similar functions are replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class HardMount:
 
 @contextlib.contextmanager
 def hard_mount(path: Path) -> Iterator[HardMount]:
-    """`path` with its server; at the end of the block the server answers."""
+    """Yield a hard mount at `path`. At the end of the block its server responds again."""
     global _hook_is_there
     if not _hook_is_there:
         audit_hooks.add(_audited)

@@ -1,9 +1,9 @@
-"""A job manager in a process of its own, for tests that kill it or stop it for a while; its drivers are the test's.
+"""A job manager in a separate process, for tests that kill or stop it. The test plays its drivers.
 
-The argument is a directory. With a second one, `freeze`, every add to a checkpoint store hangs, the metadata written;
-with `mistake` its election fails as by a programming error once a file `mistake` is in the directory.
-The launcher writes what is to be launched there and takes it as launched once the test wrote the driver's pid; a driver
-lives as long as its file does.
+The first argument is a directory. With `freeze` as second argument, every add to a checkpoint store hangs after the
+metadata is written. With `mistake`, the election raises a programming error once the directory has a file `mistake`.
+The launcher writes each launch to the directory, and regards it as done once the test has written the driver's PID.
+A driver lives as long as its file exists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DistantProcess:
         self._alive = directory / f"{pid}{ALIVE}"
 
     async def wait(self) -> int | None:
-        while self._alive.exists():  # noqa: ASYNC110  (a file's end sets no event)
+        while self._alive.exists():  # noqa: ASYNC110  (the removal of a file sets no event)
             await asyncio.sleep(0.05)
         return None
 
@@ -73,13 +73,13 @@ class DistantLauncher:
         return DistantProcess(self._directory, pid)
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> None:
-        """Drivers are processes."""
+        """Return no pod: the drivers are processes."""
 
     def check(self, graph: JobGraph) -> None:
-        """Every job may run here."""
+        """Accept every job."""
 
     def check_files(self, graph: JobGraph) -> None:
-        """It needs none."""
+        """Accept every job: none needs files."""
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return Demand(memory=0)
@@ -87,10 +87,10 @@ class DistantLauncher:
     spare_load = Load()
 
     def leave_to_spares(self, room: Load) -> None:
-        """There are none."""
+        """Do nothing: there are no spare drivers."""
 
     def end_spares(self) -> None:
-        """There are none."""
+        """Do nothing: there are no spare drivers."""
 
 
 def freeze() -> None:

@@ -1,4 +1,4 @@
-"""The part of Kubernetes' API that Spark's client asks for a driver: pods are made, watched and removed; none runs."""
+"""The part of the Kubernetes API that Spark's client uses for a driver: it stores and removes pods, but runs none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class KubernetesApi:
-    """`pods` by their path; `objects` is whatever else was made, by kind. `deleted`: the paths of removed pods."""
+    """An API server. `pods` is by path, `objects` (all others) by kind; `deleted` has the paths of removed pods."""
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
@@ -86,7 +86,7 @@ def _handler_of(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def _watched(self) -> None:
-            """Nothing happens to the pod while this lasts."""
+            """Answer a watch without events until the server ends."""
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Transfer-Encoding", "chunked")

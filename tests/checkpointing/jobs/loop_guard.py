@@ -1,12 +1,12 @@
 """Find file system calls that a job manager makes on its event loop.
 
 A hard mount whose server is gone answers no call. One such call on the loop stops every heartbeat, so that all drivers
-end. Python's audit hook reports opening, listing, renaming and removing; it says nothing of `stat` and its like, which
-are therefore replaced while a loop is watched.
+end. Python's audit hook reports opening, listing, renaming and removing. It does not report `stat` and similar
+functions, so the guard replaces them while it watches a loop.
 
-Calls that are not the job manager's do not count: those of the tests and their fake drivers, which share the loop, of
-imports, of tracebacks, which read source code, and of coverage, which looks up what it measures. Neither does /proc,
-which is no storage.
+Only calls of the job manager count. Calls of the tests and their fake drivers, which share the loop, do not count, nor
+do calls of imports, tracebacks and coverage, which read source code. Calls below /proc, which is no storage, do not
+count either.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _hook_is_there = False
 
 @contextlib.contextmanager
 def watched_loop() -> Iterator[list[str]]:
-    """The calls of this thread, one text each, as long as the block lasts. Blocks may be nested."""
+    """Yield a list that receives each file system call of this thread during the block. Blocks may be nested."""
     global _hook_is_there
     if not _hook_is_there:
         audit_hooks.add(_audited)
@@ -84,7 +84,7 @@ def _note(event: str, path: object) -> None:
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """From the call outwards, up to the loop's own."""
+    """Yield the frames from the call outwards, up to those of the event loop."""
     while frame is not None and not frame.f_code.co_filename.endswith("/asyncio/events.py"):
         if frame.f_code.co_filename != __file__:
             yield frame

@@ -1,4 +1,4 @@
-"""Packages for pip: wheels that hold a version only, in a directory or behind a server that may fail."""
+"""Packages for pip: wheels without code, in a directory or on a server that may fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-# What a driver needs, as small as it can be.
+# The packages that a driver needs.
 OURS = {"pyspark": "4.2.1", "py4j": "0.10.9.9", "fsspec": "2026.1.0", "kazoo": "2.11.0", "websockets": "16.0"}
 
 
@@ -30,7 +30,7 @@ def wheel(directory: Path, name: str, version: str, needs: str = "") -> Path:
 
 
 def wheels(directory: Path, **more: str) -> Path:
-    """Make what drivers need, and `more` by name and version."""
+    """Write wheels of the packages that drivers need, and of `more` packages by name and version."""
     for name, version in {**OURS, **more}.items():
         wheel(directory, name, version)
     return directory
@@ -41,13 +41,13 @@ def hash_of(path: Path) -> str:
 
 
 def pip_settings(**settings: str) -> dict[str, str]:
-    """Return variables for a pip that knows nothing but `settings`, and does not try again."""
+    """Return environment variables that give pip only `settings` and no retries."""
     none = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
     return {**none, **{f"PIP_{name.upper()}": value for name, value in settings.items()}}
 
 
 class Index:
-    """A package index. `status` answers every request with it; while it is closed by `hold`, requests wait."""
+    """A package index. It answers every request with `status`. After `hold`, requests wait."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

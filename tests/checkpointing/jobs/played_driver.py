@@ -1,4 +1,4 @@
-"""Pods with played drivers in them, and the job managers that make them."""
+"""Pods with fake drivers, and the job managers that create these pods."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PlayedDriver:
 
 
 class PodCluster:
-    """A played Kubernetes, and one machine's job managers: `drivers` are the switches of all drivers."""
+    """A simulated Kubernetes with job managers. `drivers` has the failure switches of all drivers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

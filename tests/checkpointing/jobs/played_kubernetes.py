@@ -1,8 +1,9 @@
-"""A Kubernetes cluster that is played: a real HTTP server with the API's semantics, a scheduler, and a node.
+"""A simulated Kubernetes cluster: a real HTTP server with the API's semantics, a scheduler, and a node.
 
-Names are taken once (409), deletions are graceful and may name a uid (409), objects go with their owners, requests need
-a token (401). A pod waits for its node, its image and its secrets. What runs in its container is the test's choice:
-nothing, a played driver, or a real process with the pod's environment and files.
+A second object of the same name is a conflict (409), and so is the deletion of another UID. Deletions are graceful,
+objects are deleted with their owners, and requests need a token (401). A pod waits for its node, its image and its
+secrets. The test chooses what runs in a container: nothing, a fake driver, or a real process with the pod's
+environment and files.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 class Container(Protocol):
-    """`exit_code` is None while it runs."""
+    """What runs in a pod. `exit_code` is None while it runs."""
 
     @property
     def exit_code(self) -> int | None: ...
@@ -50,7 +51,7 @@ class Container(Protocol):
 
 
 class Idle:
-    """Runs nothing, and ends when it is told to."""
+    """A container that does nothing until it is terminated."""
 
     def __init__(self, pod: Json, files: dict[str, bytes]) -> None:
         self.pod, self.files = pod, files
@@ -68,7 +69,7 @@ class Idle:
 
 
 class RealProcess:
-    """The container's command as a process of this machine, with the pod's variables, and its files where it wants."""
+    """A container whose command is a process on this machine, with the pod's environment variables and files."""
 
     def __init__(self, pod: Json, files: dict[str, bytes], variables: dict[str, str]) -> None:
         [container] = pod["spec"]["containers"]
@@ -96,7 +97,7 @@ class RealProcess:
     @property
     def exit_code(self) -> int | None:
         if self.process.returncode is None and os.waitid(os.P_PID, self.process.pid, _ENDED) is not None:
-            # The container's other processes end with its first; once that is reaped, its pid may be another one's.
+            # A container's processes end with its first process. Kill them before the PID is reaped and reused.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, 9)
             self.process.wait()
@@ -117,7 +118,7 @@ class RealProcess:
 
 @dataclass
 class _Node:
-    """What the node knows of a pod."""
+    """The node's data about a pod."""
 
     container: Container | None = None
     lines: list[tuple[str, bytes]] = field(default_factory=list)
@@ -131,9 +132,10 @@ Run = Callable[[Json, dict[str, bytes], dict[str, str]], Container]
 
 
 class PlayedKubernetes:
-    """Switches: `schedules`, `pulls_images`, `node_answers`; `is_away` for the whole API, `away_for` and `refuses` for
-    calls. `lost` are calls whose answers do not arrive, once each, although they are done. `calls` are all that came.
-    A call is a method and a kind: ("POST", "pods").
+    """A cluster with the switches `schedules`, `pulls_images`, `node_answers` and `is_away` (the whole API).
+
+    `away_for` and `refuses` hold calls that fail. Calls in `lost` are executed, but their answers are lost, once each.
+    `calls` has all calls so far. A call is a method and a kind: ("POST", "pods").
     """
 
     def __init__(self, directory: Path, run: Run | None = None) -> None:
@@ -186,16 +188,16 @@ class PlayedKubernetes:
                 if node.container is not None:
                     node.container.kill()
 
-    # --- what happens to pods ---
+    # --- events of pods ---
 
     def pod(self, name: str | None = None) -> Json:
-        """A copy of the pod of this name, or of the only one."""
+        """Return a copy of the pod of this name, or of the only pod."""
         with self.lock:
             [found] = [each for key, each in self.pods.items() if name in (None, key)]
             return copy.deepcopy(found)
 
     def container(self, name: str | None = None) -> Any:
-        """What runs in it, once it runs."""
+        """Return the pod's container, or None before it runs."""
         with self.lock:
             found = [node.container for key, node in self.nodes.items() if name in (None, key) and key in self.pods]
         return found[0] if len(found) == 1 else None
@@ -215,7 +217,7 @@ class PlayedKubernetes:
             node.container.kill()
 
     def delete(self, name: str, grace_s: float = 30.0) -> None:
-        """As a person does, or a drained node."""
+        """Delete a pod, as a person or a drained node does."""
         with self.lock:
             self._delete(self.pods[name], grace_s)
 
@@ -389,7 +391,7 @@ class PlayedKubernetes:
         node.deadline_s = deadline if node.deadline_s is None else min(node.deadline_s, deadline)
 
     def log_lines(self, name: str, since: str) -> Iterator[bytes] | None:
-        """The lines so far, then those that follow until the container has ended; b"" while there is nothing new."""
+        """Yield the log's lines until the container has ended, and b"" while there is no new line."""
         with self.lock:
             node = self.nodes.get(name)
             if node is None or node.container is None or name not in self.pods:

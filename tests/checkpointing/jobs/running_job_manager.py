@@ -1,4 +1,4 @@
-"""A whole job manager in the test's own loop, reached over real HTTP, with fake drivers."""
+"""A whole job manager in the test's event loop, reached over real HTTP, with fake drivers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PROGRAM = "def wordcount(spark, args):\n    return spark\n"
 
 
 class _ShortPauses:
-    """asyncio for uvicorn, which looks every 0.1 s whether it should end, and then waits as long for its connections.
+    """asyncio with short pauses for uvicorn, which checks every 0.1 s whether it should end.
 
-    Hundreds of tests each end a job manager.
+    Hundreds of tests end a job manager, so the original pauses would add up.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -39,9 +39,9 @@ uvicorn.server.asyncio = _ShortPauses()  # type: ignore[assignment]
 
 
 async def eventually(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    """What `condition` returns, once it is true."""
+    """Wait until `condition` returns a true value, and return that value."""
     async with asyncio.timeout(limit_s):
-        while not (value := await _called(condition)):  # noqa: ASYNC110  (what is waited for sets no event)
+        while not (value := await _called(condition)):  # noqa: ASYNC110  (the condition sets no event)
             await asyncio.sleep(0.02)
         return value
 
@@ -62,7 +62,7 @@ class RunningJobManager:
                 "WAYMARK_HEARTBEAT_INTERVAL": "0.1",
                 "WAYMARK_HEARTBEAT_TIMEOUT": "15",
                 "WAYMARK_CANCEL_TIMEOUT": "5",
-                "WAYMARK_DRIVER_MEMORY": "0",  # played drivers take none, however many a test has
+                "WAYMARK_DRIVER_MEMORY": "0",  # fake drivers need no memory
                 "WAYMARK_DRIVER_STARTS": "100",
                 **environ,
             }
@@ -102,7 +102,7 @@ class RunningJobManager:
         return await asyncio.to_thread(self.client.get, path)
 
     async def get_any(self, path: str) -> Any:
-        """Get an answer that is no object."""
+        """Get an answer that is not a JSON object."""
         return json.loads(await asyncio.to_thread(read, f"{self.address}{path}"))
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class RunningJobManager:
         return await asyncio.to_thread(self.client.upload, file)
 
     async def submit(self, configuration: Mapping[str, str] | None = None, **request: Any) -> str:
-        """The id of a job that was accepted."""
+        """Submit a job and return its ID."""
         jar_id = await self.upload()
         body = {"entryClass": "wordcount.py:wordcount", "flinkConfiguration": dict(configuration or {}), **request}
         return str((await self.post(f"/jars/{jar_id}/run", body))["jobid"])
@@ -140,7 +140,7 @@ class RunningJobManager:
         await eventually(reached)
 
     async def operation(self, path: str) -> dict[str, Any]:
-        """The result of an asynchronous operation, once it is there."""
+        """Wait for an asynchronous operation and return its result."""
 
         async def completed() -> list[dict[str, Any]]:
             answer = await self.get(path)
@@ -150,7 +150,7 @@ class RunningJobManager:
         return dict(result)
 
     async def savepoint(self, job_id: str, path: str = "savepoints", **body: Any) -> dict[str, Any]:
-        """Trigger one (or a stop) and wait for its result."""
+        """Trigger a savepoint (or a stop) and wait for its result."""
         trigger = (await self.post(f"/jobs/{job_id}/{path}", body))["request-id"]
         return await self.operation(f"/jobs/{job_id}/savepoints/{trigger}")
 
@@ -159,7 +159,7 @@ class RunningJobManager:
         return int((await self.operation(f"/jobs/{job_id}/checkpoints/{trigger}"))["checkpointId"])
 
     async def driver(self, attempt: int) -> FakeDriver:
-        """The driver of the job's attempt, once it runs (for tests with one job)."""
+        """Wait for the driver of an attempt to register, and return it (for tests with one job)."""
 
         def running() -> FakeDriver | None:
             found = [driver for driver in self.launcher.drivers if driver.spec.attempt == attempt]

@@ -1,4 +1,4 @@
-"""A client that sends exactly the headers that it is given, for what browsers and other programs might send."""
+"""An HTTP client that sends exactly the given headers, such as a browser or another program might send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attempts of a job that this process plays."""
+"""A job whose attempts run in the test's process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from checkpointing.sinks.lineage import Lineage
 
 
 class Job(PlayedJob):
-    """With attempts by their numbers, for tests of who may write."""
+    """A job with numbered attempts, for tests of which attempt may write."""
 
     def attempt(self, number: int, timeline: str = "A", *, restored: tuple[Lineage, int] | None = None) -> Lineage:
-        """Be attempt `number`, in the timeline of the last one when that is `timeline`, else in a new one.
+        """Begin attempt `number`, in the last attempt's timeline if that is `timeline`, else in a new one.
 
-        `restored` is a state: the lineage that it was made by, and its batch. Without one a new timeline starts empty.
+        `restored` is the lineage and the batch of the restored state. Without it, a new timeline starts empty.
         """
         self.number = number - 1
         if restored is None and self.lineage and self.lineage[-1].timeline.startswith(f"{timeline}-"):

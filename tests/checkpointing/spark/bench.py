@@ -1,4 +1,4 @@
-"""A query over text files that a test runs, checkpoints and restores, in any layout of Spark's state store."""
+"""A query over text files, which tests run, checkpoint and restore with any layout of Spark's state store."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ LAYOUTS = {
     },
     "hdfs": {"providerClass": _HDFS, "checkpointFormatVersion": "1"},
 }
-# As the job manager hands them out: no number comes twice.
+# Ranges of batch numbers as the job manager assigns them: no number is in two ranges.
 RANGES = (BatchNumbers("family", first, first + 10_000) for first in itertools.count(10_000, 10_000))
 DRIVERS_LAYOUT, *OTHER_LAYOUTS = LAYOUTS
 
 
 def word(number: int) -> str:
-    """Long and hard to compress: so that the state's files are large enough to be shared."""
+    """Return a word that is long and hard to compress, so that state files are large enough to be shared."""
     return hashlib.sha512(str(number).encode()).hexdigest() * 2
 
 
 @dataclass
 class Bench:
-    """Runs one query over text files, one file a batch."""
+    """A runner of one query over text files, with one file per batch."""
 
     spark: Any
     root: Path
@@ -91,11 +91,11 @@ class Bench:
         query._query.processAllAvailable()
 
     def snapshot(self, query: RunningQuery, checkpoint_id: int = 1, batch: int | None = None) -> CompletedCheckpoint:
-        """Checkpoint a batch of the running query, its last one if none is given."""
+        """Checkpoint a batch of the running query, by default the last one."""
         return write_checkpoint(query.files, self.root, checkpoint_id, batch)
 
     def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery, **more: Any) -> ContinuedBatch:
-        """Build the query's location as a new attempt does, with batch numbers that no query has used."""
+        """Build the query's checkpointLocation as a new attempt does, with batch numbers that no query has used."""
         state = restored_state(checkpoint, self.root, **more)
         return build_queries(state, self.spark, self.root, [planned], numbers=next(RANGES))["words"]
 
@@ -129,7 +129,7 @@ def write_checkpoint(
     batch: int | None = None,
     batch_numbers: BatchNumbers | None = None,
 ) -> CompletedCheckpoint:
-    """Checkpoint a batch of a query's directory, its last one if none is given, into real storage below `root`."""
+    """Checkpoint a batch of a query's directory, by default the last one, into real storage below `root`."""
     storage = FileCheckpointStorage(str(root / "checkpoints"), "ab" * 16)
     location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
     trigger = TriggerCheckpoint(

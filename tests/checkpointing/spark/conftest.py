@@ -1,4 +1,4 @@
-"""A small job manager over a real WebSocket and real checkpoint storage, and the drivers that it starts."""
+"""A small job manager with a real WebSocket and real checkpoint storage, and the drivers that it starts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass
 class Take:
-    """One checkpoint as the job manager sees it."""
+    """The job manager's record of one checkpoint."""
 
     message: TriggerCheckpoint
     location: CheckpointLocation
@@ -69,9 +69,9 @@ class Take:
 
 
 class JobManager:
-    """Accepts drivers of one job, triggers checkpoints, completes them. No time-outs, no decisions.
+    """A job manager that accepts drivers of one job, triggers checkpoints and completes them, without time-outs.
 
-    `answer` is sent to a registration instead of accepting it.
+    If `answer` is set, it is sent to each registering driver instead of the acceptance.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class JobManager:
     def _is_over(self, take: Take) -> bool:
         return take.declined is not None or len(take.acknowledgements) == sum(v.parallelism for v in self.vertices)
 
-    # --- what was heard ---
+    # --- messages of drivers ---
 
     def heard(self, kind: type[T]) -> list[T]:
         return [message for message in list(self.received) if isinstance(message, kind)]
@@ -168,7 +168,7 @@ class JobManager:
         return self.finish(take)
 
     def finish(self, take: Take) -> CompletedCheckpoint:
-        """Write `_metadata`: the storage checks every file's presence and size."""
+        """Complete the checkpoint by its `_metadata`. The storage checks the presence and size of every file."""
         assert take.declined is None, take.declined
         checkpoint = CompletedCheckpoint(
             job_id=self.job_id,
@@ -201,7 +201,7 @@ class Driver:
     work: Path
 
     def kill(self) -> None:
-        """As a machine's crash would: the driver and its JVM at once."""
+        """Kill the driver and its JVM at once, as a crash of the machine does."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)
 
@@ -211,7 +211,7 @@ class Driver:
 
 
 class Drivers:
-    """Starts driver processes as the launcher does, and ends those that are left."""
+    """A launcher that starts driver processes as the real one does, and ends them after the test."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -297,7 +297,7 @@ def job_manager(tmp_path: Path) -> Iterator[JobManager]:
 
 @pytest.fixture
 def drivers(tmp_path: Path, java_home: Path) -> Iterator[Drivers]:
-    """They find Java in JAVA_HOME."""
+    """Yield a starter of drivers, which find Java in JAVA_HOME."""
     started = Drivers(tmp_path / "work")
     yield started
     started.end_all()
@@ -305,7 +305,7 @@ def drivers(tmp_path: Path, java_home: Path) -> Iterator[Drivers]:
 
 @pytest.fixture
 def launcher_environ() -> dict[str, str]:
-    """The environment of the job manager that starts the drivers of `manager`. A module may have its own."""
+    """Return the environment from which `manager` starts drivers. A test module may override it."""
     return dict(os.environ)
 
 
@@ -313,7 +313,7 @@ def launcher_environ() -> dict[str, str]:
 async def manager(
     tmp_path: Path, java_home: Path, launcher_environ: dict[str, str]
 ) -> AsyncIterator[RunningJobManager]:
-    """A whole job manager in the test's event loop, which starts real drivers."""
+    """Yield a whole job manager in the test's event loop, which starts real drivers."""
     launcher: Any = LocalDriverLauncher(launcher_environ, lambda: java_home, tmp_path / "state")
     running = RunningJobManager(tmp_path, launcher, {})
     await running.start()
@@ -323,7 +323,7 @@ async def manager(
 
 @pytest.fixture(scope="module")
 def job_manager_settings() -> dict[str, str]:
-    """Settings of the process of `job_managers`. A module may have its own."""
+    """Return the settings of the process of `job_managers`. A test module may override them."""
     return {}
 
 
@@ -331,7 +331,7 @@ def job_manager_settings() -> dict[str, str]:
 def job_managers(
     tmp_path_factory: pytest.TempPathFactory, java_home: Path, job_manager_settings: dict[str, str]
 ) -> Iterator[JobManagers]:
-    """One job manager as a process, for all tests of a module."""
+    """Yield one job manager, as a process, for all tests of a module."""
     managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="", **job_manager_settings)
     try:
         managers.start()
@@ -342,7 +342,7 @@ def job_managers(
 
 @dataclass(frozen=True)
 class Words:
-    """The files that a word count reads, and the counts that it wrote."""
+    """The input files of a word count, and the counts that it wrote."""
 
     input: Path
     output: Path
@@ -357,14 +357,14 @@ class Words:
         partial.rename(self.input / f"{name}.txt")
 
     def counts(self) -> dict[str, int]:
-        """The newest count of each word, in the order of the batches."""
+        """Return the newest count of each word."""
         newest: dict[str, int] = {}
         for file in sorted(self.output.glob("*.json")):
             newest.update(json.loads(file.read_text()))
         return newest
 
     def hold(self) -> None:
-        """The next batch stays in its sink until `let_go`."""
+        """Block the next batch in its sink until `let_go` is called."""
         (self.output / "held").unlink(missing_ok=True)
         (self.output / "hold").touch()
 

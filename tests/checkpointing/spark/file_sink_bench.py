@@ -1,4 +1,4 @@
-"""A query into Spark's file sink that a test runs, checkpoints and restores."""
+"""A query with Spark's file sink, which tests run, checkpoint and restore."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tests.checkpointing.spark.bench import Bench
 
 @dataclass(frozen=True)
 class Mount:
-    """A local directory, and the path that it has on another file system of Hadoop's. `key`: of the configuration."""
+    """A local directory that is mounted at the path `at` of another Hadoop file system.
+
+    `key` is the key of the mount in Hadoop's configuration.
+    """
 
     directory: Path
     at: str
@@ -33,9 +36,9 @@ class Mount:
 
 @dataclass
 class FileSink(Bench):
-    """Lines into a file sink, cut into batches in another way each time.
+    """A query that writes lines to a file sink, with different batch sizes after each restore.
 
-    `at` names the output directory for Spark, where it is not the local path.
+    `at` is the output directory's path for Spark, if it is not the local path.
     """
 
     at: str = ""
@@ -45,7 +48,7 @@ class FileSink(Bench):
         return self.root / "out"
 
     def on_viewfs(self) -> FileSink:
-        """The same directory by a path of another file system of Hadoop's."""
+        """Let Spark use the same directory by its path on another Hadoop file system."""
         mount = Mount.of(self.root)
         mount.add_to(self.spark)
         self.at = f"{mount.at}/out"
@@ -66,7 +69,7 @@ class FileSink(Bench):
         return query
 
     def listed(self) -> Counter[str]:
-        """What readers see who do not know the log: every data file below the output that is not hidden."""
+        """Return the lines that a reader without the sink's log sees: those of all visible data files."""
         lines = (line for path in self.data_files() for line in path.read_text().splitlines())
         return Counter(json.loads(line)["value"] for line in lines)
 
@@ -75,7 +78,7 @@ class FileSink(Bench):
         return [self.output / path for path in paths if not any(part.startswith((".", "_")) for part in path.parts)]
 
     def restored(self, checkpoint: CompletedCheckpoint, name: str, **more: Any) -> RunningQuery:
-        """From the checkpoint, its batches cut in another way, run on over all input."""
+        """Restore the checkpoint and process all remaining input, with two files per batch."""
         planned = self.writing(name, files_per_batch=2)
         self.restore(checkpoint, planned, **more)
         return self.run(planned, 1)

@@ -1,7 +1,7 @@
-"""Checkpoint directories as real Spark wrote them, for tests that only look at them.
+"""Checkpoint directories that real Spark wrote, for tests that only read or damage them.
 
-They lie as zip files in tests/checkpointing/samples/spark. `python -m tests.checkpointing.spark.recordings` records
-them again; test_recordings.py holds that Spark still writes the same names and formats.
+They are zip files in tests/checkpointing/samples/spark. `python -m tests.checkpointing.spark.recordings` records them
+again. test_recordings.py checks that Spark still writes the same names and formats.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class LocalLog:
 
 @dataclass(frozen=True)
 class Recording:
-    """The directories of a query named `words` after its last batch.
+    """The directories that a query named `words` left after its last batch.
 
-    `root` holds its checkpointLocation, its plan as text, and `out`, which is a file sink's directory without the rows.
+    `root` has the checkpointLocation, the plan as text, and `out`, a file sink's directory without the rows.
     """
 
     root: Path
@@ -74,7 +74,7 @@ class Recording:
 
 
 def unpacked(name: str, root: Path) -> Recording:
-    """The recording of that name below `root`, to look at and to damage."""
+    """Unpack the recording of that name below `root`, and return it. Tests may change the files."""
     with zipfile.ZipFile(_sample(name)) as archive:
         archive.extractall(root)
     return Recording(root)
@@ -89,9 +89,9 @@ def _sample(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Recorded:
-    """`frame` makes the query's rows from those of its input.
+    """A query to record. `frame` makes the query's rows from the input's rows.
 
-    `suffix` is that of a partition's whole state, which the recorder waits for; "" for a query without state.
+    The recorder waits for state files with `suffix`, which have a partition's whole state. It is "" without state.
     """
 
     frame: Callable[[Any], Any]
@@ -100,7 +100,7 @@ class Recorded:
     suffix: str = ".zip"
 
     def writer(self, spark: Any, root: Path) -> Any:
-        """A query without state writes files, any other writes nothing."""
+        """Return the query's writer: a query without state writes files, a stateful one writes nothing."""
         frame = self.frame(spark.readStream.format("text").load(str(root / "in")))
         if self.suffix:
             return frame.writeStream.outputMode("update").format("noop")
@@ -174,7 +174,7 @@ def main() -> None:
             for name in RECORDINGS:
                 with put_back(spark):
                     recording = record(spark, name, root / _sample(name).stem)
-                # Spark's maintenance may still write beside the query that ended.
+                # Spark's maintenance may still write after the query has ended, so pack a copy.
                 settled = Recording(shutil.copytree(recording.root, root / "settled" / recording.root.name))
                 _pack(settled, _sample(name))
 

@@ -1,9 +1,9 @@
-"""Restores with new batch numbers, in a layout of the state store, by the PySpark of the Python that runs this.
+"""Tests of restores with new batch numbers, for one layout of the state store, with the installed PySpark.
 
-    python -m tests.checkpointing.spark.renumbering DIRECTORY LAYOUT     restores, and prints what was wrong as JSON
+    python -m tests.checkpointing.spark.renumbering DIRECTORY LAYOUT     restores, and prints the errors as JSON
 
-A JVM of Spark 4.0 writes whole RocksDB states of one format only, so each layout has a process of its own. Imports
-nothing that a job's own Python need not have.
+A JVM of Spark 4.0 writes whole RocksDB states of one format only, so each layout runs in a separate process. The module
+imports only packages that the Python of every job has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHANGELOG = {"rocksdb.changelogCheckpointing.enabled": "true"}
 
 
 class IdempotentSink:
-    """As Spark's guide recommends: a batch whose number is known is skipped. It cannot go back to an older state."""
+    """A sink as Spark's guide recommends: it skips batch numbers that it knows. It cannot return to an older state."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -61,7 +61,7 @@ def run(bench: Bench, query: RunningQuery, batches: int) -> None:
 
 
 def restored(bench: Bench, sink: IdempotentSink, batch: int, to: int | None) -> RunningQuery:
-    """A query that ran for BATCHES, taken back to `batch`, whose number becomes `to`."""
+    """Run a query for BATCHES, restore it to `batch` with the new number `to`, and return the restored query."""
     first = counting(bench, sink, "first")
     run(bench, first, BATCHES)
     checkpoint = bench.snapshot(first, batch=batch)

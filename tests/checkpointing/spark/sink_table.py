@@ -1,6 +1,6 @@
-"""The table "Exactly once, end to end" of docs/programs.md, and the sinks of it that tests run.
+"""The table "Exactly once, end to end" of docs/programs.md, and the sinks in it that tests run.
 
-What a test expects of a sink is what the table says, and nothing else.
+Tests take what they expect of a sink from the table only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Read = Callable[[Any, Mapping[str, str], str], Counter[str]]
 
 @dataclass(frozen=True)
 class Promise:
-    """A row of the table. Each cell begins with the word that counts."""
+    """A row of the table. Only the first word of each cell has a meaning for tests."""
 
     sink: str
     restart: str
@@ -38,14 +38,14 @@ class Promise:
 
     @property
     def is_warned_of(self) -> bool:
-        """Return whether people are warned before a restore, and the setting `refuse` refuses an automatic one."""
+        """Return whether Waymark warns before a restore, and the setting `refuse` prevents an automatic restore."""
         return self.refuse == "●"
 
     def is_refused(self, column: str) -> bool:
         return self._word(column) == "refused"
 
     def doubles(self, column: str) -> bool:
-        """Return whether rows of batches that run again after `column` are there twice."""
+        """Return whether the sink has duplicate rows of batches that run again after the fault `column`."""
         return _DOUBLES[self._word(column)]
 
     def _word(self, column: str) -> str:
@@ -54,7 +54,7 @@ class Promise:
 
 
 def promises() -> dict[str, Promise]:
-    """Return the rows of the table by their first cell."""
+    """Return the rows of the table, by their first cell."""
     _, _, section = DOCS.read_text().partition("\n## Exactly once, end to end\n")
     lines = section.partition("\n#")[0].splitlines()
     head, _, *rows = [line[2:-2].split(" | ") for line in lines if line.startswith("|")]
@@ -63,7 +63,7 @@ def promises() -> dict[str, Promise]:
     return {row[0]: Promise(*(row[place] for place in places)) for row in rows}
 
 
-# --- what a sink holds -----------------------------------------------------------------------------------------------
+# --- contents of sinks ------------------------------------------------------------------------------------------------
 
 
 def _selected(path: str, statement: str) -> list[Any]:
@@ -115,9 +115,9 @@ def _remote(spark: Any, args: Mapping[str, str], name: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Sink:
-    """`row`: the row of the table. `has_counts`: it holds the count of each word, not the lines.
+    """A sink under test. `row` is its row of the table. `has_counts`: it has the count of each word, not the lines.
 
-    `read` is None for a sink that holds nothing. `is_ours`: it does not run under plain Spark.
+    `read` is None for a sink that stores nothing. `is_ours`: it is Waymark's and does not run under plain Spark.
     """
 
     row: str
@@ -128,7 +128,7 @@ class Sink:
 
 _OURS = "`FileSink`, `PostgresSink` without key, or with `history=True`"
 _NOTHING = "`memory` (output mode *complete*), `console`, `noop`"
-# By the names of programs/every_sink.py.
+# The sinks under test, by their names in programs/every_sink.py.
 SINKS = {
     "our-files": Sink(_OURS, _whole_files, is_ours=True),
     "our-table": Sink(_OURS, _rows_of_table, is_ours=True),

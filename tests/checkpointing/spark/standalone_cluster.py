@@ -1,6 +1,6 @@
-"""A Spark standalone cluster on loopback, from the installed PySpark: its jars hold the servers, too.
+"""A Spark standalone cluster on loopback. The jars of the installed PySpark contain its servers.
 
-Its Python finds what is installed and, as on other machines, nothing of this repository.
+The cluster's Python finds the installed packages but, as on other machines, not this repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIMIT_S = 60.0
 
 
 class StandaloneCluster:
-    """One master and its workers, each a process group of its own. `directory` takes logs and the executors' files."""
+    """A master and its workers, each in a separate process group. `directory` has logs and the executors' files."""
 
     def __init__(self, directory: Path, master_port: int) -> None:
         self._directory = directory
@@ -40,7 +40,7 @@ class StandaloneCluster:
         self._wait_for("master", "Registering worker", workers)
 
     def executors(self) -> list[int]:
-        """The pids of the executors that run now."""
+        """Return the PIDs of the running executors."""
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ class StandaloneCluster:
         return sorted(found)
 
     def listening(self) -> set[str]:
-        """The addresses that the cluster's servers and executors listen on."""
+        """Return the addresses that the cluster's servers and executors listen on."""
         ours = [*(process.pid for process in self._processes), *self.executors()]
         return {address for pid in ours for address in _listening(pid)}
 
@@ -68,7 +68,7 @@ class StandaloneCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
             "WAYMARK_TEST_CLUSTER": str(self._directory),
-            # Executors are started with their worker's environment.
+            # Executors inherit their worker's environment.
             "JDK_JAVA_OPTIONS": " ".join(filter(None, map(os.environ.get, ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")))),
         }
         with (self._directory / f"{name}.log").open("wb") as log:
@@ -95,7 +95,7 @@ def _environment(process: Path) -> bytes:
 
 
 def _listening(pid: int) -> Iterator[str]:
-    """Hexadecimal addresses of the TCP sockets that the process listens on."""
+    """Yield the hexadecimal addresses of the TCP sockets that the process listens on."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):

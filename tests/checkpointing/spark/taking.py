@@ -1,4 +1,4 @@
-"""Real checkpoints of queries that run in this process: the agent, real storage, and no job manager."""
+"""Real checkpoints of queries in the test's process, with the agent and real storage, but without a job manager."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB = "ab" * 16
 
 @dataclass
 class Reports:
-    """What the agent says, by checkpoint. The figures of a batch are known at once, and nothing."""
+    """The agent's reports, by checkpoint. The metrics of a batch are available at once, and are empty."""
 
     acknowledged: dict[int, list[Acknowledged]] = field(default_factory=dict)
     declined: dict[int, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Reports:
 
 
 class Taking:
-    """One job's agent, driven by hand: `trigger`, then `complete`."""
+    """The agent of one job, driven by a test: first `trigger`, then `complete`."""
 
     def __init__(self, queries: Sequence[RunningQuery], root: Path) -> None:
         self.reports = Reports()
@@ -75,7 +75,7 @@ class Taking:
         return checkpoint_id in self.reports.declined or done == sum(vertex.parallelism for vertex in self.vertices)
 
     def complete(self, checkpoint_id: int, eventually: Callable[..., object]) -> CompletedCheckpoint:
-        """Wait for every acknowledgement and write the manifest; what it says when read again."""
+        """Wait for every acknowledgement, write the manifest, and return the checkpoint as read from it."""
         eventually(f"checkpoint {checkpoint_id}", lambda: self.is_over(checkpoint_id))
         assert checkpoint_id not in self.reports.declined, self.reports.declined
         self.agent.completed(checkpoint_id)
@@ -100,7 +100,10 @@ def _operator(vertex: Vertex, taken: Sequence[Acknowledged]) -> OperatorState:
 
 
 def restore(checkpoint: CompletedCheckpoint, planned: Sequence[PlannedQuery]) -> Mapping[str, ContinuedBatch]:
-    """As a new attempt does: all queries' directories, before any query starts. Where each continues."""
+    """Build the directories of all queries, as a new attempt does before it starts a query.
+
+    Return the batch from which each query continues.
+    """
     root = planned[0].location.parent
     state = restored_state(checkpoint, root)
     return build_queries(state, session_of(planned[0].writer), root, planned, numbers=next(RANGES))

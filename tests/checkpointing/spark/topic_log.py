@@ -1,7 +1,7 @@
-"""A topic as Kafka keeps one, on this machine's disk: partitions that only grow, an offset in each.
+"""A topic like Kafka's, on the local disk: it has partitions that only grow, with an offset in each.
 
-`format("topiclog").option("topic", DIRECTORY)` reads and writes. Its offsets look like those of Kafka's source,
-`{"TOPIC": {"0": 17, "1": 4}}`; partitions may be added at any time; what is written is there at least once.
+`format("topiclog").option("topic", DIRECTORY)` reads and writes a topic. Its offsets look like those of Kafka's source,
+`{"TOPIC": {"0": 17, "1": 4}}`. Partitions may be added at any time. Writes are at least once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-# Python workers do not know the tests' modules.
+# Python workers cannot import the tests' modules.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Offsets = dict[str, dict[str, int]]
@@ -40,7 +40,7 @@ class Topic:
             self._file(number).touch()
 
     def append(self, partition: int, *values: str) -> None:
-        """At once, also beside others who append: short texts to one file, which the kernel writes one by one."""
+        """Append the values in one write, which is atomic even if other processes append at the same time."""
         text = "".join(f"{json.dumps(value)}\n" for value in values)
         descriptor = os.open(self._file(partition), os.O_WRONLY | os.O_APPEND)
         try:
@@ -55,7 +55,7 @@ class Topic:
         return [json.loads(line) for line in self._lines(partition)[start:end]]
 
     def until(self, ends: dict[str, int]) -> list[str]:
-        """What lies before `ends`, partition by partition."""
+        """Return the values before the offsets `ends`, partition by partition."""
         return [value for number, end in sorted(ends.items()) for value in self.read(int(number), 0, end)]
 
     def _numbers(self) -> list[int]:
@@ -104,7 +104,7 @@ class TopicReader(DataSourceStreamReader):
 
 
 class TopicWriter(DataSourceStreamWriter):
-    """Rows of (partition, value); whatever a task has written stays, also when its batch runs again."""
+    """A writer of rows (partition, value). The rows of a task stay even if its batch runs again."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""Queries over text files, and snapshots of them in checkpoint storage."""
+"""Queries over text files, and their snapshots in checkpoint storage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _eventually() -> Callable[..., object]:
 
 @dataclass
 class Queries:
-    """Starts queries over text files, one file a batch, each in a checkpointLocation of its own below `root`."""
+    """A starter of queries over text files, one file per batch. Each query has a checkpointLocation below `root`."""
 
     spark: Any
     root: Path
@@ -49,7 +49,7 @@ class Queries:
         number = next(self._files)
         hidden = self.directory(into) / f".{number}"
         hidden.write_text("\n".join(words))
-        os.utime(hidden, (self._epoch + number, self._epoch + number))  # the order in which Spark reads them
+        os.utime(hidden, (self._epoch + number, self._epoch + number))  # Spark reads files in the order of these times
         hidden.rename(self.directory(into) / f"{number}.txt")
 
     def directory(self, name: str) -> Path:
@@ -66,7 +66,7 @@ class Queries:
         return query
 
     def run(self, writer: Any, location: str, name: str = "words") -> None:
-        """Work through all input that there is."""
+        """Run the query until it has processed all available input."""
         query = self.start(writer, location, name)
         query.processAllAvailable()
         query.stop()
@@ -76,7 +76,7 @@ class Queries:
             query.stop()
 
     def last_commit(self, location: str) -> int:
-        """-1: there is none yet."""
+        """Return the number of the last committed batch, or -1 if there is none."""
         return max((int(path.name) for path in (self.root / location / "commits").glob("[0-9]*")), default=-1)
 
     # --- snapshots ---
@@ -84,7 +84,7 @@ class Queries:
     def snapshot(
         self, writer: Any, location: str, *, name: str = "words", kind: CheckpointKind = CheckpointKind.CHECKPOINT
     ) -> CompletedCheckpoint:
-        """Of the last committed batch. `writer` is the query's, from which its operators are known."""
+        """Snapshot the last committed batch. The operators are taken from `writer`, the query's stream writer."""
         number = next(self._snapshots)
         plan = query_plan(name, explain(writer), sink_of(writer, writer_options(writer)), {})
         storage = FileCheckpointStorage(str(self.root / "checkpoints"), "ab" * 16)
@@ -126,7 +126,7 @@ class Queries:
 
 @pytest.fixture(scope="module")
 def queries_in(spark: Any) -> Callable[[Path], Queries]:
-    """Below a directory of the caller's, who stops them."""
+    """Return a function that creates Queries below a directory. Its caller stops them."""
     return lambda root: Queries(spark, root)
 
 

@@ -1,4 +1,4 @@
-"""Every kind of `Files`, each with an empty place to work in."""
+"""Every implementation of `Files`, each with an empty directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.storage_servers import StorageServer
 
 @dataclass(frozen=True)
 class Place:
-    """`root` exists as far as a directory can, and is empty."""
+    """An implementation of `Files` and the empty directory `root`, which object stores do not need to create."""
 
     files: Files
     root: str

@@ -1,4 +1,4 @@
-"""What the cases of the rule table are told with: stored rows, by seconds after the beginning."""
+"""Builders for the cases of the rule table: each case stores rows at seconds after its beginning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = {"interval": 60_000, "timeout": 300_000, "tolerable_failed_checkpoints"
 
 @dataclass
 class Story:
-    """Writes the rows of a case; times are seconds after the beginning."""
+    """A writer of the rows of a case. Times are seconds after the beginning."""
 
     rows: Any
     run: Run
@@ -38,7 +38,7 @@ class Story:
             )
 
     def sized(self, **sizes: int) -> None:
-        """`sized(_0=10, _60=20)`: a checkpoint of that state size at that moment."""
+        """Store a checkpoint of a state size at each time, as in `sized(_0=10, _60=20)`."""
         for moment, size in sizes.items():
             self.completed(float(moment[1:]), state_size=size)
 
@@ -62,7 +62,7 @@ class Story:
         self.run = self.rows.run(self.run.job, started_at=self.at(moment), checkpoint_config=CONFIG)
 
     def scheduled(self, cron: str, since: float = 0) -> None:
-        """The job is run on this schedule; its first run, which began an hour before, ended by then."""
+        """Give the job this schedule. Its first run ended a minute before `since`."""
         Run.objects.filter(pk=self.run.pk).update(state="FINISHED", ended_at=self.at(since - 60))
         Job.objects.filter(pk=self.run.job_id).update(run_cron=cron, run_cron_since=self.at(since))
 
@@ -87,7 +87,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Case:
-    """`expected`: openings and their closings, seconds after the beginning; None: still open at the end."""
+    """A case of a rule. `expected` has when incidents open and close, in seconds; None: still open at the end."""
 
     kind: str
     name: str

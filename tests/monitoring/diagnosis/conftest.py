@@ -1,4 +1,4 @@
-"""A real SMTP server, as the tests of alerts have it."""
+"""The fixtures of tests/monitoring/notify: a real SMTP server."""
 
 from tests.monitoring.notify.conftest import mail_sink
 

@@ -1,4 +1,4 @@
-"""Scenes of a job whose checkpoints usually take 600 ms, and of what goes wrong with them."""
+"""Builders of facts about a job whose checkpoints usually take 600 ms, and about its problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ USUAL = Normal(
 
 
 def operator(name: str = "count", **arrays: Any) -> OperatorFacts:
-    """Four subtasks that are alike, but for the arrays that are given."""
+    """Return the facts of an operator with four equal subtasks, except for the given arrays."""
     alike = {
         "end_to_end": [600] * 4,
         "sync": [30] * 4,
@@ -73,7 +73,7 @@ def expired(**values: Any) -> CheckpointFacts:
 
 
 def scene(asked: CheckpointFacts | None = None, config: dict[str, Any] | None = None, **values: Any) -> Scene:
-    """`config` in place of the usual one's values; `keys` what else is set."""
+    """Return a scene. `config` overrides usual values of the checkpoint configuration; `keys` has further settings."""
     keys = values.pop("keys", {})
     defaults = {
         "now": NOW,

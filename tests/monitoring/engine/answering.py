@@ -1,4 +1,4 @@
-"""An engine that answers what a real Flink answered, with one of its answers made wrong."""
+"""A server that sends recorded answers of a real Flink, one of which a test may replace by a wrong one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sample(name: str) -> Any:
 
 
 def answers_of(job_ids: list[str]) -> dict[str, Any]:
-    """Every answer of a cluster with these jobs, by path; each job has three checkpoints in its history."""
+    """Return all answers of a cluster with these jobs, by path. Each job has three checkpoints in its history."""
     (listed,) = sample("jobs_overview")["jobs"]
     answers: dict[str, Any] = {
         "/overview": sample("overview"),
@@ -54,7 +54,7 @@ def _answers_of_job(job_id: str) -> dict[str, Any]:
 
 @dataclass
 class Transfer:
-    """How an answer is sent. `cut_at`: so many bytes, then the connection ends. `drips`: a byte at a time, for ever."""
+    """How an answer is sent. `cut_at`: the connection ends after so many bytes. `drips`: one byte at a time."""
 
     status: int = 200
     kind: str = "application/json"
@@ -64,7 +64,7 @@ class Transfer:
 
 @dataclass
 class AnsweringEngine:
-    """`bodies` by path; every other path is a 404."""
+    """A server that answers with `bodies`, by path, and with 404 for every other path."""
 
     url: str = ""
     bodies: dict[str, bytes] = field(default_factory=dict)
@@ -106,13 +106,13 @@ def answering_engine() -> Iterator[AnsweringEngine]:
                     self.wfile.write(body[index : index + 1])
                     if engine.over.wait(DRIP_S):
                         break
-            except OSError:  # the client has gone
+            except OSError:  # the client has disconnected
                 pass
             self.close_connection = True
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
-        # More than a poller connects at once: one that finds the queue full tries again only after a second.
+        # More than the connections of a poller: a client that finds the queue full retries only after a second.
         request_queue_size = 128
 
     server = Server(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""A server that answers what Flink answered once, or something else entirely: over HTTP or TLS."""
+"""A server that sends recorded answers of Flink, or other answers that a test chooses, over HTTP or TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 PROCESS = "5f3d6cd0-c060-4285-9ccb-db5305534a48"
-# As Flink 2.3.0 with ZooKeeper gave it, shortened.
+# The configuration of a Flink 2.3.0 with ZooKeeper, shortened.
 MANAGER = {
     "high-availability.type": "zookeeper",
     "high-availability.cluster-id": "/demo",
@@ -30,7 +30,10 @@ MANAGER = {
 
 @dataclass
 class FlinkServer:
-    """`answers`: instead of the usual, by path: status, headers, body. `needs`: headers that a request must have."""
+    """A server whose `answers` replace the recorded ones, by path: status, headers, body.
+
+    `needs` has the headers that a request must have.
+    """
 
     url: str = ""
     manager: dict[str, str] = field(default_factory=lambda: dict(MANAGER))
@@ -77,11 +80,11 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[FlinkServer]:
         daemon_threads = True
 
         def handle_error(self, *_: Any) -> None:
-            """A client that does not trust us goes away: that is the test."""
+            """Ignore clients that disconnect because they do not trust the certificate: tests expect them to."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
-        # Shaken hands in the connection's own thread.
+        # The TLS handshake takes place in the connection's thread.
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""One installation for these tests, with an engine that it watches; each test breaks it and sees it mend itself."""
+"""One installation that polls an engine. Each test causes a fault and checks that the installation recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FROM monitoring_checkpoint c ORDER BY checkpoint_id
 
 @dataclass
 class Watch:
-    """What the engine has, and whether the rows say the same."""
+    """An engine and its rows: checks whether the rows equal the engine's checkpoints."""
 
     machine: Machine
     engine: FakeEngine
@@ -39,7 +39,7 @@ class Watch:
         return [tuple(row.values()) for row in self.machine.rows(_ROWS)] == wanted
 
     def caught_up(self) -> None:
-        """Every checkpoint that the engine knows is a row, once, whole; and nothing was concluded from the fault."""
+        """Wait until each checkpoint of the engine has one complete row. Assert that no gap or second run exists."""
         eventually("every checkpoint is a row", self.has_all)
         assert self.machine.value("SELECT count(*) FROM monitoring_checkpointgap") == 0
         assert self.machine.rows("SELECT number, state FROM monitoring_run") == [{"number": 1, "state": "RUNNING"}]
@@ -80,7 +80,7 @@ def watch(machine: Machine) -> Iterator[Watch]:
 
 @pytest.fixture
 def quiet(watch: Watch) -> Iterator[dict[str, Any]]:
-    """What each process said during the test is its own to look at; none of them may have ended by itself."""
+    """Yield the output of each process during the test. Afterwards assert that no process has ended by itself."""
     processes = watch.machine.processes
     before = {name: len(process.said) for name, process in processes.items()}
     said: dict[str, Any] = {}
@@ -88,5 +88,5 @@ def quiet(watch: Watch) -> Iterator[dict[str, Any]]:
     yield said
     ended = {name: process for name, process in processes.items() if not process.alive}
     for process in ended.values():
-        process.start()  # for the tests to come
+        process.start()  # for the next tests
     assert not ended, "\n".join(f"{name} ended:\n{process.said[-3000:]}" for name, process in ended.items())

@@ -1,6 +1,6 @@
-"""Waymark's processes and servers as they run in production, each of which a test may kill, stop or fill up.
+"""Waymark's processes and servers as in production. A test may kill or stop each of them, or fill its disk.
 
-The cluster that is watched is an HTTP server in Flink's shapes (`FakeEngine`), in the test's own process.
+The polled cluster is an HTTP server with Flink's answers (`FakeEngine`), in the test's process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Process:
-    """One process that was started and may be started again; its output is appended to `log`."""
+    """A process that may be started several times. It appends its output to `log`."""
 
     def __init__(self, argv: tuple[str, ...], environ: dict[str, str], log: Path) -> None:
         self._argv, self._environ, self._log = argv, environ, log
@@ -66,7 +66,7 @@ class Process:
 
 
 class ServerProcess:
-    """PostgreSQL or Redis; its data stays over a kill."""
+    """A PostgreSQL or Redis server that keeps its data when it is killed."""
 
     def __init__(self, server: Server, log: Path) -> None:
         self.server, self._log = server, log
@@ -91,7 +91,7 @@ class ServerProcess:
 
 
 class Machine:
-    """One installation: `postgres` with its data on `disk`, `redis`, the web server, workers and beats by number."""
+    """One installation: `postgres` (data on `disk`), `redis`, the web server, and numbered workers and beats."""
 
     app = "dashboard.stack.celery_app"
     beat_options: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class Machine:
         return self._started_by("web", "manage", "web", *options)
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """What the web process answers; (0, b"") when nothing does."""
+        """Return status and body of the web server's answer, or (0, b"") without an answer."""
         return get(f"http://127.0.0.1:{self.web_port}{path}", limit_s=20)
 
     def _process(self, name: str, *options: str) -> Process:
@@ -177,7 +177,7 @@ def running(directory: Path, disk: Path, kind: type[Machine] = Machine) -> Itera
 
 @contextmanager
 def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of its own where one can be mounted, else a plain directory."""
+    """Yield a new file system of this size, or a plain directory if nothing can be mounted."""
     place.mkdir()
     mount, size = shutil.which("mount"), f"size={megabytes}m"
     made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", size, "tmpfs", str(place)], capture_output=True)
@@ -191,7 +191,7 @@ def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
 
 @contextmanager
 def full(disk: Path) -> Iterator[None]:
-    """Not a byte is free on `disk` inside the block."""
+    """Fill `disk` completely for the duration of the block."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (1 << 20, 4096, 1):

@@ -1,4 +1,4 @@
-"""An installation whose ticks all come four times, to two workers that may be killed at any moment."""
+"""An installation in which each tick is sent four times, to two workers that may be killed at any moment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A cluster that is played over real HTTP, whole: what the poller reads and what savepoints and restarts ask for.
+"""A simulated cluster over real HTTP, with all calls of the poller, of savepoints and of restarts.
 
-It judges, too: how many lives a job had at once, and for every launch that it took, what else was there at that moment.
+It also records how many runs of a job lived at once and, for every accepted launch, the other runs at that moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMANDS = ("run", "validate", "trigger", "stop", "cancel", "dispose")
 
 @dataclass
 class PlayedJob(ReadJob):
-    """A run. `savepoint_path`: what it was started from; `died_at`: on the played clock, None while it lives."""
+    """A run that started from `savepoint_path`. `died_at` is on the simulated clock, None while the run lives."""
 
     savepoint_path: str | None = None
     died_at: float | None = None
@@ -33,7 +33,7 @@ class PlayedJob(ReadJob):
 
 @dataclass(frozen=True)
 class Launch:
-    """One that the engine took. `others`: the runs of that name until then, the oldest first, with their states."""
+    """A launch that the engine accepted. `others` has earlier runs of that name with their statuses, oldest first."""
 
     job_id: str
     name: str
@@ -51,9 +51,10 @@ class Asked:
 
 @dataclass
 class PlayedCluster(FakeJobManager):
-    """`clock` is the engine's own, in seconds, `skew_s` off. `silent`: nobody gets an answer, nothing is done.
+    """A cluster whose `clock`, in seconds, is wrong by `skew_s`. `silent`: it neither executes nor answers a call.
 
-    `meet(call, acted)` runs before and after every act, in the thread that serves the request; true: its answer is cut.
+    `meet(call, acted)` is called before and after every call is executed, in the thread that serves the request. If it
+    returns true, the connection ends without an answer.
     """
 
     clock: Callable[[], float] = time.time
@@ -65,21 +66,21 @@ class PlayedCluster(FakeJobManager):
     launches: list[Launch] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     canceled_by_us: list[str] = field(default_factory=list)
-    most_at_once: Counter[str] = field(default_factory=Counter)  # lives of a name
+    most_at_once: Counter[str] = field(default_factory=Counter)  # the most living runs, by job name
     most_savepoints: int = 0
-    ends_at: dict[str, float] = field(default_factory=dict)  # savepoints by trigger id
-    stored: set[str] = field(default_factory=set)  # paths whose files are there
+    ends_at: dict[str, float] = field(default_factory=dict)  # end times of savepoints, by trigger ID
+    stored: set[str] = field(default_factory=set)  # paths with files
     forgotten: dict[str, PlayedJob] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         return int((self.clock() + self.skew_s) * 1000)
 
-    # --- what happens to jobs
+    # --- events of jobs
 
     def begin(self, name: str, path: str = "", job_id: str = "") -> PlayedJob:
         with self.lock:
             named = {"id": job_id} if job_id else {}
-            # However still the played clock stands: nothing fails and is started anew within a millisecond.
+            # Start times differ even if the simulated clock stands still: no job restarts within a millisecond.
             started = max(self.now_ms(), *(job.started + 1 for job in self._all()), 0)
             job = PlayedJob(name=name, started=started, savepoint_path=path or None, **named)
             job.checkpointing = self.checkpointing
@@ -97,14 +98,14 @@ class PlayedCluster(FakeJobManager):
     def end(self, job: PlayedJob, state: str = "FAILED", why: str = "") -> None:
         with self.lock:
             job.state, job.ended, job.moved, job.died_at = state, self.now_ms(), self.now_ms(), self.clock()
-            if state == "FINISHED":  # its savepoints stay
+            if state == "FINISHED":  # a finished job loses its checkpoints, but not its savepoints
                 self.stored -= {path for path in self.stored if path.startswith(f"file:/cp/{job.id}/")}
             if state == "FAILED":
                 (entry,) = self._exceptions([], {})[1]["exceptionHistory"]["entries"]
                 job.exceptions = [entry | {"stacktrace": why or entry["stacktrace"]}]
 
     def come_back(self, job: PlayedJob) -> None:
-        """Of a job manager that lost its leadership: what it said was not so (FLINK-39704)."""
+        """Let the job run again: a job manager that lost its leadership had reported a wrong status (FLINK-39704)."""
         with self.lock:
             job.state, job.ended, job.moved, job.died_at = "RUNNING", -1, self.now_ms(), None
             self.jobs[job.id] = job  # type: ignore[assignment]
@@ -112,7 +113,7 @@ class PlayedCluster(FakeJobManager):
             self._count_alive()
 
     def forget(self, job: PlayedJob) -> None:
-        """As a job manager without high availability does when it is replaced."""
+        """Forget the job, as a replaced job manager without high availability does."""
         with self.lock:
             self.forgotten[job.id] = job
             del self.jobs[job.id]
@@ -126,7 +127,7 @@ class PlayedCluster(FakeJobManager):
             return made.path
 
     def lacks(self, path: str | None) -> bool:
-        """A job that was started from it fails for good: no job manager takes that back."""
+        """Return whether the snapshot has no files. A job that starts from it fails permanently."""
         return bool(path) and path not in self.stored
 
     def runs(self, name: str) -> list[PlayedJob]:
@@ -137,7 +138,7 @@ class PlayedCluster(FakeJobManager):
     def living(self, name: str) -> PlayedJob | None:
         return next((job for job in self.runs(name) if job.alive), None)
 
-    # --- what is asked of it
+    # --- requests
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer | None:
         parts = path.partition("?")[0].strip("/").split("/")
@@ -188,7 +189,7 @@ class PlayedCluster(FakeJobManager):
         job = self.begin(name, path, job_id)
         job.state = self._first_state()
         if self.lacks(path):
-            # Flink takes the job, and fails it when it looks for its state.
+            # Flink accepts the job, and fails it when it does not find the snapshot.
             self.end(job, why=f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint '{path}'")
         return 200, {"jobid": job_id}
 

@@ -1,4 +1,4 @@
-"""What befalls a worker, and at which of the points that its cycle comes by: between any two of its steps."""
+"""Faults of a worker at a chosen point of its cycle, between any two of its steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from monitoring.recovery import applying, cycle, moving
 from monitoring.recovery.stages import start_job
 from monitoring.savepoints import cycle as savepoints_cycle
 
-# Between two transactions anything may happen; inside one only the worker's own death: nobody else sees a difference.
-# An act of recovery runs in another thread, so what happens around it happens before its outcome is settled.
+# Every fault may occur between two transactions. Within a transaction only the worker's death matters, because other
+# processes see no difference. A recovery step runs in another thread, so a fault precedes the storing of its outcome.
 BETWEEN: tuple[tuple[ModuleType, str], ...] = (
     (cycle, "facts_of"),
     (cycle, "_open"),
@@ -34,11 +34,11 @@ INSIDE: tuple[tuple[ModuleType, str], ...] = (
 
 
 class Killed(BaseException):
-    """kill -9: no handler runs, nothing is tidied up."""
+    """The death of a worker by SIGKILL: no handler runs and nothing is cleaned up."""
 
 
 class Fate:
-    """Counts the points of one cycle; at the one that was chosen, the deed happens, once."""
+    """A counter of the points of a cycle. At the chosen point it calls `deed` once, or kills the worker."""
 
     def __init__(self) -> None:
         self._left = -1
@@ -54,12 +54,12 @@ class Fate:
         self._patches.close()
 
     def strike(self, point: int, deed: Callable[[], None] | None) -> None:
-        """At the point of that number from now; `deed` None: the worker is killed there."""
+        """Choose a point, counted from now, at which `deed` is called. If it is None, the worker is killed there."""
         self._left, self._deed, self._kills = point, deed, deed is None
 
     @property
     def waits(self) -> bool:
-        """The worker has not come by the point."""
+        """Return whether the worker has not reached the chosen point yet."""
         return self._left >= 0
 
     def spare(self) -> None:

@@ -1,5 +1,7 @@
-"""The Celery application of workers in a hurry: claims, leases and hold-downs are a tenth as long, in their proportions
-to each other, so that what only they end is over in seconds. And a beat that minds no other and sends all twice."""
+"""A Celery application with short times, so that tests see claims, leases and hold-downs end.
+
+They last a tenth as long as usual. Each beat ignores the other beats and sends every tick twice.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ for module, name in _SHORTENED:
     setattr(module, name, getattr(module, name) / _TENTH)
 assert timedelta(seconds=9) == moving.CLAIM
 
-# Each beat has a lease of its own, so that none stands by.
+# Each beat has a separate lease, so that no beat is on standby.
 for name in ("LEASE_KEY", "SENT_KEY"):
     setattr(scheduler, name, f"{getattr(scheduler, name)}:{os.getpid()}")
 app.conf.beat_schedule = {

@@ -1,4 +1,4 @@
-"""Whatever may happen to a job, its engine, its watchers and the people beside them, in whatever order."""
+"""Random sequences of events of a job, its engine, Waymark's workers and the people who use them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from tests.monitoring.fire.engine import FORGOTTEN, PlayedJob
 from tests.monitoring.fire.world import BYSTANDER, LAUNCH, NAME, World
 
-# A job manager that lost its leadership takes a FAILED back within so long, and has the jobs that it has to recover
-# back within so long (FLINK-39704; monitoring/engine/evidence.py).
+# The longest time until a job manager that lost its leadership revokes a FAILED status, and until a new leader has
+# recovered its jobs (FLINK-39704; monitoring/engine/evidence.py).
 TAKEN_BACK_WITHIN_S = 1.9
 RECOVERED_WITHIN_S = 25.0
 WAITS = st.sampled_from([1, 2, 2, 2, 3, 6, 12, 35, 95, 200])
@@ -30,12 +30,12 @@ DIES = st.sampled_from([True, True, True, False])
 CALLS = st.sets(st.sampled_from(["run", "validate", "trigger", "stop", "status", "cancel", "overview"]), max_size=3)
 REFUSALS = st.sampled_from([(400, "No."), (401, "Who are you?"), (429, "Too many."), (500, "Oh."), (503, "Not now.")])
 DEEDS = ("die", "take_back", "forget", "go_silent", "overtaken", "second_worker", "click", "pause", "started_elsewhere")
-# How the calm at the end goes by: first as it does, then in the strides of claims, hold-downs, back-offs and time-outs.
+# The steps of time at the end without faults: first small, then as long as claims, hold-downs, back-offs, time-outs.
 CALM_S = (*[2] * 6, 5, 10, 20, 35, 60, 95, 95, 200, 400, 400, 700, 700, 1000, *[2] * 4, 3700, *[2] * 8)
 
 
 class FireMachine(RuleBasedStateMachine):
-    """`seen` counts over all stories what they were made of: stories in which nothing happens prove nothing."""
+    """A state machine of faults. `seen` counts the events of all runs, so that tests can check that faults occurred."""
 
     seen: ClassVar[Counter[str]] = Counter()
 
@@ -56,7 +56,7 @@ class FireMachine(RuleBasedStateMachine):
         finally:
             self.world.close()
 
-    # --- the product goes on
+    # --- cycles of the workers
 
     @rule(dies=DIES, seconds=WAITS)
     def cycle(self, dies: bool, seconds: float) -> None:
@@ -87,7 +87,7 @@ class FireMachine(RuleBasedStateMachine):
     def answers_are_lost(
         self, dies: bool, seconds: float, lost: set[str], cut: set[str], refused: set[str], refusal: tuple[int, str]
     ) -> None:
-        """`lost`: after the engine acted; `cut`: before it did."""
+        """Lose answers of calls after they were executed (`lost`) or before (`cut`), or refuse calls."""
         if dies:
             self.cycle(True, 1)
         self.engine.loses_answer_of, self.engine.loses_request_of = lost, cut
@@ -97,7 +97,7 @@ class FireMachine(RuleBasedStateMachine):
         finally:
             self.engine.loses_answer_of, self.engine.loses_request_of, self.engine.answers = set(), set(), {}
 
-    # --- the engine's own life
+    # --- events of the engine
 
     def die(self) -> None:
         if (run := self.world.living()) is not None:
@@ -111,14 +111,14 @@ class FireMachine(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 2))
     def a_leader_changes(self, times: int) -> None:
-        """The job is said to have FAILED, for a moment."""
+        """Report the job as FAILED for a moment, as a changing leader does."""
         for _ in range(times):
             self.cycle(True, 0.9)
         self.take_back()
 
     @rule()
     def take_back(self) -> None:
-        """A run that FAILED a moment ago lives; or one that nobody has begun anew yet, later still."""
+        """Let a run live again that has just FAILED, or that FAILED earlier and has not been restarted."""
         newest = self.engine.runs(NAME)[-1:]
         for run in self.engine.runs(NAME):
             if run.state != "FAILED" or run.died_at is None or self.engine.lacks(run.savepoint_path):
@@ -130,7 +130,7 @@ class FireMachine(RuleBasedStateMachine):
 
     @rule()
     def forget(self) -> None:
-        """The job manager was replaced, and has not recovered the job (yet)."""
+        """Let the engine forget the job: a replaced job manager has not recovered it (yet)."""
         if (run := self.world.living()) is not None:
             self.engine.forget(run)
             self.forgotten = (run, self.world.true_s)
@@ -227,12 +227,12 @@ class FireMachine(RuleBasedStateMachine):
 
     @rule()
     def started_elsewhere(self) -> None:
-        """By hand, on the engine, because it is not there."""
+        """Start the job on the engine without Waymark, as a person does if no run lives."""
         if self.world.living() is None and not self.engine.silent and self.world.states:
             self.engine.begin(NAME, max(self.world.states))
             self.seen["started by hand"] += 1
 
-    # --- what must hold at every moment
+    # --- invariants
 
     @invariant()
     def one_life_at_a_time(self) -> None:
@@ -246,11 +246,11 @@ class FireMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         for launch in self.engine.launches[self.judged :]:
-            # An id that was used up by a state which turned out to be gone stands in the attempt's steps.
+            # A job ID whose launch failed because its snapshot was missing is named in the attempt's steps.
             its = Q(engine_job_id=launch.job_id) | Q(steps__text__contains=launch.job_id)
             attempt = RestartAttempt.objects.filter(its).order_by("epoch").last()
             assert attempt is not None, f"nobody decided {launch}"
-            # Where nothing can check it first, a guess at a checkpoint that nobody saw fails on the engine.
+            # Without validation, a launch from a guessed path of a checkpoint may fail on the engine.
             known = launch.path in self._states() or self.engine.lacks(launch.path)
             assert known, f"empty, or from nowhere: {launch}\n{self.world.story()}"
             assert launch.name == NAME
@@ -293,7 +293,7 @@ class FireMachine(RuleBasedStateMachine):
     # --- the end
 
     def calm_down(self) -> None:
-        """Everything can be reached and all workers run: the job does, or stands with a reason that a person reads."""
+        """End all faults. Assert that the job runs again, or has stopped with a reason that people can read."""
         self.engine.silent, self.engine.starts_as = False, "RUNNING"
         self._all_run()
         self.end_pauses()
@@ -330,7 +330,7 @@ class FireMachine(RuleBasedStateMachine):
             if run.state == "CREATED" and self.engine.starts_as == "RUNNING":
                 run.state, run.moved = "RUNNING", self.engine.now_ms()
 
-    # --- tools
+    # --- helpers
 
     def _launching(self) -> bool:
         attempt = self.world.open_attempt()

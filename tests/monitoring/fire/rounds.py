@@ -1,4 +1,4 @@
-"""One round: a job dies on a cluster of its own, and everything goes wrong while it is brought back."""
+"""One round: a job dies on a separate cluster, and many faults occur while Waymark restarts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMES_BACK_WITHIN_S = 1.5
 
 
 class Killer:
-    """Ends workers with SIGKILL and starts them again; one kill at a time."""
+    """A killer of workers: it sends SIGKILL and starts the workers again, one kill at a time."""
 
     def __init__(self, workers: tuple[Process, ...]) -> None:
         self._workers = workers
@@ -33,9 +33,11 @@ class Killer:
 
 
 class Round:
-    """What goes wrong is drawn from `seed`: how the job dies; which answers are cut off after the engine acted; the
-    request at which, before or after the act or a while later, which workers are killed; how slow the engine is;
-    whether it falls silent; whether the job comes back by itself."""
+    """A round whose faults are drawn from `seed`.
+
+    They are how the job dies, whether it returns by itself, which answers are lost, how slow the engine is, and whether
+    it stops answering. Also, some workers are killed before, after or some time after a chosen request.
+    """
 
     def __init__(self, number: int, engine: PlayedCluster, seed: int) -> None:
         self.number, self.engine = number, engine
@@ -63,7 +65,7 @@ class Round:
         return f"round {self.number}: {how}, silent {self.silent_s} s, cuts {self.cuts}, kills {kill}"
 
     def begin(self, killer: Killer) -> None:
-        """The job dies; from now on `meet` has its way."""
+        """Let the job die. From now on `meet` decides about faults."""
         self._killer = killer
         self.engine.meet = self.meet
         run = self.engine.living(NAME)
@@ -80,7 +82,7 @@ class Round:
 
     def meet(self, call: str, acted: bool) -> bool:
         if not acted:
-            time.sleep(self._chance.uniform(0.0, 0.25))  # a slow engine: it is what leaves time between the steps
+            time.sleep(self._chance.uniform(0.0, 0.25))  # a slow engine leaves time for kills between the steps
         if call not in self._seen:
             return False
         with self._lock:
@@ -100,7 +102,7 @@ class Round:
         return cut
 
     def _is_the_moment(self, call: str, acted: bool) -> bool:
-        """`overview` is asked by the poller all the time: those of a restart come with it."""
+        """Return whether the kill is due. For `overview`, which pollers call constantly, four more calls are needed."""
         wanted, times = self.kill_at
         return call == wanted and acted == self.kill_acted and self._seen[call] >= times + 4 * (wanted == "overview")
 
@@ -127,7 +129,7 @@ class Round:
         timer.start()
 
     def judge(self) -> None:
-        """By what the engine saw."""
+        """Assert, from the engine's records, that no two runs lived at once and every launch had a stored snapshot."""
         engine = self.engine
         assert engine.most_at_once[NAME] == 1, (str(self), engine.launches)
         assert len({each.job_id for each in engine.launches}) == len(engine.launches), (str(self), engine.launches)

@@ -1,5 +1,7 @@
-"""One installation and the cluster that it watches, on clocks that the test moves: the product's own poller, savepoints
-and recovery over real PostgreSQL rows and real HTTP."""
+"""One installation and the cluster that it polls, on clocks that the test moves.
+
+Waymark's poller, savepoints and recovery run over real PostgreSQL rows and real HTTP.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ LAUNCH = {
 
 
 class World:
-    """`true_s` is the time as it is. The engine's clock is off by its skew, the product's by `offset_s`."""
+    """An installation and its cluster. `true_s` is the real time; Waymark's clock is wrong by `offset_s`."""
 
     def __init__(self, skew_s: float, can_validate: bool, per_hour: int) -> None:
         self.true_s, self.offset_s = START.timestamp(), 0.0
@@ -44,7 +46,7 @@ class World:
         self._left.callback(transaction.set_rollback, True)
         self.engine = self._left.enter_context(serving(PlayedCluster(clock=lambda: self.true_s, skew_s=skew_s)))
         self.engine.can_validate = can_validate
-        # Another worker, which `overtaken` plays, is another process.
+        # `overtaken` simulates a second worker, which is a second process with its own semaphore.
         self._left.enter_context(patch.object(moving, "_moves", Semaphore(2)))
         self.fate = Fate()
         self._left.callback(self.fate.lift)
@@ -70,7 +72,7 @@ class World:
     def wait(self, seconds: float) -> None:
         self.true_s += seconds
 
-    # --- the product
+    # --- Waymark
 
     @property
     def job(self) -> Job:
@@ -83,7 +85,7 @@ class World:
         return RestartAttempt.objects.exclude(state__in=ENDED).first()
 
     def told(self) -> Incident | None:
-        """What a person was told of the job and has not heard the end of."""
+        """Return the open incident of the job, if there is one."""
         ours = Incident.objects.filter(kind=IncidentKind.NOT_RESTARTED, job__name=NAME)
         return ours.exclude(state=IncidentState.RESOLVED).first()
 
@@ -95,13 +97,15 @@ class World:
             self._poller.serve(30.0)
 
     def cycle(self) -> str:
-        """One of each tick, by one worker."""
+        """Run each tick once, on one worker."""
         self.poll()
         return f"{savepoints.advance(self.now)} {recovery.advance(self.now)}"
 
     def struck(self, point: int, deed: Callable[[], None] | None, seconds: float) -> bool:
-        """Cycles, so far apart, in which something happens between two steps; a killed worker is followed by another
-        process. False: there were not that many steps."""
+        """Run cycles until the fault occurs at the chosen point. A killed worker is replaced by another process.
+
+        The cycles are `seconds` apart. Return False if they had fewer points.
+        """
         self.fate.strike(point, deed)
         for _ in range(STRUCK_CYCLES):
             self.wait(seconds)
@@ -116,7 +120,7 @@ class World:
         return False
 
     def overtaken(self) -> None:
-        """This worker stands still for longer than its claims last, while another one goes on."""
+        """Stop this worker for longer than its claims last, while another worker runs cycles."""
         for _ in range(2):
             self.wait(100)
             self.cycle()
@@ -145,7 +149,7 @@ class World:
         return run is not None and stored is not None and stored.engine_job_id == run.id and stored.state == "RUNNING"
 
     def story(self) -> str:
-        """For whoever has to find out what went wrong."""
+        """Return the history of the runs and attempts, for the message of a failed assertion."""
         lines = [f"clock {self.now:%H:%M:%S}, told: {self.told() and self.told().sentence}"]  # type: ignore[union-attr]
         lines += [f"{run.id[:6]} {run.state} from {run.savepoint_path}" for run in self.engine.runs(NAME)]
         for each in self.attempts():

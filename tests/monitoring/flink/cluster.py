@@ -1,4 +1,4 @@
-"""A real Flink session cluster on loopback: JobManagers and one TaskManager, each a process that a test may kill."""
+"""A real Flink session cluster on loopback: JobManagers and one TaskManager, whose processes a test may kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOTS = 8
 _NOT_READY = "UnavailableDispatcherOperationException"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-# Each one given, so that nothing has to be computed by a JVM of its own before the TaskManager's.
+# With all sizes given, Flink starts no extra JVM to compute them.
 _MEMORY = {
     f"taskmanager.memory.{part}": size
     for part, size in {
@@ -45,7 +45,7 @@ appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1.} - %m%n
 
 
 class FlinkProcess:
-    """One JVM with a configuration directory of its own."""
+    """One JVM with a separate configuration directory."""
 
     def __init__(self, name: str, main: str, home: Path, java_home: Path, directory: Path, heap: str) -> None:
         self.name = name
@@ -81,18 +81,18 @@ class FlinkProcess:
         return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
-        """SIGKILL: it says goodbye to nobody."""
+        """Kill the process with SIGKILL, so that it cannot deregister."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def said(self) -> str:
-        """The end of its log."""
+        """Return the end of the process's log."""
         return self.log.read_text(errors="replace")[-4000:]
 
 
 class FlinkCluster:
-    """`job_managers` of them compete for the leadership when there are ZooKeeper `hosts`."""
+    """A cluster. With ZooKeeper `hosts`, it has several `job_managers`, which compete for the leadership."""
 
     def __init__(
         self,
@@ -143,11 +143,11 @@ class FlinkCluster:
         return "\n".join(process.said() for process in (*self.job_managers, self.task_manager))
 
     def get(self, path: str, *, url: str = "") -> Any:
-        """The answer of an independent reader: no part of Waymark's client."""
+        """Request a path without Waymark's client, and return the answer."""
         return json.loads(read((url or self.url) + path, timeout_s=10))
 
     def found(self, path: str) -> Any:
-        """As `get`; None where the engine has nothing (404), or nothing yet (500): the job is still being made."""
+        """Request a path like `get`. Return None if the object is missing (404) or the job is not created yet (500)."""
         try:
             return self.get(path)
         except urllib.error.HTTPError as error:
@@ -168,7 +168,7 @@ class FlinkCluster:
             assert not process.ended, f"{process.name} ended:\n{process.said()}"
         try:
             return bool(self.get("/overview", url=url)["slots-total"] == SLOTS)
-        except OSError:  # HTTP errors of a cluster without a leader among them
+        except OSError:  # includes the HTTP errors of a cluster without a leader
             return False
 
     def _configuration(self, hosts: str) -> dict[str, object]:

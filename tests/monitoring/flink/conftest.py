@@ -1,4 +1,4 @@
-"""Real Flink: a session cluster for each version of the profile, shared by a worker's tests."""
+"""Fixtures of real Flink: a session cluster for each version of the profile, shared by a pytest worker's tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.program import compile_jobs, packed
 from tests.profile import PROFILE
 
-# Flink keeps what became of an operation so long (default: five minutes); here a test can see it forget.
+# Flink keeps the result of an operation so long (default: five minutes), so that a test can see it expire.
 STORE_S = 3
 LONG = pytest.mark.nightly
 
@@ -39,7 +39,7 @@ def libraries(version: str) -> Path:
 
 @pytest.fixture(scope="session")
 def jars(libraries: Path, java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """By name: CountJob, two versions of LedgerJob, and one that the state of the others does not fit."""
+    """Return jars by name: CountJob, two versions of LedgerJob, and `misfit`, which cannot restore their state."""
     classes = compile_jobs(libraries, java_home, tmp_path_factory.mktemp("jars"))
     ledgers = {
         "ledger-1": "version=1\nuid=ledger",

@@ -1,4 +1,4 @@
-"""Lives of CountJob on a cluster, started through the client; those that still live at the end are canceled."""
+"""Runs of CountJob on a cluster, started through Waymark's client and canceled after the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CountJobs:
-    """`switches`: the directory whose files steer the jobs, see CountJob.java."""
+    """A starter of jobs. The files in the directory `switches` control them, see CountJob.java."""
 
     def __init__(self, flink: FlinkCluster, jar: bytes, directory: Path) -> None:
         self.flink = flink
@@ -58,7 +58,10 @@ class CountJobs:
         checkpoints: int = 1,
         program_args: Sequence[str] = (),
     ) -> str:
-        """The id of a job that runs and has completed so many checkpoints. `program_args` follow the switches."""
+        """Start a job and wait until it runs and has completed `checkpoints` checkpoints. Return its ID.
+
+        The job's arguments are the directory of switches and `program_args`.
+        """
         settings = CONFIGURATION | dict(configuration or {})
         job_id = self.ask(lambda client: self._launch(client, name, savepoint, settings, program_args))
         self._started.append(job_id)
@@ -67,14 +70,14 @@ class CountJobs:
         return job_id
 
     def adopt(self, job_id: str) -> None:
-        """To be canceled at the end, too."""
+        """Cancel this job, too, after the test."""
         self._started.append(job_id)
 
     def wait(self, job_id: str, state: str) -> None:
         eventually(f"{job_id} is {state}", lambda: self.flink.state(job_id) == state)
 
     def ask(self, call: Callable[[FlinkClient], Awaitable[T]]) -> T:
-        """One call through a client of its own."""
+        """Make one call through a new client, and return its result."""
 
         async def asked() -> T:
             async with FlinkClient(Connection(self.flink.url)) as client:
@@ -115,5 +118,5 @@ class CountJobs:
         for job in await client.jobs_overview():
             if job.id in self._started and job.state not in TERMINAL_STATES:
                 await client.cancel(job.id)
-        with suppress(NotFound, Refused):  # a test may have taken it away
+        with suppress(NotFound, Refused):  # a test may have deleted the jar
             await client.delete_jar(self.jar_id)

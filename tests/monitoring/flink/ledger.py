@@ -1,4 +1,4 @@
-"""What LedgerJob wrote down, read back: every number once, every key counted without a gap."""
+"""A reader of LedgerJob's output. It checks that every number is there once and each key's count has no gap."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class Entry:
 
 
 class Ledger:
-    """The committed files below `directory`; what is not committed begins with a dot and is not read, as by any
-    reader of Flink's file sink."""
+    """The committed files below `directory`.
+
+    The names of uncommitted files begin with a dot. Readers of Flink's file sink ignore such files.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -35,8 +37,10 @@ class Ledger:
         return {entry.version for entry in self.entries()}
 
     def assert_exact(self) -> list[Entry]:
-        """Of both splits of the source every number from the first to somewhere, once; each key's counts are 1, 2, 3 …
-        Returns the entries."""
+        """Return the entries. Assert that both splits of the source have all numbers from the first on, each once.
+
+        Also assert that the counts of each key are 1, 2, 3 …
+        """
         entries = self.entries()
         numbers = [entry.number for entry in entries]
         assert len(numbers) == len(set(numbers)), "a number is there twice"

@@ -1,4 +1,4 @@
-"""Makes jars of the tests' own jobs. PySpark brings Janino, a compiler in two small jars: no JDK is needed."""
+"""Builder of jars with the tests' jobs. It compiles with Janino, which PySpark contains, so that no JDK is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def compile_jobs(flink_home: Path, java_home: Path, directory: Path) -> Path:
-    """A directory with the classes of every job beside this file, for that Flink."""
+    """Compile all jobs in this directory for that Flink, and return the directory of the classes."""
     classes = directory / "classes"
     classes.mkdir(parents=True)
     with _compiler(java_home) as gateway:
@@ -23,7 +23,7 @@ def compile_jobs(flink_home: Path, java_home: Path, directory: Path) -> Path:
 
 
 def packed(classes: Path, main: str, resources: Mapping[str, str] | None = None) -> bytes:
-    """A jar of the classes, with `main` as its main class and those files."""
+    """Return a jar of the classes, with `main` as its main class and the files `resources`."""
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {main}\n")
@@ -36,7 +36,7 @@ def packed(classes: Path, main: str, resources: Mapping[str, str] | None = None)
 
 @contextmanager
 def _compiler(java_home: Path) -> Iterator[Any]:
-    """A JVM with Janino in it."""
+    """Yield the gateway of a JVM that has Janino."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     port, process = launch_gateway(

@@ -1,4 +1,4 @@
-"""What a cluster says of its checkpoints, written down beside the poller by a reader that shares no code with it."""
+"""A recorder of a cluster's checkpoints that runs in parallel to the poller and shares no code with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Recorded:
-    """The newest answers about one checkpoint: its line in the history, its details, its subtasks by operator."""
+    """The newest answers about one checkpoint: its entry in the history, its details, its subtasks by operator."""
 
     listed: Json
     details: Json | None = None
@@ -26,7 +26,7 @@ class Recorded:
 
 @dataclass
 class Recording:
-    """By job id: what the list said last, and every checkpoint that was ever in it."""
+    """By job ID, the newest answer with the list of checkpoints, and all checkpoints that were ever listed."""
 
     flink: FlinkCluster
     answers: dict[str, Json] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Recording:
         newest = [answer["latest"][kind] for kind in ("completed", "savepoint", "failed")]
         for listed in [*answer["history"], *filter(None, newest)]:
             record = seen.setdefault(listed["id"], Recorded(listed))
-            # What has ended is read once: a look that takes longer than ten checkpoints would miss some.
+            # An ended checkpoint is read once, because Flink lists only ten: slower reading would miss some.
             if record.details is not None and record.listed == listed and listed["status"] != "IN_PROGRESS":
                 continue
             record.listed = listed
@@ -72,7 +72,7 @@ def recording(flink: FlinkCluster) -> Iterator[Recording]:
         try:
             while not over.wait(EVERY_S):
                 record.look()
-        except BaseException as error:  # noqa: BLE001 (raised in the test's own thread)
+        except BaseException as error:  # noqa: BLE001 (raised again in the test's thread)
             failed.append(error)
 
     thread = threading.Thread(target=look_on)
@@ -87,7 +87,7 @@ def recording(flink: FlinkCluster) -> Iterator[Recording]:
 
 
 def moment(value: int) -> datetime | None:
-    """Epoch milliseconds as a time; -1 is none."""
+    """Convert epoch milliseconds to a time, and -1 to None."""
     if value < 0:
         return None
     return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
@@ -98,7 +98,7 @@ def amount(value: int) -> int | None:
 
 
 def expected_checkpoint(record: Recorded) -> Json:
-    """The columns of the checkpoint's row."""
+    """Return the expected columns of the checkpoint's row."""
     stats = record.details
     assert stats is not None
     done = [one for answer in record.subtasks.values() for one in answer["subtasks"] if one["status"] == "completed"]
@@ -120,7 +120,7 @@ def expected_checkpoint(record: Recorded) -> Json:
 
 
 def expected_operators(record: Recorded, vertices: list[Json]) -> dict[str, Json]:
-    """The columns of the operators' rows, by vertex."""
+    """Return the expected columns of the operators' rows, by vertex."""
     order = [vertex["id"] for vertex in vertices]
     names = {vertex["id"]: vertex["name"] for vertex in vertices}
     return {
@@ -149,7 +149,7 @@ def _totals(stats: Json) -> Json:
 
 
 def _arrays(subtasks: list[Json]) -> Json:
-    """One column of values for each figure; None where the subtask has not acknowledged."""
+    """Return a list of values for each metric, with None for subtasks that have not acknowledged."""
 
     def column(*path: str) -> list[Any]:
         values = []

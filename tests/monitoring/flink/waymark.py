@@ -1,4 +1,4 @@
-"""Waymark's worker for these tests: polls, savepoints and recovery in turns, against real clusters."""
+"""Waymark's worker for these tests. It polls, takes savepoints and recovers jobs in turns, with real clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Waymark:
-    """`ahead`: what its clock shows more than others do, so that a hold-down need not be waited for."""
+    """A worker whose clock is ahead by `ahead`, so that tests need not wait for hold-downs."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -50,7 +50,7 @@ class Waymark:
         return eventually(what, turned, limit_s)
 
     def job(self, name: str) -> Job:
-        """Once it was polled and runs."""
+        """Wait until the job was polled and runs, and return it."""
 
         def running() -> Job | None:
             return Job.objects.filter(name=name, current_run__state="RUNNING").first()

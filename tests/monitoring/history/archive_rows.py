@@ -1,4 +1,4 @@
-"""A week of August to be archived, and what there is of all rows, wherever they lie."""
+"""Builder of rows of a week in August, which tests archive, and reader of all rows from PostgreSQL and the archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ TOLD = done(
 
 
 def fill(rows: Rows, count: int = 120, every: timedelta = timedelta(minutes=20), **values: Any) -> Run:
-    """`count` checkpoints from OLD on, and so many of today that none of August is among the newest."""
+    """Store a run with `count` checkpoints from OLD on, and 100 newer ones.
+
+    With the newer ones, no checkpoint of August is among the newest of the run.
+    """
     run = rows.run(rows.job(), started_at=OLD)
     checkpoints(run, [OLD + number * every for number in range(count)], 1, **values)
     checkpoints(run, [NOW - timedelta(minutes=100 - number) for number in range(100)], 1001)
@@ -76,7 +79,7 @@ def _operator(checkpoint: Checkpoint, name: str) -> OperatorCheckpoint:
 
 
 def everything() -> dict[str, list[tuple[Any, ...]]]:
-    """All rows by kind, in PostgreSQL or in files that are read, each as often as it is there."""
+    """Return all rows by kind, from PostgreSQL and from the archive's valid files, including duplicates."""
     found = {}
     for kind in KINDS.values():
         with connection.cursor() as cursor:
@@ -90,7 +93,7 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
 
 
 def _as_read(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Moments as microseconds."""
+    """Return the table's rows, with times as microseconds."""
 
     def whole(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_list(kind):
@@ -102,7 +105,7 @@ def _as_read(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def take_partitions_back() -> None:
-    """What `cover` made for a test that is not rolled back."""
+    """Drop the partitions that `cover` created in a test whose transaction is not rolled back."""
     for table in partitions.TABLES:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"TRUNCATE {table.name} CASCADE")

@@ -1,4 +1,4 @@
-"""A pipeline without Spark: the source, the rolling up and an upsert, batch by batch as Spark would drive them."""
+"""A pipeline without Spark: it runs the source, the roll-up and the upsert batch by batch, as Spark does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dsn() -> str:
 
 
 class Pipeline:
-    """`offset` is what Spark would keep: set it back, and an older state was restored."""
+    """A pipeline. `offset` is the position that Spark stores; an older value simulates a restore of older state."""
 
     def __init__(self, dsn_file: Path, rows_per_batch: int = 1_000_000) -> None:
         self.dsn_file = str(dsn_file)
@@ -40,7 +40,7 @@ class Pipeline:
         self.batches = 0
 
     def run(self) -> list[dict[str, int]]:
-        """Batches until nothing is new; their ends."""
+        """Run batches until there is no new row, and return their end offsets."""
         ends = []
         while (end := self.reader.latestOffset(self.offset)) != self.offset:
             self.batch(self.offset, end)
@@ -85,7 +85,7 @@ def archive(settings, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
-    """Partitions for rows of August, and none that are older: the oldest one is archived first."""
+    """Create partitions for August as the oldest ones, because the oldest partition is archived first."""
     take_partitions_back()
     cover(OLD)
     yield Rows()
@@ -93,7 +93,7 @@ def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
 
 
 def as_pairs(counts: Counts) -> bytes:
-    """A sketch as roll-ups of version 1 have it."""
+    """Return a sketch in the format of version 1 of the roll-ups."""
     found = [(int(n), int(counts[n])) for n in counts.nonzero()[0]]
     return b"".join(struct.pack("<HH", each, count) for each, count in found)
 
@@ -105,8 +105,10 @@ def as_an_older_waymark_stored() -> None:
 
 
 def differences(seconds: int) -> list[str]:
-    """What roll-ups of a width say that plain SQL over the raw rows does not, every figure and every sketch; of minutes
-    those that are kept."""
+    """Return the differences between roll-ups of a width and plain SQL over the raw rows, in all figures and sketches.
+
+    Roll-ups of minutes are compared for the time that they are kept.
+    """
     oldest = timezone.now() - timedelta(seconds=MINUTES_KEPT_S) if seconds == MINUTE else ALWAYS
     expected, stored = (
         {key: row for key, row in found.items() if key[1] >= oldest} for found in (_by_sql(seconds), _stored(seconds))

@@ -1,8 +1,8 @@
-"""Archives and merges, in processes that are killed: each right before the next step that none was killed at yet.
+"""A program that archives and merges in child processes. Each one is killed right before the next untested step.
 
-python -m tests.monitoring.history.kill_archiving <location> [late]; prints each step with a digest of all rows that
-there are after the kill, and at last the digest when it has come to its end. With `late` it takes up what came late,
-and prints how many checkpoints roll-ups count as well. Each try is forked: starting Python anew takes long.
+python -m tests.monitoring.history.kill_archiving <location> [late]; prints each step with a digest of all rows after
+the kill, and in the end the digest of a complete run. With `late` it archives late rows, and also prints how many
+checkpoints the roll-ups count. Each try is a fork, because a new Python process takes long to start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from monitoring.models import Checkpoint, Rollup  # noqa: E402
 from tests.monitoring.history.archive_rows import NOW, OLD, everything  # noqa: E402
 
 ROWS_A_FILE = 8
-OF_A_KIND = 2  # steps of a kind, of the first and the second file for instance
+OF_A_KIND = 2  # kills per kind of step, such as one for each of the first two files
 
 
 def late_steps() -> Iterator[str]:
@@ -38,7 +38,7 @@ def late_steps() -> Iterator[str]:
 
 
 def late_digest() -> str:
-    """Every checkpoint once, wherever it lies; what is both in PostgreSQL and in the archive may differ meanwhile."""
+    """Return a digest that has each checkpoint once, because its rows in PostgreSQL and in the archive may differ."""
     known = {(row[1], row[2]) for row in everything()["checkpoints"]}
     told = Rollup.objects.filter(
         job__runs__checkpoints=Checkpoint.objects.filter(checkpoint_id=5001).latest("pk"),
@@ -76,7 +76,7 @@ def _word(step: str) -> str:
 
 
 def forked(work: Callable[[], object]) -> int:
-    """How a process of its own ended; this one never speaks to the database."""
+    """Run `work` in a child process and return how it ended. The parent process never uses the database."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:

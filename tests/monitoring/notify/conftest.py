@@ -16,7 +16,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 @dataclass
 class MailSink:
-    """Keeps what it takes; `answer` replaces its word at the end of the data, `recipient_answer` at RCPT."""
+    """An SMTP server that keeps its mails. It sends `answer` after the data, and `recipient_answer` after RCPT."""
 
     answer: str = "250 OK"
     recipient_answer: str = ""
@@ -53,7 +53,7 @@ def mail_sink(settings) -> Iterator[MailSink]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Takes connections and never says a word."""
+    """Yield the port of a server that accepts connections but never sends anything."""
     listener = socket.create_server(("127.0.0.1", 0))
     taken: list[socket.socket] = []
 

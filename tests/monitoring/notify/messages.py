@@ -24,5 +24,5 @@ ITEM = Item(
 
 
 def message(**values: object) -> Message:
-    """Of one incident with these values."""
+    """Return a message about one incident with these values."""
     return Message("5" * 32, (replace(ITEM, **values),))

@@ -1,4 +1,4 @@
-"""An engine to poll: a real HTTP server in Flink's shapes, with switches for everything that goes wrong."""
+"""A fake engine to poll: a real HTTP server with Flink's answers and failure switches."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class FakeCheckpoint:
     is_savepoint: bool = False
     path: str = ""
     discarded: bool = False
-    forgotten: bool = False  # details and subtasks are evicted
+    forgotten: bool = False  # details and subtasks are no longer available
     subtasks_forgotten: bool = False
-    acknowledged_late: bool = False  # by all subtasks, after it failed
+    acknowledged_late: bool = False  # all subtasks acknowledge it after it failed
 
     def stats(self, job: FakeJob) -> dict[str, Any]:
         done = self.status == "COMPLETED"
@@ -122,7 +122,7 @@ class FakeJob:
     interval: int = 2000
     checkpoints: list[FakeCheckpoint] = field(default_factory=list)  # oldest first
     kept: int = 10
-    counted_before: int = 0  # checkpoints that are in the counts but in no history any more
+    counted_before: int = 0  # checkpoints that are counted, but no longer in the history
     restored: dict[str, Any] | None = None
     moved: int | None = None
     exceptions: list[dict[str, Any]] = field(default_factory=list)
@@ -217,7 +217,7 @@ class FakeJob:
 
 
 class FakeEngine:
-    """`hang`, `cut_short`, `down_with`, `refused` and `instead` are the switches."""
+    """A fake Flink with the failure switches `hang`, `cut_short`, `down_with`, `refused` and `instead`."""
 
     def __init__(self, server: HTTPServer) -> None:
         self.jobs: list[FakeJob] = []
@@ -296,9 +296,9 @@ def engine(make_engine: Callable[[], FakeEngine]) -> FakeEngine:
 
 
 class Workers:
-    """Two workers that take turns, two ticks each: what one remembers holds, and then the other has written since.
+    """Two workers that take turns, two ticks each, so that a worker's cache is valid in one tick and stale in another.
 
-    Ticks come at moments that the test chooses: `clock` is the time, each happens `after_s` after the last.
+    The test sets the time by `clock`. Each tick happens `after_s` after the last one.
     """
 
     def __init__(self) -> None:
@@ -313,7 +313,7 @@ class Workers:
 
     @limit_s.setter
     def limit_s(self, limit_s: float) -> None:
-        """Of requests from now on."""
+        """Set the time limit of all further requests."""
         self._limit_s = limit_s
         self.stop()
 
@@ -353,7 +353,7 @@ def poll(db: None) -> Iterator[Workers]:
 
 @pytest.fixture
 def watch(db: None) -> Callable[..., Cluster]:
-    """Stores a cluster that is polled from now on."""
+    """Return a function that stores a cluster, which is polled from then on."""
     numbers = itertools.count(1)
 
     def make(engine: FakeEngine, **values: Any) -> Cluster:

@@ -21,7 +21,7 @@ LAUNCH = {
 
 @pytest.fixture
 def job(rows, job_manager) -> Job:
-    """A job that died five seconds ago, with one checkpoint to come back from."""
+    """Return a job that died five seconds ago and has one checkpoint to restart from."""
     job = rows.job(
         rows.cluster(rest_url=job_manager.url),
         name="flights",
@@ -37,7 +37,7 @@ def job(rows, job_manager) -> Job:
 
 @pytest.fixture
 def poll(job_manager) -> Callable[[Job, datetime], None]:
-    """What the poller does: the engine's word becomes rows."""
+    """Return a function that stores the engine's status of a job, as the poller does."""
 
     def read(job: Job, now: datetime) -> None:
         for told in list(job_manager.jobs.values()):
@@ -69,7 +69,10 @@ def poll(job_manager) -> Callable[[Job, datetime], None]:
 
 @pytest.fixture
 def go_on(poll) -> Callable[..., RestartAttempt]:
-    """Runs cycles, two seconds apart and each after a poll, until one more attempt has ended."""
+    """Return a function that runs cycles until one more attempt has ended.
+
+    The cycles are two seconds apart, and a poll precedes each one.
+    """
 
     def run_cycles(job: Job, now: datetime, limit: int = 40, step_s: float = 2.0) -> RestartAttempt:
         moment = now
@@ -88,7 +91,7 @@ def go_on(poll) -> Callable[..., RestartAttempt]:
 
 @pytest.fixture
 def live(job: Job, job_manager) -> Job:
-    """The same job, alive."""
+    """Return the same job with a current run that lives."""
     job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
     job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
     job.current_run.save()
@@ -97,7 +100,7 @@ def live(job: Job, job_manager) -> Job:
 
 @pytest.fixture
 def savepoint(rows, job: Job) -> Savepoint:
-    """A completed one, of a quarter of an hour ago."""
+    """Return a savepoint that was requested 15 minutes ago and has completed."""
     return Savepoint.objects.create(
         job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
     )
@@ -105,7 +108,10 @@ def savepoint(rows, job: Job) -> Savepoint:
 
 @pytest.fixture
 def settle(poll) -> Callable[[RestartAttempt, datetime], RestartAttempt]:
-    """Runs cycles of savepoints and recovery, two seconds apart and each after a poll, until the attempt has ended."""
+    """Return a function that runs cycles of savepoints and recovery until the attempt has ended.
+
+    The cycles are two seconds apart, and a poll precedes each one.
+    """
 
     def run_cycles(attempt: RestartAttempt, now: datetime) -> RestartAttempt:
         for second in range(0, 60, 2):

@@ -1,4 +1,4 @@
-"""What real Flink took, as directories: the `_metadata` was recorded, of the other files only their sizes."""
+"""Snapshots of real Flink as directories. Their `_metadata` is recorded; the other files have only their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def names() -> list[str]:
 
 
 def sizes(name: str) -> dict[str, int]:
-    """What lay beside the `_metadata` and in the directories that it shares with others: bytes by file name."""
+    """Return the sizes of the snapshot's other files, including files that it shares with other snapshots, by name."""
     recorded: dict[str, int] = json.loads((RECORDED / f"{name}.json").read_text())
     return recorded
 
@@ -23,7 +23,7 @@ def metadata(name: str) -> bytes:
 
 
 def lay_down(name: str, directory: Path) -> Path:
-    """A savepoint, all of whose files lie in `directory`."""
+    """Write the snapshot with all its files to `directory`, and return the directory."""
     directory.mkdir(parents=True)
     (directory / "_metadata").write_bytes(metadata(name))
     for file, size in sizes(name).items():

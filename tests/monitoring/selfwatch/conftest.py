@@ -11,7 +11,7 @@ from monitoring import broker
 
 @pytest.fixture
 def redis(redis_url: str, settings: Any) -> Iterator[Redis]:
-    """An empty Redis, the one that Waymark uses."""
+    """Yield an empty Redis, which Waymark uses."""
     settings.CELERY_BROKER_URL = redis_url
     with broker.connect() as client:
         client.flushall()

@@ -1,4 +1,4 @@
-"""Events that arrive more than once, each kept once, as long as its repetition comes within a day."""
+"""A query that drops repeated events, if the repetition arrives within a day."""
 
 
 def program(spark, args):

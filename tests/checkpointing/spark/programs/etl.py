@@ -1,4 +1,4 @@
-"""From files to files: CSV in, cleaned, partitioned, JSON out. No state but the files that were read."""
+"""A query that reads CSV files, cleans the rows, and writes partitioned JSON files. It has no keyed state."""
 
 from pyspark.sql.functions import col, trim, upper
 

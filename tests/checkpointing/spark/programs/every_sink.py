@@ -1,4 +1,4 @@
-"""A query into each sink of the table "Exactly once, end to end" of docs/programs.md, each with a target of its own.
+"""A query for each sink in the table "Exactly once, end to end" of docs/programs.md, each with a separate target.
 
     python every_sink.py --sinks=plain,merging --input=IN --output=OUT …     runs them with plain Spark
 
@@ -18,10 +18,10 @@ from checkpointing.sinks.postgres import PostgresSink
 
 
 def queries(spark, args):
-    """Return a writer for each name in `sinks`.
+    """Return a stream writer for each name in `sinks`.
 
-    `stateful`: lines pass an operator that drops duplicates, of which there are none. `remote` is how Spark names the
-    directory `output` on another file system. Tables in PostgreSQL have names that begin with `tables`.
+    With `stateful`, lines pass an operator that drops duplicates; the input has none. `remote` is the path of the
+    directory `output` on another Hadoop file system. The names of PostgreSQL tables begin with `tables`.
     """
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", args["files-per-batch"]).load(args["input"])
     rows = lines.dropDuplicates(["value"]) if args.get("stateful") else lines
@@ -55,7 +55,7 @@ class Query:
 
 
 class Database:
-    """A file with a table of events and one of counts, written in transactions."""
+    """A SQLite file with a table of events and a table of counts."""
 
     def __init__(self, path):
         self.path = path
@@ -101,7 +101,7 @@ def skipping(database):
 
 
 def marking(database):
-    """As docs/programs.md shows it."""
+    """Return the foreachBatch function that docs/programs.md shows: rows carry their batch number."""
 
     def write(frame, batch):
         numbers = current().abandoned(query_of(frame))
@@ -128,7 +128,7 @@ def replacing(database):
 
 
 def merging(database, *, all_rows=False):
-    """`all_rows`: a batch has all rows, which replace those that are there."""
+    """Return a foreachBatch function that updates counts by key. `all_rows`: a batch replaces all rows."""
 
     def write(frame, batch):
         rows = [(row["word"], row["count"]) for row in frame.collect()]
@@ -141,12 +141,12 @@ def merging(database, *, all_rows=False):
 
 
 def through_jdbc(path):
-    """Into Derby, whose driver PySpark has."""
+    """Return a foreachBatch function that writes to Derby over JDBC. PySpark contains Derby's driver."""
     return lambda frame, batch: frame.write.jdbc(f"jdbc:derby:{path};create=true", "events", "append")
 
 
 class Foreach:
-    """Adds the rows of each task in one transaction. `once`: but not those of a task that it knows."""
+    """A foreach writer that adds each task's rows in one transaction. With `once`, it skips tasks that are stored."""
 
     def __init__(self, database, *, once):
         self.database = database

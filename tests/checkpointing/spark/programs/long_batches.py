@@ -1,4 +1,4 @@
-"""Queries whose every batch takes about 24 s on two cores, or never ends."""
+"""Queries whose batches each take about 24 s on two cores, or never end."""
 
 import threading
 import time
@@ -9,17 +9,17 @@ BATCH_S = 24
 
 
 def many_tasks(spark, args):
-    """48 tasks take a second each."""
+    """Return a query whose batches have 48 tasks of one second each."""
     return _numbers(spark, rows=48, tasks=48, sleep_ms=1000).writeStream.format("noop")
 
 
 def one_task(spark, args):
-    """One task takes 5 ms for each row. Spark counts a source's rows by the hundred."""
+    """Return a query with one task per batch, 5 ms a row. Spark counts a source's rows in steps of a hundred."""
     return _numbers(spark, rows=4800, tasks=1, sleep_ms=5).writeStream.format("noop")
 
 
 def function(spark, args):
-    """The foreachBatch function computes without a task."""
+    """Return a query whose foreachBatch function computes without a Spark task."""
 
     def compute(frame, batch):
         end_s = time.monotonic() + BATCH_S

@@ -1,4 +1,4 @@
-"""Programs that do what a program must not do, or does not often do."""
+"""Programs that do something forbidden or unusual."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ def blocks(spark, args):
 
 
 def chatters(spark, args):
-    """Seventy megabytes before it returns its query, and some more in each batch."""
+    """Write 70 MB to the log before returning the query, and one more MB in each batch."""
 
     def write(frame, batch):
         print("b" * 1_000_000, batch, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A script as it is given to spark-submit: two queries over the words of files, and an end of its own."""
+"""A script for spark-submit with two queries over the words of files. The script decides when it ends."""
 
 import json
 import os

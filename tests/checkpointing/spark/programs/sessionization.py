@@ -1,4 +1,7 @@
-"""Clicks of users as sessions, which end after ten minutes without one: transformWithState with event-time timers."""
+"""Users' clicks grouped into sessions, which end ten minutes after the last click.
+
+It uses transformWithState with event-time timers.
+"""
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor

@@ -1,4 +1,4 @@
-"""A script in the forms that public ones have: relative paths, a listener, several queries and kinds of sinks."""
+"""A script with the features of public scripts: relative paths, a listener, several queries and kinds of sinks."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Counts words as wordcount.py does, and writes down what surrounds it: versions, variables, secrets."""
+"""A word count like wordcount.py that also records its environment: versions, variables, secrets."""
 
 import json
 import os

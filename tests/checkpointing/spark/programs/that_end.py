@@ -1,4 +1,4 @@
-"""Programs that read what is there and end: each the same rows into another sink."""
+"""Programs that read all available input and end. Each one writes the same rows to another sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several of the example programs as one job of as many queries, each below a directory of its own."""
+"""Several example programs as one job. Each program is a query with a separate directory."""
 
 import importlib
 

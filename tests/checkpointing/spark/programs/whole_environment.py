@@ -1,4 +1,4 @@
-"""Writes down what the driver and a Python worker see of versions and variables, and runs a query that does nothing."""
+"""A program that records the versions and variables of its driver and a Python worker, and runs an idle query."""
 
 import json
 import os

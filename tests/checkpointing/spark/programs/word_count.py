@@ -1,4 +1,4 @@
-"""Spark's own first example: the words of all lines so far, counted; the whole table written again with each batch."""
+"""Spark's first example: count the words of all lines so far, and write the whole table with each batch."""
 
 from pyspark.sql.functions import explode, split
 

@@ -1,4 +1,4 @@
-"""Counts words of files as they arrive; each batch's changed counts go to a file of their own under `output`."""
+"""Programs that count the words of arriving files. Each batch writes its changed counts to a file below `output`."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def wordcount(spark, args):
 
 
 def keyed(spark, args):
-    """The same counts, in keyed state: the executors run this product's code."""
+    """Count words in keyed state, so that the executors run Waymark's code."""
     from pyspark.sql.types import LongType
 
     from checkpointing.state import KeyedProcessFunction, process_keyed
@@ -34,7 +34,7 @@ def keyed(spark, args):
 
 
 def collector(args):
-    """One file per batch, named after it, written by rename: a batch that runs again replaces its own."""
+    """Return a foreachBatch function that writes one file per batch. A batch that runs again replaces its file."""
     output = Path(args["output"])
 
     def write(frame, batch):
@@ -60,13 +60,13 @@ def unreadable(spark, args):
 
 
 def numbers(spark, args):
-    """Map-like, with Spark's continuous trigger."""
+    """Return a stateless query with Spark's continuous trigger."""
     rate = spark.readStream.format("rate").option("rowsPerSecond", 20).option("numPartitions", 2).load()
     return rate.select("value").writeStream.queryName("numbers").format("noop").trigger(continuous="300 milliseconds")
 
 
 def shown(spark, args):
-    """Says what its session knows before it counts."""
+    """Write some settings of the session to the file `show`, then count words."""
     known = [spark.sparkContext.appName, spark.conf.get("spark.sql.session.timeZone")]
     known.append(spark.conf.get("spark.sql.streaming.minBatchesToRetain"))
     Path(args["show"]).write_text(" ".join(known))
@@ -74,7 +74,7 @@ def shown(spark, args):
 
 
 def hungry(spark, args):
-    """Fills the driver's heap in its first batch."""
+    """Return a query that fills the driver's heap in its first batch."""
 
     def fill(frame, batch):
         kept = spark._jvm.java.util.ArrayList()
@@ -86,7 +86,7 @@ def hungry(spark, args):
 
 
 def picky(spark, args):
-    """A function that raises in a task."""
+    """Return a query whose Python function raises in a task."""
     from pyspark.sql.functions import udf
 
     @udf("long")

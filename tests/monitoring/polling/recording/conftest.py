@@ -1,4 +1,4 @@
-"""Observations as values: what was read of runs, without an engine."""
+"""Builders of observations of runs, without an engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def overview() -> Callable[[Run], JobOverview]:
 
 @pytest.fixture
 def told(overview: Callable[[Run], JobOverview]) -> Callable[..., tuple[Run, RunObservation]]:
-    """A run with what was read of it: `told(run, vertices=…)`."""
+    """Return a function that pairs a run with an observation of it, as in `told(run, vertices=…)`."""
     return lambda run, **read: (run, RunObservation(overview(run), due=True, **read))
 
 

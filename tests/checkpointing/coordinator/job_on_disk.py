@@ -141,7 +141,7 @@ class JobOnDisk:
         )
         self.start()
 
-    # --- the job manager --------------------------------------------------------------------------------------------
+    # --- the job manager ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start a new job manager that recovers the job as JobCheckpoints does."""

@@ -68,7 +68,7 @@ def test_a_limit_that_is_none_limits_nothing() -> None:
 
 
 def test_load_beyond_the_limits_shows_no_room_instead_of_less_than_none() -> None:
-    """Drivers that were adopted are not asked whether they fit."""
+    """Adopted drivers are not checked against the limits, so the load may exceed them."""
     decision = decide([job("a")], Load(memory=200 * GIB, drivers=9), replace(ROOM, drivers=3))
 
     assert decision.waits["a"].free == 0
@@ -89,7 +89,7 @@ def test_a_negative_priority_is_last() -> None:
 
 
 def test_a_job_that_waits_longer_than_the_priority_is_worth_is_first() -> None:
-    """Nobody starves, however many jobs of a higher priority keep coming."""
+    """No job waits for ever, even if jobs of a higher priority keep arriving."""
     waits_long = job("waits long", since_s=0.0)
     just_before = job("urgent, just before", priority=2, since_s=2 * PRIORITY_IS_WORTH_S - 60)
     after = job("urgent, after", priority=2, since_s=2 * PRIORITY_IS_WORTH_S + 60)
@@ -100,7 +100,7 @@ def test_a_job_that_waits_longer_than_the_priority_is_worth_is_first() -> None:
 
 
 def test_no_job_passes_one_that_waits_for_memory() -> None:
-    """Small ones would keep the large one from ever having enough."""
+    """Otherwise a stream of small jobs would keep a large job from ever getting enough memory."""
     jobs = [job("large", asks=4, submitted_ms=1), job("small", submitted_ms=2)]
 
     decision = decide(jobs, Load(memory=5 * GIB), replace(ROOM, memory=8 * GIB))
@@ -124,7 +124,7 @@ def test_a_restart_waits_for_a_start_like_everybody() -> None:
 
 
 def test_a_job_that_is_too_large_for_the_machine_keeps_nobody_waiting() -> None:
-    """It was submitted where there is more; the next leader may have room again."""
+    """The job was submitted on a larger machine, and the next leader may be large enough again."""
     jobs = [job("huge", asks=101, priority=9), job("usual")]
 
     decision = decide(jobs, Load(memory=GIB), ROOM)

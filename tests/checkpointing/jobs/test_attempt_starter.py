@@ -1,4 +1,4 @@
-"""The record of an attempt when several changes to it are written at a time."""
+"""The record of an attempt when several changes are written at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINAL = "file:/savepoints/final"
 
 
 class HeldIo:
-    """Runs each function at once, but the first one only when a test lets it."""
+    """An I/O executor that runs each function at once, except the first one, which waits for `may_run`."""
 
     def __init__(self) -> None:
         self.may_run = asyncio.Event()
@@ -61,7 +61,7 @@ class Bench:
         self.attempt.vertices = (SINK,)
 
     async def at_once(self, *changes: Any) -> AttemptRecord:
-        """Begin the changes in this order, let them be written, and return the record on the disk."""
+        """Begin the changes in this order, wait until all are written, and return the record on disk."""
         tasks = [asyncio.ensure_future(change) for change in changes]
         for _ in range(10):  # each change goes as far as it can
             await asyncio.sleep(0)
@@ -93,7 +93,7 @@ async def test_an_attempt_that_ended_stays_ended(bench: Bench) -> None:
 
 
 async def test_sinks_are_known_before_they_are_durable(bench: Bench) -> None:
-    """A restart by the same job manager goes by them even if the record cannot be written."""
+    """The same job manager uses the sinks for a restart even if it could not write the record."""
     bench.directory.path.rmdir()
     with pytest.raises(AttemptFailed):
         await bench.at_once(bench.starter.note_sinks(bench.attempt))

@@ -1,4 +1,4 @@
-"""No batch number is given twice within a family of jobs, whatever happens between a reservation and a start."""
+"""No batch number is assigned twice within a family of jobs, even after a crash between reservation and start."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FAMILY = "ab" * 16
 
 
 def leads() -> None:
-    """Confirm the term."""
+    """Do nothing: the caller still leads."""
 
 
 class TermEnded(Exception):
-    """Another job manager leads."""
+    """Raised if another job manager leads."""
 
 
 def does_not_lead() -> None:
@@ -66,7 +66,7 @@ def does_not_lead() -> None:
     ],
 )
 def test_a_range_begins_behind_everything_that_is_known(known: KnownNumbers, first: int) -> None:
-    """Far behind it if other attempts may have numbers that nobody knows."""
+    """A range begins far behind the known numbers if other attempts may have unknown numbers."""
     assert next_range(FAMILY, known) == BatchNumbers(FAMILY, first, first + RANGE_SIZE)
 
 
@@ -156,7 +156,7 @@ def test_a_family_that_is_no_id_of_a_job_makes_no_file(tmp_path: Path, family: s
 
 
 def test_jobs_that_reserve_at_the_same_time_get_different_ranges(tmp_path: Path) -> None:
-    """Each one reads the counter before the other's range counts, if nothing keeps them apart."""
+    """Without a lock, each job would read the counter before the other job has written its range."""
     counters = BatchNumberCounters(tmp_path)
     counters.begin(FAMILY, leads)
     given: list[BatchNumbers] = []
@@ -214,7 +214,10 @@ def test_restores_that_a_later_one_covers_are_forgotten(tmp_path: Path) -> None:
 
 @dataclass
 class Replaced:
-    """A query that keeps its numbers, into a sink that replaces the rows of a number: `rows` are the writers' names."""
+    """A query that keeps its batch numbers, with a sink that replaces a number's rows.
+
+    `rows` has the writer of the rows of each number.
+    """
 
     counters: BatchNumberCounters
     numbers: BatchNumbers
@@ -231,7 +234,7 @@ class Replaced:
             self.snapshots.append((self.numbers, self.next - 1, made))
 
     def restore(self, choice: int) -> bool:
-        """Restore a snapshot unless that is refused. Return whether it was."""
+        """Restore a snapshot unless the restore is refused. Return whether it was restored."""
         numbers, batch, made = self.snapshots[choice % len(self.snapshots)]
         if self.counters.restored_since(FAMILY, numbers, {"words": batch}):
             return False
@@ -245,7 +248,7 @@ class Replaced:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20)), min_size=1, max_size=12))
 def test_a_state_whose_rows_were_replaced_is_never_restored(steps: list[tuple[int, int]]) -> None:
-    """Over random histories; the newest snapshot can always be restored."""
+    """Check random histories. The newest snapshot can always be restored."""
     with TemporaryDirectory() as directory:
         counters = BatchNumberCounters(Path(directory))
         query = Replaced(counters, counters.begin(FAMILY, leads))
@@ -261,7 +264,7 @@ def test_a_state_whose_rows_were_replaced_is_never_restored(steps: list[tuple[in
 
 @dataclass
 class Life:
-    """One attempt: what it may use, and the next number that a batch of it gets."""
+    """One attempt, with its range of numbers and the number of its next batch."""
 
     job: int
     numbers: BatchNumbers
@@ -276,7 +279,7 @@ class Snapshot:
 
 @dataclass
 class World:
-    """Jobs of one family, some of an import, over a real counter."""
+    """Jobs of one family, some of them imported, with a real counter."""
 
     counters: BatchNumberCounters
     used: set[int] = field(default_factory=set)
@@ -284,7 +287,7 @@ class World:
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def run(self, life: Life, batches: int) -> None:
-        """Commit batches up to where the driver ends."""
+        """Commit batches until the driver ends because its numbers are used up."""
         for _ in range(batches):
             if must_extend(life.numbers, life.next - 1):
                 life.numbers = self.counters.extend(life.numbers, leads) or life.numbers
@@ -295,7 +298,7 @@ class World:
             life.next += 1
 
     def reach_the_end(self, life: Life) -> None:
-        """Let most of the range pass at once, as if each of its batches had run, and run on."""
+        """Skip most of the range, as if its batches had run, and run the remaining batches."""
         life.next = max(life.next, life.numbers.end - 150)
         self.run(life, 300)
 
@@ -319,7 +322,7 @@ STEPS = st.tuples(
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(steps=st.lists(STEPS, max_size=30))
 def test_no_number_is_used_twice(imported: bool, steps: list[tuple[str, int, int, int]]) -> None:
-    """Over random histories of runs, restores, clones, crashes after a reservation, and leaders that are replaced.
+    """Check random histories of runs, restores, clones, crashes after a reservation, and changes of the leader.
 
     A job restores any snapshot that a job of the family ever took. `imported`: the first snapshots have no numbers.
     """

@@ -1,4 +1,4 @@
-"""Files of a checkpoint that cannot be removed: the job goes on and ends, and says so."""
+"""If files of a checkpoint cannot be removed, the job continues, ends normally, and reports the files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_sweep_that_fails_is_logged_and_keeps_no_job_from_its_end(
         raise RuntimeError("a mistake of ours")
 
     job_id = await manager.submit_running()
-    monkeypatch.setattr(FileCheckpointStorage, "sweep_savepoints", fail)  # the sweep beside the driver
+    monkeypatch.setattr(FileCheckpointStorage, "sweep_savepoints", fail)  # the sweep while the driver runs
     assert await manager.checkpoint(job_id) == 1
     await eventually(lambda: f"job {job_id}: the sweep of orphaned files failed" in caplog.messages)
     assert swept

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Claim mode CLAIM: the snapshot that a job was submitted with becomes its own, and goes when it is needed no more."""
+"""Claim mode CLAIM: a job owns the snapshot that it starts from, and deletes it when it is no longer needed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CLAIM = {"claimMode": "CLAIM"}
 
 
 async def _savepoint(manager: RunningJobManager) -> Path:
-    """Of a job that has ended with it."""
+    """Return the savepoint of a job that was stopped with it."""
     job_id = await manager.submit_running()
     return Path((await manager.savepoint(job_id, "stop"))["location"].removeprefix("file:"))
 
 
 async def _retained(manager: RunningJobManager, count: int = 1) -> list[Path]:
-    """Checkpoints of a job that was canceled and left them, oldest first."""
+    """Return the retained checkpoints of a canceled job, oldest first."""
     job_id = await manager.submit_running(RETAIN | {"execution.checkpointing.num-retained": str(count)})
     for _ in range(count):
         await manager.checkpoint(job_id)
@@ -48,7 +48,7 @@ async def _retained(manager: RunningJobManager, count: int = 1) -> list[Path]:
 
 
 def _with_shared_files(chk: Path, *names: str) -> None:
-    """Let the retained checkpoint refer to files of its job's pool, as an incremental one of a real driver does."""
+    """Let the checkpoint refer to files in its job's pool, as an incremental checkpoint of a real driver does."""
     checkpoint = read_metadata(str(chk))
     files = []
     for name in names:
@@ -137,7 +137,7 @@ async def test_a_pool_that_cannot_be_judged_stays_whole(manager: RunningJobManag
 
 
 async def _suspended(directory: Path, count: int = 1) -> list[Path]:
-    """Checkpoints of a job whose job manager, without high availability, is gone; oldest first."""
+    """Return the checkpoints of a job whose job manager, without high availability, has ended; oldest first."""
     async with running_job_manager(directory) as manager:
         job_id = await manager.submit_running(RETAIN | {"execution.checkpointing.num-retained": str(count)})
         for _ in range(count):
@@ -146,7 +146,7 @@ async def _suspended(directory: Path, count: int = 1) -> list[Path]:
 
 
 async def test_conformance_j03_files_of_its_own_pool_stay_while_a_newer_checkpoint_uses_them(tmp_path: Path) -> None:
-    """A job that starts again under its own id: its old checkpoint lies in its own directory, and so does the pool."""
+    """A job starts again with the same ID, so its old checkpoint and the pool are in its own directory."""
     (chk,) = await _suspended(tmp_path)
     _with_shared_files(chk, "used", "unused")
     async with running_job_manager(tmp_path) as manager:
@@ -194,7 +194,7 @@ async def test_leftovers_of_a_crash_without_high_availability_go_when_the_job_st
 
         assert not chk.with_name("chk-2").exists()
         assert _pool(chk) == {"needed"}
-        assert await manager.checkpoint(job_id) == 2  # never the number of one that is there
+        assert await manager.checkpoint(job_id) == 2  # not the ID of an existing checkpoint
         await manager.cancel(job_id)
         await manager.until(job_id, "CANCELED")
     assert read_metadata(str(chk)).checkpoint_id == 1
@@ -212,7 +212,7 @@ async def test_a_restart_before_the_first_checkpoint_starts_from_the_claimed_one
 
 
 async def test_once_replaced_it_is_no_candidate_any_more(manager: RunningJobManager) -> None:
-    """All newer ones are unusable: what is said is what is wrong with those."""
+    """If all newer checkpoints are unusable, the error names their faults."""
     savepoint = await _savepoint(manager)
     job_id = await manager.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)
     newest = await manager.checkpoint(job_id)
@@ -264,7 +264,7 @@ async def test_a_second_claim_names_the_job_that_has_it(manager: RunningJobManag
 
     with pytest.raises(RequestRefused, match=f"savepointPath: .*is claimed by job {owner}"):
         await manager.submit(savepointPath=str(savepoint), **CLAIM)
-    await manager.submit_running(savepointPath=str(savepoint))  # reading it harms nobody
+    await manager.submit_running(savepointPath=str(savepoint))  # starting from it without a claim is allowed
 
 
 async def test_a_claimed_savepoint_is_not_disposed_of(manager: RunningJobManager) -> None:
@@ -357,7 +357,7 @@ async def test_a_store_that_does_not_answer_is_asked_until_it_has_the_claimed_on
     await _gone(savepoint)
 
 
-# --- over job managers ------------------------------------------------------------------------------------------------
+# --- changes of the job manager --------------------------------------------------------------------------------------
 
 
 @pytest.mark.zookeeper
@@ -419,7 +419,7 @@ async def test_under_an_adopted_driver_the_full_checkpoint_is_still_owed(cluster
 
 @pytest.mark.zookeeper
 async def test_a_removal_that_a_crash_cut_short_is_ended_by_the_next_job_manager(cluster: Cluster) -> None:
-    """The claimed one has left the store, its files are half gone: the state in which a kill leaves them."""
+    """A kill left the claimed checkpoint outside the store, with half of its files removed."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         older, newer = await _retained(first, 2)
@@ -473,7 +473,7 @@ async def test_a_removal_that_cannot_be_ended_keeps_no_job_from_its_start(
 async def test_one_in_the_jobs_own_directory_goes_too_though_a_crash_cut_its_removal_short(
     cluster: Cluster, tmp_path: Path, driver_lives: bool
 ) -> None:
-    """It has left the store, and none of its files is gone yet."""
+    """The claimed checkpoint is no longer in the store, but still has all its files."""
     older, chk = await _suspended(tmp_path, 2)
     _with_shared_files(older, "older")
     _with_shared_files(chk, "claimed")

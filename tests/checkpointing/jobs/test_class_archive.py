@@ -1,4 +1,4 @@
-"""Which archive of Spark's classes drivers are given: real processes, with a stand-in for what Spark would write."""
+"""Which archive of Spark's classes drivers get. The processes are real, but a stand-in writes the archive."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def java(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def job_manager(tmp_path: Path) -> Iterator[Callable[[], ClassArchives]]:
-    """A new one each time, all with the same directory."""
+    """Yield a function that creates the archives of a new job manager, all with the same directory."""
     (tmp_path / "maker.py").write_text(MAKER)
     (tmp_path / "classes").mkdir()
     begun: list[ClassArchives] = []
@@ -63,7 +63,7 @@ def job_manager(tmp_path: Path) -> Iterator[Callable[[], ClassArchives]]:
 
 @pytest.fixture
 def archive(java: Path, job_manager: Callable[[], ClassArchives]) -> Path:
-    """One that was made."""
+    """Return a finished archive."""
     archives = job_manager()
     assert archives.of(java) is None
     found = eventually("it was made", lambda: archives.of(java))
@@ -131,7 +131,7 @@ def test_one_that_cannot_be_made_is_tried_once_in_a_job_managers_life(
 def command_line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:  # another test's, that has ended
+    except psutil.NoSuchProcess:  # a process of another test has ended
         return ""
 
 

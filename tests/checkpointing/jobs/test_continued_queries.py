@@ -28,7 +28,7 @@ def location(tmp_path: Path) -> Path:
 
 
 async def _import(manager: RunningJobManager, **locations: Path) -> dict[str, Any]:
-    """The result of an import; `words` is the name of the recording's query."""
+    """Import locations, by query, and return the result. The query of the recording is named `words`."""
     checkpoints = {query: str(path) for query, path in locations.items()}
     body = {"checkpoints": checkpoints, "entryClass": "wordcount.py:wordcount"}
     trigger = (await manager.post("/savepoints/import", body))["request-id"]

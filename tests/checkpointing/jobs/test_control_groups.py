@@ -1,5 +1,6 @@
-"""A control group for each driver, in a directory that plays the kernel's: no real group of version 2 with the memory
-controller is needed, and none was at hand.
+"""A control group for each driver, in a directory that simulates the kernel's.
+
+Therefore the tests need no real control groups of version 2 with the memory controller.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SERVICE = "system.slice/waymark.service"
 
 
 class Kernel:
-    """Plays /proc and the control groups: a process that is written into a group leaves its former one."""
+    """A simulation of /proc and the control groups. A process that is written into a group leaves its former one."""
 
     def __init__(self, root: Path) -> None:
         self.proc, self.mount = root / "proc", root / "cgroup"
@@ -75,7 +76,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(control_groups, "_move", kernel.move)
 
     def remove(path: Path, real: Any = Path.rmdir) -> None:
-        """A control group goes with its files, if no process is in it."""
+        """Remove a control group with its files, as the kernel does if the group has no process."""
         if kernel.mount in path.parents:
             if (path / "cgroup.procs").exists() and (path / "cgroup.procs").read_text().split():
                 raise OSError(16, "Device or resource busy")
@@ -95,7 +96,7 @@ def groups(kernel: Kernel) -> DriverGroups:
     return groups
 
 
-# --- whether there is one ---
+# --- whether groups are available ---
 
 
 def test_the_group_of_a_service_that_is_delegated_is_found(kernel: Kernel) -> None:
@@ -138,7 +139,7 @@ def test_a_group_that_may_not_be_written_is_not_delegated(kernel: Kernel, monkey
     assert kernel.delegated(10) is NoGroups.NOT_DELEGATED
 
 
-# --- dividing it ---
+# --- dividing the service's group ---
 
 
 def test_all_processes_leave_the_service_before_it_is_divided(kernel: Kernel) -> None:
@@ -186,7 +187,7 @@ def test_what_became_of_an_earlier_process_of_that_pid_is_not_this_ones(kernel: 
 def test_a_spare_that_takes_an_attempt_stays_in_its_group_with_the_attempts_limit(
     kernel: Kernel, groups: DriverGroups
 ) -> None:
-    """Memory counts in the group that it was taken in."""
+    """The kernel counts memory in the group in which it was allocated."""
     kernel.start(100)
     groups.release(groups.place(100, GIB))
 

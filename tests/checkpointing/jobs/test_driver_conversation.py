@@ -1,4 +1,4 @@
-"""Whose messages the job manager believes: those of the current attempt's driver, which proves itself by its secret."""
+"""The job manager accepts messages only from the current attempt's driver, which authenticates with its secret."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def launched(manager: RunningJobManager, attempt: int) -> DriverSpec:
 
 @dataclass(frozen=True)
 class Restarted:
-    """A job that runs in its second attempt. The first attempt's connection is open, too."""
+    """A job that runs in its second attempt, while the connection of the first attempt is still open."""
 
     job_id: str
     first: ClientConnection
@@ -120,7 +120,7 @@ async def test_a_driver_without_the_attempts_secret_is_refused_and_the_real_one_
     async with dialled(manager) as forger:
         await forger.send(encode(registration(driver.spec, secret)))
         assert isinstance(await answer(forger), Refused)
-        with contextlib.suppress(Exception):  # the job manager has hung up
+        with contextlib.suppress(Exception):  # the job manager has closed the connection
             await forger.send(finished(driver.session_id, driver.spec))
 
         assert await manager.checkpoint(job_id) == 1

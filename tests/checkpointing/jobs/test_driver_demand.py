@@ -1,4 +1,4 @@
-"""What a driver takes of this machine's memory."""
+"""How much of the machine's memory a driver needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ON_A_CLUSTER = {"spark.master": "spark://127.0.0.1:7077"}
 
 
 def memory(**settings: str) -> int:
-    """In MiB. Underscores stand for dots."""
+    """Return the memory demand in MiB. Underscores in the settings' names stand for dots."""
     demand = _demand({name.replace("_", "."): value for name, value in settings.items()})
     assert demand is not None
     return demand.memory // MIB

@@ -23,7 +23,7 @@ NEVER_RETAIN = "NO_EXTERNALIZED_CHECKPOINTS"
 
 
 class Left:
-    """What a job manager leaves that dies right after it recorded the end of its job."""
+    """The files and stores of a job whose job manager died right after it recorded the job's end."""
 
     def __init__(self, job_id: str, directory: Path, ha: HighAvailabilityServices) -> None:
         self.job_id = job_id
@@ -45,7 +45,10 @@ class Left:
 async def left_by_the_dead(
     cluster: Cluster, status: JobStatus, retention: str, *, is_saved: bool = True, keep_state: bool = False
 ) -> AsyncIterator[Left]:
-    """Its driver is gone, its checkpoint, handle and graph are there, and so is its result, dirty."""
+    """Yield a job whose driver has ended.
+
+    The job still has its checkpoint, handle, graph and dirty result.
+    """
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         settings = {"execution.checkpointing.externalized-checkpoint-retention": retention}
@@ -140,7 +143,7 @@ async def test_conformance_o01_checkpoints_that_cannot_be_read_stay_and_the_rest
 async def test_an_ended_job_whose_clean_up_fails_is_not_run_again_and_stays_dirty(cluster: Cluster) -> None:
     async with left_by_the_dead(cluster, JobStatus.CANCELED, DELETE) as left:
         results = left.directory.parents[1] / "ha" / "job-result-store"
-        # The clean result cannot take its name: a directory with something in it has it.
+        # The clean result cannot be written, because a directory has its name.
         (results / f"{left.job_id}.json").mkdir()
         (results / f"{left.job_id}.json" / "in the way").write_text("x")
         async with cluster.job_manager() as second:
@@ -164,7 +167,7 @@ async def test_a_job_whose_end_cannot_be_recorded_keeps_everything(cluster: Clus
         await first.cancel(job_id)
         await first.until(job_id, "CANCELED")
 
-    results.unlink()  # when nobody tries again to record the end any more
+    results.unlink()  # afterwards no job manager retries to record the end
     assert (directory / "chk-1" / "_metadata").exists()
     async with cluster.job_manager() as second:
         await leads(second)

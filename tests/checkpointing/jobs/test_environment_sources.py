@@ -1,4 +1,4 @@
-"""What a job's Python environment may be made of, as far as it can be told without making it."""
+"""Checks of the sources of a job's Python environment that are possible before the environment is created."""
 
 from __future__ import annotations
 

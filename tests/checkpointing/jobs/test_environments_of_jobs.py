@@ -1,4 +1,4 @@
-"""Jobs whose Python environments the job manager makes: what they show meanwhile, and how they fail."""
+"""Jobs whose Python environments the job manager creates: what they show in the meantime, and how they fail."""
 
 from __future__ import annotations
 

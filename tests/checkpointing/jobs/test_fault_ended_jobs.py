@@ -1,5 +1,7 @@
-"""Jobs that ended, after the job manager that ran them: shown as they were; and what failed at their end, or at the
-recovery of others, is tried again while the same leader leads. Over a real ZooKeeper."""
+"""Ended jobs after the end of their job manager: the next one shows them unchanged. Over a real ZooKeeper.
+
+A leader retries what failed at the end of jobs, or at the recovery of other jobs.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ async def test_an_ended_job_is_shown_by_the_next_job_manager_as_by_the_one_that_
         ], "the newest first"
         assert (await second.get(f"/v1/jobs/{failed}"))["state"] == "FAILED"
         assert "the disk is full" in str(await second.get(f"/jobs/{failed}/exceptions"))
-        await second.cancel(canceled)  # changes nothing
+        await second.cancel(canceled)  # a cancellation of an ended job changes nothing
         with pytest.raises(RequestRefused) as refusal:
             await second.cancel(failed)
         assert refusal.value.status == 409

@@ -1,4 +1,4 @@
-"""A job manager's process that is killed, or stopped for a while, in the middle of its work. Over a real ZooKeeper."""
+"""A job manager process that is killed or stopped in the middle of its work. Over a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETAIN = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.
 
 
 class DistantJobManager(RunningJobManager):
-    """The same requests, to a job manager in a process of its own. `ended_drivers`: those that it ended, by pid."""
+    """A job manager in a separate process. `ended_drivers` has the PIDs of the drivers that it ended."""
 
     def __init__(self, cluster: Cluster, desk: Path, *options: str, **environ: str) -> None:
         names = {"ZOOKEEPER_HOSTS": cluster.hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
@@ -68,7 +68,7 @@ class DistantJobManager(RunningJobManager):
         self._clerk = asyncio.create_task(self._serve_launches())
 
     async def exit_code(self) -> int:
-        """Once it has ended by itself."""
+        """Wait until the process has ended by itself, and return its exit code."""
         assert self._process is not None
         return await asyncio.wait_for(self._process.wait(), LIMIT_S)
 
@@ -115,7 +115,7 @@ async def in_a_process(cluster: Cluster, desk: Path, *options: str, **environ: s
 
 
 async def completed_ids(manager: RunningJobManager, job_id: str) -> list[int]:
-    """What the next job manager would restart the job from, by the store."""
+    """Return the IDs of the completed checkpoints, from which the next job manager would restart the job."""
     history = (await manager.get(f"/jobs/{job_id}/checkpoints"))["history"]
     return [entry["id"] for entry in history if entry["status"] == "COMPLETED"]
 
@@ -146,7 +146,7 @@ async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neith
             assert (await second.get(f"/jobs/{job_id}"))["status-history"][-1]["cause"].endswith("was adopted")
             driver.acknowledges = True
             driver.shared_files = ("of the dead leader's checkpoint alone",)
-            await driver._checkpoint(pending)  # the dead leader's, answered late
+            await driver._checkpoint(pending)  # acknowledges the dead leader's checkpoint late
             driver.shared_files = ("needed",)
             assert savepoint.is_dir(), "while the driver may write to it"  # noqa: ASYNC240
 
@@ -183,11 +183,11 @@ async def test_a_leader_that_was_stopped_and_goes_on_after_its_term_harms_nothin
                 await leads(second)
                 driver.acknowledges = True
                 assert driver.connection is not None
-                driver.connection.transport.abort()  # the stopped leader's; its end is noticed when it goes on
+                driver.connection.transport.abort()  # the stopped leader notices this later
                 cluster.drivers_find(second)
                 await second.until(job_id, "RUNNING")
                 assert await second.checkpoint(job_id) == 3
-                # Longer than the driver may be silent to the one that is stopped.
+                # Longer than the heartbeat time-out, after which the stopped leader would regard the driver as lost.
                 await eventually(lambda: time.monotonic() - stopped_s > 1.2 * HEARTBEAT_TIMEOUT_S)
                 record = (second.settings.state_directory / "jobs" / job_id / "attempt.json").read_bytes()
 

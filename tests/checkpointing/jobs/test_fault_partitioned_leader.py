@@ -1,7 +1,7 @@
-"""A leader whose term is over and who was not told: another one leads, its own drivers and clients still reach it.
+"""A leader whose term has ended without its knowledge. Another one leads, but clients still reach the old one.
 
-Every act of a leader is refused there. Over a real ZooKeeper, which the old leader reaches again by then: what holds it
-back is the end of its term, not the lack of a connection.
+Every act of the old leader is refused. It is connected to the real ZooKeeper again by then, so the reason is the end of
+its term, and not a missing connection.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ pytestmark = pytest.mark.zookeeper
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms",
            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
 SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2"}
-# They tell of the process that answers, not of any job.
+# These paths describe the process that answers, and no job.
 OF_THE_PROCESS = re.compile(r"/config|/jobmanager/.*")
 
 
 class LateDispatcher(Dispatcher):
-    """Hears of the end of its term only when `hears` is set: its process was slow, or stopped."""
+    """A dispatcher that notices the end of its term only when `hears` is set, as if its process were stopped."""
 
     hears: asyncio.Event
     app: Starlette
@@ -57,7 +57,7 @@ class LateDispatcher(Dispatcher):
 
 @pytest.fixture
 def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[LateDispatcher]:
-    """Those of the job managers that the test starts, in order."""
+    """Return a list that receives the dispatcher of each job manager that the test starts."""
     made: list[LateDispatcher] = []
 
     def make(*args: object) -> LateDispatcher:
@@ -90,7 +90,7 @@ class Deposed:
 
     @property
     def job(self) -> JobMaster:
-        """As the old leader still has it."""
+        """Return the job as the old leader still has it."""
         return self.dispatcher._jobs[self.job_id]
 
     @property
@@ -98,12 +98,12 @@ class Deposed:
         return self.old.launcher.drivers[0]
 
     def shared(self) -> dict[str, bytes]:
-        """All files that the job managers share, but what the driver writes."""
+        """Return the contents of all files that the job managers share, without files of the driver."""
         root = self.old.directory / "state"
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
     async def unharmed(self) -> None:
-        """The job runs under the new leader, with its first driver, and takes checkpoints."""
+        """Assert that the job runs under the new leader with its first driver, and takes checkpoints."""
         assert await self.new.status(self.job_id) == "RUNNING"
         assert not self.driver.process.exited.done()
         newest = (await self.new.get(f"/jobs/{self.job_id}/checkpoints"))["latest"]["completed"]
@@ -141,7 +141,7 @@ async def deposed(
                 finally:
                     dispatchers[0].hears.set()
         finally:
-            dispatchers[0].hears.set()  # else it could not shut down, and what went wrong would never be told
+            dispatchers[0].hears.set()  # otherwise the shutdown would hang and hide the failure
 
 
 async def test_every_request_is_refused_and_changes_nothing(
@@ -161,7 +161,7 @@ async def test_every_request_is_refused_and_changes_nothing(
 
 
 def requests_of(state: Deposed) -> Iterator[tuple[str, str]]:
-    """Every method of every path of the REST API, but those that tell of the process."""
+    """Yield every method and path of the REST API, without those that describe the process."""
     values = {"jobid": state.job_id, "checkpointid": "1", "vertexid": VERTICES[0].id, "jarid": "x.py"}
     for route in state.dispatcher.app.routes:
         path = re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], "a" * 32), getattr(route, "path", ""))
@@ -243,7 +243,7 @@ class _Recorder:
         self.sent.append(message)
 
     def close(self) -> None:
-        """Nobody is there."""
+        """Do nothing: there is no connection."""
 
 
 def _newest(job: JobMaster):  # type: ignore[no-untyped-def]

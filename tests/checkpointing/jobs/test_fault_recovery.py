@@ -1,4 +1,4 @@
-"""Leadership that is lost in the middle of the recovery: it ends there, and the next leader finds everything."""
+"""Leadership is lost in the middle of the recovery. The recovery ends there, and the next leader loses nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
-    """Those of the job managers that the test starts, in order."""
+    """Return a list that receives the dispatcher of each job manager that the test starts."""
     made: list[Dispatcher] = []
 
     def make(*args: Any) -> Dispatcher:
@@ -54,7 +54,7 @@ def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
 
 
 class LossAfter:
-    """Calls `read` and, the first time, returns only when the leadership of `election` is lost."""
+    """A wrapper of `read` whose first call returns only when the leadership of `election` is lost."""
 
     def __init__(self, read: Callable[[str], Any], proxy: TcpProxy, election: Callable[[], LeaderElection]) -> None:
         self.calls: list[str] = []
@@ -78,14 +78,17 @@ class LossAfter:
             try:
                 if self._election().fence is None:
                     return
-            except Exception:  # noqa: BLE001  (LeadershipLost: what is waited for)
+            except Exception:  # noqa: BLE001  (the expected LeadershipLost)
                 return
             waited.wait(0.01)
         raise AssertionError("the leadership was not lost in time")
 
 
 def lose_leadership_after(method: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch) -> list[LossAfter]:
-    """Let the next job manager lose its leadership after `method` of its job graph store. The list gets that loss."""
+    """Let the next job manager lose its leadership after `method` of its job graph store.
+
+    Return a list that receives the loss.
+    """
     losses: list[LossAfter] = []
     make_services = jobmanager.make_services
 
@@ -159,7 +162,7 @@ async def test_a_job_that_cannot_be_stored_is_refused_and_not_started(
 async def test_an_ended_job_is_not_recovered_though_its_result_is_seen_only_after_its_graph(
     cluster: Cluster, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The storage was away when the leader first looked for results."""
+    """The storage was unavailable when the leader first read the job results."""
     async with cluster.job_manager(**LEAVE) as first:
         await leads(first)
         job_id = await first.submit_running(RETAIN)
@@ -200,7 +203,7 @@ async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_remo
         monkeypatch.setattr(jobmanager, "read_reachable", read)
         proxy.heal()
         async with cluster.job_manager(**SESSION):
-            # Whichever of the two leads now.
+            # Either of the two job managers may lead now.
             leader = await eventually(lambda: next((d for d in dispatchers[1:] if d.leading), None))
             for driver in cluster.launcher.drivers:
                 driver.address = leader.services.address
@@ -232,7 +235,7 @@ async def test_whatever_became_of_the_counter_no_id_is_given_again(cluster: Clus
         await leads(second)
         await second.until(job_id, "RUNNING")
         if damage == "unreadable":
-            with pytest.raises(KeyError):  # the operation's result is a failure
+            with pytest.raises(KeyError):  # the operation failed
                 await second.checkpoint(job_id)
             assert await second.status(job_id) == "RUNNING"
             await asyncio.to_thread(ha._connection.delete, counter)

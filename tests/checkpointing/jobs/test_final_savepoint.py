@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""A job that ends by itself leaves a savepoint, whatever dies or fails on the way."""
+"""A job that ends by itself leaves a savepoint, even if processes die or storage fails meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay
 
 
 def savepoints(manager: RunningJobManager) -> list[Path]:
-    """The complete ones."""
+    """Return the directories of the complete savepoints."""
     return sorted(path.parent for path in Path(manager.settings.savepoint_directory).glob("*/_metadata"))
 
 
@@ -97,7 +97,7 @@ async def test_a_run_without_a_new_batch_keeps_the_savepoint_that_it_was_started
 
 
 async def test_a_run_that_claimed_its_savepoint_takes_its_own(manager: RunningJobManager) -> None:
-    """The claimed one is the job's, and goes with it."""
+    """The job owns the claimed savepoint, which is deleted with the job."""
     first = await manager.submit_running()
     await (await manager.driver(1)).ends()
     await manager.until(first, "FINISHED")
@@ -163,7 +163,7 @@ async def test_a_checkpoint_stays_when_no_savepoint_can_be_taken(
 async def test_a_job_waits_for_storage_that_takes_neither_savepoint_nor_checkpoint(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no restart strategy and tolerates no failed checkpoint: a failure would be its end."""
+    """The job has no restart strategy and tolerates no failed checkpoint, so any failure would end it."""
     monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
 
     def full(storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint) -> int:
@@ -263,7 +263,7 @@ async def test_a_driver_that_ends_by_itself_during_a_failing_stop_saves_afterwar
 
 
 async def ended_under_a_leader_that_dies(cluster: Cluster, *, is_complete: bool) -> tuple[str, FakeDriver]:
-    """A job whose leader dies before or after its final savepoint `is_complete`, and before the result is recorded."""
+    """Run a job whose leader dies before its result is recorded. `is_complete`: its final savepoint was complete."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running()
@@ -281,7 +281,7 @@ async def test_the_next_leader_finishes_a_job_that_ended_under_the_one_before_wi
 ) -> None:
     job_id, driver = await ended_under_a_leader_that_dies(cluster, is_complete=is_complete)
     async with cluster.job_manager(WAYMARK_CANCEL_TIMEOUT="0.5") as second:
-        driver.obeys_stop = not is_complete  # one that does not end is ended
+        driver.obeys_stop = not is_complete  # a driver that does not end is killed
         cluster.drivers_find(second)
         await leads(second)
 

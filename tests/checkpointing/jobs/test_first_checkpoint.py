@@ -1,4 +1,4 @@
-"""A job's first checkpoint follows its first batch, whatever the interval is."""
+"""A job's first checkpoint follows its first batch, independent of the interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A job goes on in what its driver left on another machine. The job managers share their directory and a ZooKeeper."""
+"""A job continues from the files that its driver left on another machine.
+
+The job managers share their directory and a ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ SHARED = RESTART | {FROM_SHARED: "true"}
 
 
 async def ran_on_another_machine(cluster: Cluster, configuration: dict[str, str]) -> tuple[str, Path]:
-    """A job with a checkpoint whose machine was lost after batch 9. Its id, and the query's checkpointLocation."""
+    """Run a job whose machine is lost after a checkpoint and batch 9.
+
+    Return its ID and the query's checkpointLocation.
+    """
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(configuration)
@@ -40,7 +46,7 @@ async def ran_on_another_machine(cluster: Cluster, configuration: dict[str, str]
 
 @asynccontextmanager
 async def next_machine(cluster: Cluster) -> AsyncIterator[RunningJobManager]:
-    """Its job manager waits only a moment for the driver that is lost."""
+    """Yield the next machine's job manager, which waits only a moment for the lost driver."""
     async with cluster.job_manager(WAYMARK_RECONCILE_WINDOW="0.5") as second:
         await leads(second)
         yield second
@@ -60,7 +66,7 @@ async def test_another_machine_goes_on_in_the_live_location(cluster: Cluster) ->
 
 
 async def goes_on_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[str]:
-    """The exceptions that the job has then."""
+    """Wait until the job continues from the checkpoint on the next machine. Return the job's exceptions."""
     async with next_machine(cluster) as second:
         await second.until(job_id, "RUNNING")
         spec = cluster.launcher.specs[-1]

@@ -1,4 +1,4 @@
-"""Storage of one job that does not answer: the job manager and all other jobs go on, and so does the job afterwards."""
+"""While one job's storage hangs, the job manager and all other jobs continue. Afterwards the job continues, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.checkpointing.jobs.hard_mount import HardMount, hard_mount
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
 SILENCE_S = 1.0
-# Enough for every bounded wait, also on a busy machine; without bounds nothing would ever end.
+# Longer than every bounded wait, even on a busy machine. An unbounded wait would never end.
 BOUND_S = 60.0
 
 
@@ -41,7 +41,7 @@ async def manager(tmp_path: Path, mount: HardMount) -> AsyncIterator[RunningJobM
 
 
 def on(mount: HardMount, **more: str) -> dict[str, str]:
-    """A job that checkpoints there many times a second and bears that none is completed."""
+    """Return the settings of a job that checkpoints to `mount` many times a second and tolerates failed checkpoints."""
     return {
         "execution.checkpointing.dir": str(mount.path),
         "execution.checkpointing.interval": "50 ms",
@@ -60,9 +60,9 @@ async def completed_checkpoints(manager: RunningJobManager, job_id: str) -> int:
 
 
 async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
-    """A job all of whose threads for its storage hang, with checkpoints that go on failing.
+    """Start a job whose storage threads all hang, and whose checkpoints keep failing. Return its ID.
 
-    It runs only once the storage hangs, so that it is always the start of a checkpoint that hangs first.
+    The job runs only after the storage hangs, so that the start of a checkpoint always hangs first.
     """
     manager.launcher.becomes_running = False
     job_id = await manager.submit(on(mount))
@@ -85,7 +85,7 @@ async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
 
 
 async def for_longer_than_a_lease(manager: RunningJobManager, job_id: str) -> None:
-    """By the job manager's own clock."""
+    """Wait longer than the heartbeat time-out, measured on the job manager's clock."""
     began_ms = (await manager.get(f"/jobs/{job_id}"))["now"]
 
     async def over() -> bool:
@@ -227,7 +227,7 @@ async def test_the_job_manager_ends_in_bounded_time(
 async def test_the_job_manager_ends_though_its_own_directory_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing interrupts a job that records its next attempt; the job manager does not wait for it."""
+    """A job that records its next attempt cannot be interrupted, so the job manager does not wait for it."""
     monkeypatch.setattr(dispatcher, "END_GRACE_S", 0.5)
     with hard_mount(tmp_path / "state" / "jobs") as mount:
         async with running_job_manager(

@@ -1,4 +1,4 @@
-"""What a job waits for gives way to requests, and to the end of the term even if nobody has asked."""
+"""Waits of a job are interrupted by requests and by the end of the term."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_after_the_term_nothing_begins(term: Term) -> None:
 
 
 async def test_what_ends_after_the_term_does_not_count(term: Term) -> None:
-    """A process that was stopped in between: what it had waited for is there, and another one leads."""
+    """The process was stopped in between. Its result has arrived, but another job manager leads."""
     outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(Interrupts(term).wait_for(outcome))
     await asyncio.sleep(0)

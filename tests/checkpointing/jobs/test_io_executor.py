@@ -1,4 +1,4 @@
-"""The blocking work of one owner: few threads, none waited for in vain, and none of another owner's."""
+"""Blocking work runs in a few threads per owner. Waits are bounded, and owners do not share threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 class Storage:
-    """Its calls hang until `answers` is set."""
+    """A storage whose calls hang until `answers` is set."""
 
     def __init__(self) -> None:
         self.answers = threading.Event()

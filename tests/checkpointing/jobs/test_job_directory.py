@@ -1,4 +1,4 @@
-"""What a job manager keeps of a job's program before it accepts the job."""
+"""How a job manager stores a job's program before it accepts the job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.jobs.attempts import JobDirectory
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> dict[Path, bytes | list[str]]:
-    """What the disk has, by path: a file's bytes, or a directory's names, at the time of its last fsync."""
+    """Return what is on disk, by path: each file's bytes or directory's names at its last fsync."""
     on_disk: dict[Path, bytes | list[str]] = {}
     fsync = os.fsync
 
@@ -35,7 +35,7 @@ def upload(directory: Path, name: str, content: bytes) -> Path:
 def test_a_program_is_on_the_disk_with_every_directory_that_leads_to_it(
     tmp_path: Path, synced: dict[Path, bytes | list[str]]
 ) -> None:
-    """Its job's graph is made durable right after it: a power cut must not leave a job without its program."""
+    """The job's graph is stored right after the program. A power cut must not leave a job without its program."""
     jobs = tmp_path / "state" / "jobs"
 
     JobDirectory(jobs, "ab").store_program(upload(tmp_path, "words.py", b"program"), "words.py")

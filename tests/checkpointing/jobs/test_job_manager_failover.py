@@ -1,4 +1,4 @@
-"""What a job manager's death costs a job: nothing. Over a real ZooKeeper."""
+"""The death of a job manager does not harm its jobs. Over a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoi
 
 
 async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_mistake_too(cluster: Cluster) -> None:
-    """For instance an argument that names a file, which is away with its file system."""
+    """The apparent mistake may be an argument with a file whose file system is unavailable."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -95,7 +95,7 @@ async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_
 
 
 def _leave_orphans(manager: RunningJobManager, job_id: str) -> Path:
-    """What a driver and a job manager that died in the middle of checkpoint 2 leave."""
+    """Write the files that a driver and a job manager leave if they die in the middle of checkpoint 2."""
     directory = Path(manager.settings.checkpoint_directory, job_id)
     (directory / "chk-2").mkdir()
     (directory / "chk-2" / "half").write_text("x")

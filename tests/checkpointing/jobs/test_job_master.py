@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""A job's life from submission to its end, over real HTTP and a real WebSocket, with a driver that needs no Spark."""
+"""A job's life from submission to its end, over real HTTP and a real WebSocket, with a fake driver."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""`waymark.python`: which Pythons are refused before anything starts, and what a driver in one finds."""
+"""`waymark.python`: which Pythons are refused before a start, and which packages a driver in one finds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps({"python": sys.executable, "found": found, "environ": dict(os.e
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Made:
-    """Make a virtual environment whose packages are nothing but their names and versions; return its Python."""
+    """Return a function that creates a virtual environment of packages without code, and returns its Python."""
 
     def make(**versions: str) -> Path:
         home = tmp_path / "venv"

@@ -1,4 +1,4 @@
-"""The keys that are known are those that somebody reads; what people enter is checked against them."""
+"""The known keys are exactly the keys that Waymark reads. User input is checked against them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from checkpointing.rest.submission import Submission
 
 
 class Read(dict[str, str]):
-    """Settings that remember which keys were asked for."""
+    """Settings that record which keys were read."""
 
     def __init__(self, **settings: str) -> None:
         super().__init__(settings)

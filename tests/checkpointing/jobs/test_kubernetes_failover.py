@@ -1,4 +1,4 @@
-"""What a leader's death costs jobs whose drivers are pods: nothing. Over a real ZooKeeper."""
+"""The death of a leader does not harm jobs whose drivers are pods. Over a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ha(zookeeper_hosts: str) -> dict[str, str]:
 
 
 async def left_running(pods: PodCluster, ha: dict[str, str]) -> str:
-    """A job whose leader is gone and whose pod lives."""
+    """Run a job whose leader ends while its pod lives, and return the job's ID."""
     async with pods.job_manager(**ha) as first:
         await leads(first)
         job_id = await first.submit_running(CONFIGURATION)
@@ -80,7 +80,7 @@ async def test_a_pod_is_adopted_while_the_api_is_away(pods: PodCluster, ha: dict
 
 
 async def test_a_leader_that_died_before_it_made_the_pod_costs_no_wait(pods: PodCluster, ha: dict[str, str]) -> None:
-    """Also a pod that was deleted meanwhile. The record of the attempt is the same before and after."""
+    """A pod that was deleted meanwhile costs no wait either: the record of the attempt is the same in both cases."""
     job_id = await left_running(pods, ha)
     with pods.kubernetes.lock:
         pods.kubernetes.pods.clear()
@@ -99,7 +99,7 @@ async def test_a_leader_that_died_before_it_made_the_secret_costs_one_attempt(
 ) -> None:
     job_id = await left_running(pods, ha)
     pods.drivers.drivers[0].kill(-9)
-    with pods.kubernetes.lock:  # as if the node had just got it
+    with pods.kubernetes.lock:  # as if the pod had just been scheduled on the node
         [pod] = pods.kubernetes.pods.values()
         pods.kubernetes.secrets.clear()
         pod["status"] = {"phase": "Pending"}

@@ -1,4 +1,4 @@
-"""A job whose driver is a pod, under a whole job manager: the pod killed, evicted, pending; the API away."""
+"""A job whose driver is a pod: the pod is killed, evicted or pending, or the API is unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver as a pod, through a played API: made once whatever is lost, watched, ended, and lost with its reason."""
+"""Drivers as pods, with a simulated API: a pod is created once in spite of lost answers, watched and ended."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def running(cluster: PlayedKubernetes) -> Any:
     return eventually("a running container", cluster.container)
 
 
-# --- what is made ---
+# --- created objects ---
 
 
 def test_a_pod_has_what_its_job_asks_for_and_the_least_rights(
@@ -201,7 +201,7 @@ async def test_the_driver_runs_what_the_zip_file_unpacks(
     assert (tmp_path / "work" / "waymark" / "checkpointing" / "jobs" / "launching" / "log4j2.properties").is_file()
 
 
-# --- nothing is made twice, and nothing is forgotten ---
+# --- no object is created twice or forgotten ---
 
 
 @pytest.mark.parametrize("call", [("POST", "pods"), ("POST", "secrets"), ("GET", "pods")])
@@ -273,7 +273,7 @@ def test_what_kubernetes_refuses_is_said(
         launcher.launch(spec(tmp_path))
 
 
-# --- how it is lost ---
+# --- lost pods ---
 
 
 async def loss(process: DriverProcess) -> tuple[str, str]:
@@ -357,7 +357,7 @@ async def test_a_pod_that_does_not_start_is_given_up_with_its_own_reason(
     launcher.end_spares()
 
 
-# --- the API is away ---
+# --- the API is unavailable ---
 
 
 async def test_a_pod_whose_state_cannot_be_read_is_not_dead(cluster: PlayedKubernetes, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ async def test_a_pod_that_waits_is_not_given_up_for_time_in_which_the_api_is_awa
     launcher.end_spares()
 
 
-# --- ended, adopted ---
+# --- ended and adopted pods ---
 
 
 async def test_the_end_is_asked_of_this_very_pod(
@@ -440,7 +440,7 @@ async def test_a_pod_that_cannot_be_looked_up_is_adopted_and_found_later(
 def test_a_driver_that_registers_before_its_launch_has_ended_is_the_same_process(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    """Two would copy its log twice."""
+    """Two process objects would copy the driver's log twice."""
     cluster.lost = [("POST", "secrets")]
     adopted: list[DriverProcess | None] = []
 
@@ -494,7 +494,7 @@ async def test_the_log_is_kept_when_the_pod_is_gone_and_goes_on_under_the_next_j
     second.end_spares()
 
 
-# --- what is refused ---
+# --- refused jobs ---
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_executors_share_a_volume_with_their_driver(launcher: KubernetesLauncher
     launcher.check(graph(asked))
 
 
-# --- what the job manager's account may do ---
+# --- permissions of the job manager's account ---
 
 _VERBS = {
     ("POST", "pods"): {("pods", "create")},

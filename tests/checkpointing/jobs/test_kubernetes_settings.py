@@ -1,4 +1,4 @@
-"""How a job manager comes to know a Kubernetes API: by its settings, or as a pod itself; and how it asks it."""
+"""How a job manager finds the Kubernetes API, by its settings or as a pod itself, and how it calls the API."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_in_a_pod_its_service_account_is_used(tmp_path: Path) -> None:
 
 
 async def test_launchers_are_made_off_the_event_loop(tmp_path: Path) -> None:
-    """They look at the machine's control groups."""
+    """Creating a launcher reads the machine's control groups, which may block."""
     environ = {"WAYMARK_LAUNCHER": "kubernetes", "WAYMARK_KUBERNETES_API": "https://k.internal:6443"}
     manager = RunningJobManager(tmp_path, None, environ)  # type: ignore[arg-type]
     with watched_loop() as calls:

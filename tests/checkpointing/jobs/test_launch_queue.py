@@ -1,4 +1,4 @@
-"""Whose driver starts when, over the lives of jobs and terms of leaders, on the tests' own clock."""
+"""The order in which drivers start, over several lives of jobs and terms of leaders, on a manual clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_LIMIT_S, RECOVERY_LIMIT_S = 120.0, 30.0
 
 
 class Launcher:
-    """Only what the queue asks. `elsewhere`: jobs whose drivers run elsewhere."""
+    """A launcher with only the methods that the queue calls. `elsewhere` has jobs whose drivers run elsewhere."""
 
     def __init__(self) -> None:
         self.elsewhere: set[str] = set()
@@ -36,7 +36,7 @@ class Launcher:
 
 
 class Machine:
-    """A queue, and the jobs that wait in it."""
+    """A launch queue and the jobs that wait in it."""
 
     def __init__(self, limits: Limits) -> None:
         self.clock = ManualClock()
@@ -151,7 +151,7 @@ async def test_a_start_that_failed_holds_up_nobody() -> None:
     here = machine(starting=1)
     await here.enter(graph("a", 1), graph("b", 2))
 
-    here.queue.started("a")  # its attempt ended before it ran
+    here.queue.started("a")  # the attempt ended before the job ran
     await here.enter(graph("a", 1))
 
     assert here.started == ["a", "b"]
@@ -198,7 +198,7 @@ async def test_spares_count_and_make_room_for_a_job_that_waits() -> None:
     assert here.lacks("a") is Lacking.MEMORY
     assert here.launcher.room is not None
     assert here.launcher.room.memory == GIB
-    here.launcher.spare_load = Load()  # what was told to make room has
+    here.launcher.spare_load = Load()  # the spare drivers have ended
     await here.pass_time(1)
 
     assert here.started == ["a"]
@@ -224,7 +224,7 @@ async def test_nothing_starts_before_the_last_leaders_jobs_are_known() -> None:
 
 
 async def test_a_job_waits_for_one_of_higher_priority_that_is_still_being_recovered() -> None:
-    """The urgent one waits for its driver to come back, say, before it gets a new one."""
+    """The urgent job may still wait for its former driver before it gets a new one."""
     here = machine(starting=1)
     usual, urgent, late = graph("usual"), graph("urgent", priority="5"), graph("late", priority="-1")
     for each in (usual, urgent, late):
@@ -253,7 +253,7 @@ async def test_a_recovered_job_that_needs_no_start_is_waited_for_no_longer(what:
 
 
 async def test_a_job_of_another_machine_is_not_waited_for_while_it_is_recovered() -> None:
-    """Its pod may wait for a node for an hour."""
+    """The pod of such a job may wait for a node for an hour."""
     here = machine()
     here.launcher.elsewhere = {"urgent"}
     here.queue.expect(graph("urgent", priority="5"))
@@ -347,7 +347,7 @@ async def test_the_next_term_begins_with_an_empty_machine() -> None:
     assert here.started == ["a", "b"]
 
 
-# --- what is refused ---
+# --- refused settings ---
 
 
 @pytest.mark.parametrize("value", ["high", "1001", "-1001", "1.5", ""])
@@ -373,7 +373,7 @@ def test_a_large_job_elsewhere_is_not_refused() -> None:
 
 
 async def test_wrong_settings_of_a_stored_job_do_not_keep_it_from_its_launch() -> None:
-    """Its launch says what is wrong with them."""
+    """The launch reports the wrong settings."""
     here = machine()
 
     await here.enter(graph("old", driver_memory="much", priority="high"))
@@ -381,7 +381,7 @@ async def test_wrong_settings_of_a_stored_job_do_not_keep_it_from_its_launch() -
     assert here.started == ["old"]
 
 
-# --- many ---
+# --- many jobs ---
 
 
 @pytest.mark.parametrize("limit", [1, 4])

@@ -1,4 +1,4 @@
-"""How an ended job was started, as the next job manager tells it: whole at `/launch`, without secrets at `/config`."""
+"""The launch of an ended job as the next job manager shows it: complete at `/launch`, without secrets at `/config`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes, with a stand-in for the driver's module."""
+"""The launcher of local drivers with real processes, and with a stand-in for the driver's module."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
 def test_a_state_directory_that_other_machines_have_too_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one of them locks another may not see."""
+    """A lock that one machine takes on a shared file system may be invisible to another machine."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     state = Path("/srv/waymark/jobmanager")
 

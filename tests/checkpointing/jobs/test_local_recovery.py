@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""When the next attempt goes on in what the one before left on this machine, and when in a checkpoint."""
+"""When the next attempt continues from the previous attempt's local files, and when from a checkpoint."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOBODY = 4_000_000  # no process of this machine has this id
 
 
 def leave(work: Path, batch: int, *, first: int = 0, started_after: int | None = None, in_flight: bool = False) -> Path:
-    """What a driver with one stateless query leaves behind. Its checkpointLocation."""
+    """Write the files that a driver with one stateless query leaves. Return the checkpointLocation."""
     location = work / "queries" / "0-words"
     for log in ("offsets", "commits"):
         (location / log).mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ async def test_damaged_local_state_is_told_and_a_checkpoint_is_used(manager: Run
 async def test_a_state_that_a_file_sink_is_ahead_of_costs_no_attempt(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
-    """The driver died between two commits: the sink's, and the batch's."""
+    """The driver died between the sink's commit and the batch's commit."""
     job_id = await manager.submit_running(FAST_RESTART)
     newest = await manager.checkpoint(job_id)
     first = await manager.driver(1)
@@ -288,7 +288,7 @@ def test_host_and_boot_do_not_count_on_shared_storage_whose_claims_are_known(
 
 
 def test_the_process_of_another_machine_is_not_looked_for_here(former: AttemptRecord) -> None:
-    """Some process here may have its id; and its own was not recorded when the job manager died as it started it."""
+    """A local process may have the same PID, and the PID may be missing if the job manager died at the start."""
     living = os.getpgid(0)
     assert local_restore(replace(former, pid=living), ELSEWHERE) is not None
     assert local_restore(replace(former, pid=None), ELSEWHERE) is not None

@@ -1,4 +1,4 @@
-"""The guard that finds file system calls on a job manager's loop sees all that could hang there."""
+"""The guard finds all file system calls on a job manager's event loop that could hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.checkpointing.jobs.loop_guard import watched_loop
 
 
 async def called_on_the_loop(work: Callable[[], object]) -> list[str]:
-    """What the guard found, the first line of each, when `work` is called by the loop itself, not by a test."""
+    """Let the event loop call `work`. Return the first line of each of the guard's findings."""
     with watched_loop() as calls:
         done = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What this machine has for drivers, read from files that play /proc and the control groups."""
+"""The resources that a machine has for drivers, read from files that simulate /proc and the control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No driver is started while another one claims the job. Over a real ZooKeeper, where drivers claim their jobs."""
+"""No driver starts while another driver claims the job in a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay
 
 @contextlib.asynccontextmanager
 async def claimed(cluster: Cluster, job_id: str, attempt: int) -> AsyncIterator[None]:
-    """A driver lives that claims the job, and that no job manager can reach."""
+    """Claim the job as a living driver that no job manager can reach."""
     stores = await asyncio.to_thread(cluster.stores)
     assert stores.driver_specification is not None
     driver = await asyncio.to_thread(driver_services, stores.driver_specification)
@@ -35,7 +35,7 @@ async def claimed(cluster: Cluster, job_id: str, attempt: int) -> AsyncIterator[
 
 
 async def waits_for_the_other(cluster: Cluster, num_drivers: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The wrong end comes first: what never starts is only seen by what the job manager says instead."""
+    """Wait until the job manager logs that the next driver waits. Fail at once if it starts a driver instead."""
     await eventually(lambda: len(cluster.launcher.drivers) > num_drivers or "the next one waits" in caplog.text)
     assert len(cluster.launcher.drivers) == num_drivers
 
@@ -43,7 +43,7 @@ async def waits_for_the_other(cluster: Cluster, num_drivers: int, caplog: pytest
 async def test_the_first_attempt_waits_until_no_other_driver_claims_the_job(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its record was lost, so only the claim tells that a driver of the job lives."""
+    """The record of the earlier attempt was lost, so only the claim shows that a driver of the job lives."""
     job_id = uuid.uuid4().hex
     async with cluster.job_manager() as manager:
         await leads(manager)
@@ -59,7 +59,7 @@ async def test_the_first_attempt_waits_until_no_other_driver_claims_the_job(
 async def test_the_next_attempt_waits_until_the_driver_before_it_gives_up_its_claim(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its process is gone here, but its claim says that it lives on: a JVM in a cluster does."""
+    """The driver's local process has ended, but its claim is still held, as by a JVM in a cluster."""
     async with cluster.job_manager() as manager:
         await leads(manager)
         job_id = await manager.submit_running(RESTART)

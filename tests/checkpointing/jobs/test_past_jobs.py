@@ -1,4 +1,4 @@
-"""Without high availability nothing recovers a job; what its job manager died over goes all the same."""
+"""Without high availability no job is recovered, but the orphaned files of a dead job manager are removed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What each look for the driver has found: whether it is gone."""
+    """Return a list that receives the result of each check whether the driver has ended."""
     seen: list[bool] = []
     look = PastJobs._is_driver_gone
 
@@ -49,7 +49,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def driver() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that outlives its job manager, in a session of its own."""
+    """Yield a process in a separate session, so that it outlives its job manager."""
     process = subprocess.Popen(["sleep", "60"], start_new_session=True)
     yield process
     process.kill()
@@ -114,7 +114,7 @@ async def test_not_while_the_driver_that_was_writing_it_lives(
 
 
 async def test_of_a_driver_that_cannot_be_seen_only_once_its_lease_is_over(tmp_path: Path, looks: list[bool]) -> None:
-    directory = left_by_a_dead_job_manager(tmp_path)  # killed between the record and the pid
+    directory = left_by_a_dead_job_manager(tmp_path)  # killed after it wrote the record without the PID
 
     async with running_job_manager(tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="600"):
         await eventually(lambda: len(looks) > 2)
@@ -124,7 +124,7 @@ async def test_of_a_driver_that_cannot_be_seen_only_once_its_lease_is_over(tmp_p
 
 
 async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under the same id: before its first attempt, when no driver of either life can be writing."""
+    """A job with the same ID sweeps before its first attempt, when no driver can write files."""
     monkeypatch.setattr(retries, "FIRST_PAUSE_S", 600.0)
     directory = left_by_a_dead_job_manager(tmp_path, ended=True)
 
@@ -167,7 +167,7 @@ async def test_of_two_that_share_a_directory_by_mistake_the_second_takes_no_job_
 
 
 def killed_in_a_checkpoint(root: Path) -> CompletedCheckpoint:
-    """After a complete one, with what the driver had brought to the pool for the second one."""
+    """Complete a checkpoint, and leave the files of a second one, during which the job manager was killed."""
     job = JobOnDisk(root.parent / "work", JOB_ID, surviving_stores())
     complete = job.checkpoint("a")
     job.trigger()

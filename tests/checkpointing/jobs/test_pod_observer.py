@@ -1,4 +1,4 @@
-"""What is known of pods changes only by answers, and an answer counts only for a pod that it can know of."""
+"""The observer's view of pods changes only by the API's answers. A list says nothing about newer pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pod(uid: str = "uid-1", phase: str = "Running") -> dict[str, Any]:
 
 
 class Lists:
-    """An API whose lists are given by the test: each call waits for `answer`."""
+    """An API whose lists of pods come from the test. Each call waits for `answer`."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
@@ -29,7 +29,7 @@ class Lists:
         self.pods_now: list[dict[str, Any]] = []
 
     def pods(self, namespace: str, selector: object) -> list[dict[str, Any]]:
-        answer = list(self.pods_now)  # as the server had it when it was asked
+        answer = list(self.pods_now)  # the pods at the time of the request
         self.asked.release()
         assert self.given.acquire(timeout=60)
         return answer

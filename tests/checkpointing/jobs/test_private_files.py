@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""What the job manager writes is for its own account: other accounts of the machine read none of it."""
+"""Only the job manager's account can read the files that it writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
-    """The modes are the job manager's own doing, not the umask's."""
+    """Clear the umask, so that the modes of files are those that the job manager sets."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -63,11 +63,11 @@ async def test_job_settings_records_programs_and_results_are_private(cluster: Cl
         await manager.cancel(ended)
         await manager.until(ended, "CANCELED")
         state = manager.settings.state_directory
-        # Its clean-up removes files that are looked at below.
+        # Wait for the clean-up, which removes files that are checked below.
         await eventually(lambda: (state / "ha" / "job-result-store" / f"{ended}.json").exists())
 
         found = await asyncio.to_thread(lambda: [*state.rglob("*")])
-        # A hidden one is being written: it gets its name when it is whole.
+        # A hidden file is still being written; it gets its final name afterwards.
         files = [path for path in found if path.is_file() and not path.name.startswith(".")]
         secret = [path for path in files if b"abc123" in path.read_bytes()]
         assert {path.parent.name for path in secret} >= {"execution-plans", ended}
@@ -79,7 +79,7 @@ async def test_job_settings_records_programs_and_results_are_private(cluster: Cl
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
 async def test_another_account_reads_nothing_of_an_older_versions_open_directory() -> None:
-    """As an account of the machine: whatever the modes say."""
+    """Check with another account, independent of the files' modes."""
     directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
     directory.chmod(0o755)
     try:

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""The job manager makes Python environments from requirements and archives, once for each content, and removes them."""
+"""The job manager creates Python environments from requirements and archives, once per content, and removes them."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def member(name: str, link: str = "", size: int = 0) -> tarfile.TarInfo:
 
 
 async def packed_environment(tmp_path: Path, house: Path) -> Path:
-    """Pack one as venv-pack does: `bin/python` is a link to the Python that it was made from."""
+    """Pack an environment as venv-pack does: `bin/python` is a link to the original Python."""
     made = await environments(tmp_path / "made", offline(house)).prepare(*of("colours"))
     home = tmp_path / "made" / made.name / "environment"
     (home / "bin" / "conda-unpack").write_text("from pathlib import Path\nPath('unpacked').touch()\n")
@@ -480,7 +480,7 @@ for change in itertools.count(1):
 async def test_a_kill_between_any_two_steps_leaves_no_incomplete_environment_that_is_used(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
-    python = home / "bin" / "python"  # a file, as conda-pack packs it: it can be used before all else is unpacked
+    python = home / "bin" / "python"  # a file, as in archives of conda-pack
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o700)
     for number in range(10):

@@ -1,4 +1,4 @@
-"""Changing the parallelism of a running job: stored, restarted after a checkpoint, undone when Spark refuses."""
+"""A change of a running job's parallelism is stored, applied by a restart, and undone if Spark refuses it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def exception_names(manager: RunningJobManager, job_id: str) -> list[str]:
 
 
 async def test_a_job_is_restarted_with_its_new_parallelism_after_a_checkpoint(manager: RunningJobManager) -> None:
-    """No restart strategy: the restart is none of its business."""
+    """The job has no restart strategy, which does not matter for this restart."""
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
     await put(manager, job_id, body(4, lower=2))
@@ -197,7 +197,7 @@ async def test_a_job_manager_that_dies_in_between_leaves_the_change_to_the_next(
         assert await second.get(f"/jobs/{job_id}/resource-requirements") == body(4)
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- requested values ------------------------------------------------------------------------------------------------
 
 JOB = JobGraph("ab" * 16, "words", "jar", "words:main")
 VERTICES = (SOURCE, COUNT, SINK)

@@ -1,4 +1,4 @@
-"""Restart strategies, case by case as Flink's own tests have them (conformance list K)."""
+"""Restart strategies, with the cases of Flink's tests (conformance list K)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exponential(random: Callable[[], float] = steady, **settings: float) -> Expo
 
 
 def backoffs(strategy: ExponentialDelay, rounds: int) -> list[float]:
-    """Each failure comes right after the restart that the one before asked for."""
+    """Return the back-offs of failures, each of which follows right after the restart for the previous failure."""
     now, found = 0.0, []
     for _ in range(rounds):
         assert strategy.notify_failure(now)

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Each attempt that restores a snapshot gets batch numbers that no attempt of its family has (decision 132)."""
+"""An attempt that restores a snapshot gets batch numbers that no other attempt of its family has (decision 132)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.checkpointing.jobs.test_job_master import FAST_RESTART
 from tests.checkpointing.jobs.test_local_recovery import exceptions, fails
 
 NEVER_RESTART = {"restart-strategy.type": "none"}
-SNAPSHOT_BATCH = 7  # of every snapshot of a fake driver
+SNAPSHOT_BATCH = 7  # the batch of every snapshot of a fake driver
 
 
 def counter(manager: RunningJobManager, family: str) -> Path:
@@ -34,7 +34,7 @@ def counter(manager: RunningJobManager, family: str) -> Path:
 
 
 def counted(manager: RunningJobManager, family: str) -> int:
-    """Return the end of the newest range, as the file says now."""
+    """Return the end of the newest range from the counter's file."""
     return int(json.loads(counter(manager, family).read_text())["end"])
 
 
@@ -108,7 +108,7 @@ async def test_jobs_that_start_from_one_savepoint_share_the_counter(manager: Run
 async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_taken(
     manager: RunningJobManager,
 ) -> None:
-    """A query that keeps its batch numbers has replaced rows of that state."""
+    """A query that keeps its batch numbers has replaced rows of the restored state."""
     job_id = await manager.submit_running(FAST_RESTART)
     driver, locations = await manager.driver(1), {}
     for batch in (4, 7):
@@ -123,7 +123,7 @@ async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_t
 async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is_started(
     manager: RunningJobManager,
 ) -> None:
-    """A program that no longer keeps its numbers may be started all the same."""
+    """A program that no longer keeps its batch numbers may still be started."""
     manager.launcher.repeats_numbers = True
     job_id = await manager.submit_running(FAST_RESTART)
     driver, locations = await manager.driver(1), {}
@@ -144,7 +144,7 @@ async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is
 async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attempt 2 ends before its record is written; then one ends before its driver is launched."""
+    """Attempt 2 ends before its record is written, and the next one before its driver is launched."""
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)
     write, launch = JobDirectory.write_record, manager.launcher.launch
@@ -172,7 +172,7 @@ async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_
 
 
 async def test_a_counter_that_is_behind_the_snapshot_is_not_believed(manager: RunningJobManager) -> None:
-    """The state directory came back from a backup, or the savepoint is another cluster's."""
+    """The state directory may come from a backup, or the savepoint from another cluster."""
     first = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(first)
     await failed(manager, 2)

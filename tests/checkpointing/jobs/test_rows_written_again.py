@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""What a job manager restores or starts by itself when sinks would get rows a second time (decision 132)."""
+"""Which restores and starts a job manager does without a person if sinks would get duplicate rows (decision 132)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def attempt_after(manager: RunningJobManager, drivers: int) -> None:
     await manager.until(manager.launcher.drivers[-1].spec.job_id, "RUNNING")
 
 
-# --- who asked -------------------------------------------------------------------------------------------------------
+# --- requests of people ----------------------------------------------------------------------------------------------
 
 
 async def test_a_restart_by_the_restart_strategy_is_automatic(manager: RunningJobManager) -> None:
@@ -75,7 +75,7 @@ async def test_a_person_accepts_one_restore_and_no_later_one(writes_again: Runni
 
 
 async def test_the_acceptance_holds_until_queries_have_started(writes_again: RunningJobManager) -> None:
-    """A driver that ends while it starts Spark has written nothing."""
+    """A driver that ends while it starts Spark has written no rows."""
     manager = writes_again
     location = (await manager.savepoint(await manager.submit_running()))["location"]
     manager.launcher.becomes_running = False
@@ -111,11 +111,11 @@ async def test_the_next_leader_knows_whether_a_person_asked(cluster: Cluster) ->
         assert [restore.may_write_again for restore in restores if restore is not None] == [True, False]
 
 
-# --- what a refusal leaves -------------------------------------------------------------------------------------------
+# --- after a refusal -------------------------------------------------------------------------------------------------
 
 
 async def test_a_job_whose_restore_is_refused_keeps_its_checkpoints(manager: RunningJobManager) -> None:
-    """Flink's default retention removes them when a job fails."""
+    """With Flink's default retention, checkpoints would be removed when a job fails."""
     job_id = await manager.submit_running(REFUSE)
     await manager.checkpoint(job_id)
     manager.launcher.becomes_running = False
@@ -204,7 +204,7 @@ async def test_a_lost_machine_does_not_lead_to_an_empty_start(cluster: Cluster) 
         assert len(cluster.launcher.drivers) == 1
 
 
-# --- what people can read --------------------------------------------------------------------------------------------
+# --- texts for people ------------------------------------------------------------------------------------------------
 
 
 async def test_a_job_and_its_snapshots_say_which_queries_write_again(writes_again: RunningJobManager) -> None:
@@ -221,7 +221,7 @@ async def test_a_job_and_its_snapshots_say_which_queries_write_again(writes_agai
 
 
 async def test_a_job_that_restarts_still_says_it(writes_again: RunningJobManager) -> None:
-    """Its newest attempt has no operators yet."""
+    """The newest attempt of the job has no operators yet."""
     manager = writes_again
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)

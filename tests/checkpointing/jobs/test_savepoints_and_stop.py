@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Savepoints, stop-with-savepoint and starting from one."""
+"""Savepoints, stop-with-savepoint, and starts from a savepoint."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_stop_with_savepoint_finishes_the_job_and_names_the_savepoint(mana
 
 
 async def test_a_stop_with_drain_is_refused_and_costs_the_job_nothing(manager: RunningJobManager) -> None:
-    """The driver is not even asked: a synchronous savepoint that a task declines would end its attempt."""
+    """The driver gets no request, because a declined synchronous savepoint would end its attempt."""
     job_id = await manager.submit_running(RESTART)
 
     result = await manager.savepoint(job_id, "stop", drain=True)
@@ -76,7 +76,7 @@ async def test_conformance_o04_a_failed_final_savepoint_leaves_the_job_running(m
 
     assert result["failure-cause"]["class"].endswith("CheckpointException")
     assert await manager.status(job_id) == "RUNNING"
-    so_far = await completed()  # one of them may just have been added while the rest was halted
+    so_far = await completed()  # a checkpoint may just have been added
 
     async def periodic_again() -> bool:
         return await completed() >= so_far + 2
@@ -92,7 +92,7 @@ FAILURES_OF_A_DRIVER = ("CHECKPOINT_ASYNC_EXCEPTION", "CHECKPOINT_DECLINED", "CH
 async def test_a_job_whose_driver_declines_its_last_savepoint_runs_on(
     manager: RunningJobManager, reason: str, cancels: bool
 ) -> None:
-    """No restart strategy and no tolerance: a failure of the attempt would be the job's end."""
+    """The job has no restart strategy and tolerates no failures, so a failed attempt would end it."""
     job_id = await manager.submit_running()
     driver = await manager.driver(1)
     driver.decline_reason = reason
@@ -193,7 +193,7 @@ async def test_a_driver_that_ended_as_told_has_finished_though_its_report_was_lo
 async def test_retained_checkpoints_go_only_with_a_job_that_was_stopped(
     manager: RunningJobManager, retention: str, end: str, stays: bool
 ) -> None:
-    """By itself: without the final savepoint, as drivers of an earlier version end."""
+    """The job may also end by itself without a final savepoint, as with drivers of an earlier version."""
     job_id = await manager.submit_running({"execution.checkpointing.externalized-checkpoint-retention": retention})
     await manager.checkpoint(job_id)
     directory = Path(manager.settings.checkpoint_directory, job_id)
@@ -246,7 +246,7 @@ async def test_conformance_o05_a_driver_that_fails_after_the_savepoint_names_it(
 
 
 class SlowStorage:
-    """Holds the writing of metadata up until `go`."""
+    """A storage whose writes of metadata wait until `go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_writing = threading.Event()

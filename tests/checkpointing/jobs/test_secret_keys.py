@@ -1,4 +1,4 @@
-"""Secrets of jobs are encrypted wherever the job manager stores them; its keys can be set and changed at any time."""
+"""The job manager encrypts all stored secrets of jobs. Its keys can be set and changed at any time."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_keys_are_checked_at_the_start_and_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_version_that_cannot_open_secrets_does_not_start_the_job(tmp_path: Path) -> None:
-    """Such a version reads graphs of version 1 only. Graphs without secrets are still for it."""
+    """An older Waymark reads only graphs of version 1. Graphs without secrets still have this version."""
     store = HandleJobGraphStore(InMemoryStateHandleStore(), tmp_path)
     versions = []
     for graph in (SecretKeys([OLD]).seal_new(GRAPH), replace(GRAPH, configuration={})):
@@ -154,7 +154,7 @@ async def test_an_ended_job_keeps_its_secrets_encrypted(tmp_path: Path) -> None:
 
 @pytest_asyncio.fixture
 async def successors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Successors]:
-    """Job managers, one after the other, that share the stored graphs, the state directory and the drivers."""
+    """Yield job managers that run one after the other and share stored graphs, state directory and drivers."""
     handles, make_services = InMemoryStateHandleStore(), jobmanager.make_services
 
     def make(*args: Any) -> Any:
@@ -218,7 +218,7 @@ async def test_the_next_leader_seals_what_was_plain_and_rotates_keys(successors:
 
 
 async def test_without_its_key_one_job_waits_and_nothing_else_does(successors: Successors) -> None:
-    """Its driver goes on meanwhile, and with the key it is started again."""
+    """The job's driver continues in the meantime. With the key, the job can be restarted again."""
     async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)
 

@@ -1,4 +1,4 @@
-"""The arguments, settings and files that spark-submit is given, for each kind of cluster."""
+"""The arguments, settings and files that spark-submit gets for each kind of cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_driver_here_has_spark_submit_start_its_jvm(master: str) -> None:
 def test_a_driver_in_the_cluster_gets_its_package_and_is_told_where_its_specification_lies(
     deployment: Deployment, as_it_lies: str
 ) -> None:
-    """YARN's client sends it along; into a pod nobody sends anything: it is read from the shared storage."""
+    """YARN's client sends the specification to the driver. A driver in a pod reads it from the shared storage."""
     arguments = cluster_arguments(
         deployment,
         "words",

@@ -1,7 +1,7 @@
 # ruff: noqa: ASYNC221, ASYNC240  (a test may block its own loop for a moment)
-"""A driver inside a cluster, followed and ended through its client: real processes, stand-ins for the two programs.
+"""A driver in a cluster, watched and ended through the client's process, with stand-ins for client and driver.
 
-No YARN or Kubernetes is at hand; what is shown is what they are asked, and that the client's end is the driver's.
+The tests need no YARN or Kubernetes. They check the requests to the cluster, and that driver and client end together.
 """
 
 from __future__ import annotations

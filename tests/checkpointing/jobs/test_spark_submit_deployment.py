@@ -1,4 +1,4 @@
-"""Where a job may run, and what is refused before anything is started."""
+"""Where a job may run, and which settings are refused before a start."""
 
 from __future__ import annotations
 

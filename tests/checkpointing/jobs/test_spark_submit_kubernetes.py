@@ -1,4 +1,4 @@
-"""The installed spark-submit is given what the launcher makes for Kubernetes: the pod that it asks for, and its end."""
+"""The installed spark-submit with the launcher's arguments for Kubernetes: the pod that it creates, and its end."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ async def test_the_pod_reads_everything_from_the_shared_storage_and_goes_when_it
 
 
 def process_ended(log: str) -> bool:
-    """Says why, instead of waiting for a pod that will never be."""
+    """Fail with the log if spark-submit failed, instead of waiting for a pod that is never created."""
     assert "Exception" not in log, log
     return False

@@ -1,4 +1,4 @@
-"""The jobs of a dead leader start in turn on the next one's machine, with played drivers."""
+"""The jobs of a dead leader start one after the other on the next leader's machine, with fake drivers."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ async def run_one_by_one(
     limit: int,
     before: Counter[FakeDriver] | None = None,
 ) -> None:
-    """Let the oldest starting driver run, each time that as many start as may, until so many run.
+    """Let the oldest starting driver run, whenever the limit of starting drivers is reached, until `until` drivers run.
 
-    A start ends only here: one too many at any time would be one too many from then on. `before`: how often each driver
-    had registered with an earlier leader.
+    Starts end only here, so a start beyond the limit would be seen. `before` has how often each driver had registered
+    with an earlier leader.
     """
     earlier = before or Counter()
     running = len(launched()) - len(starting(launched()))
@@ -73,7 +73,7 @@ async def all_run(manager: RunningJobManager, number: int) -> None:
 
 
 class NextLeaders:
-    """Job managers, one after the other, that share their stores and one machine's drivers."""
+    """Job managers that run one after the other and share their stores and the drivers of one machine."""
 
     def __init__(self, directory: Path, launcher: FakeLauncher) -> None:
         self._directory = directory
@@ -124,7 +124,7 @@ async def test_sixty_jobs_start_in_turn_by_priority_after_the_leaders_death(lead
 
 
 async def test_a_leader_that_goes_amid_the_starts_loses_and_doubles_none(leaders: NextLeaders) -> None:
-    """Three drivers run, four are starting, and five jobs wait: the next leader adopts seven, and starts the others."""
+    """Three drivers run, four are starting, and five jobs wait. The next leader adopts seven and starts five."""
     drivers = leaders.launcher.drivers
     leaders.launcher.becomes_running = False
     async with leaders.job_manager(WAYMARK_DRIVER_STARTS=str(LIMIT)) as first:

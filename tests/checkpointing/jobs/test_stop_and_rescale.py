@@ -25,7 +25,7 @@ def checkpoint_of(manager: RunningJobManager, job_id: str, number: int) -> Path:
 
 
 async def told_to_stop_for_a_rescale(manager: RunningJobManager, job_id: str) -> FakeDriver:
-    """The job's driver, which has not ended yet."""
+    """Request a rescale, and return the job's driver, which was stopped for it but has not ended."""
     driver = await manager.driver(1)
     driver.obeys_stop = False
     await put(manager, job_id, body(4))
@@ -34,7 +34,7 @@ async def told_to_stop_for_a_rescale(manager: RunningJobManager, job_id: str) ->
 
 
 async def with_a_postponed_rescale(manager: RunningJobManager, job_id: str) -> FakeDriver:
-    """The job's driver. The next completed checkpoint begins the change."""
+    """Postpone a rescale by a declined checkpoint, and return the driver. The next checkpoint begins the rescale."""
     driver = await manager.driver(1)
     driver.decline_reason = "CHECKPOINT_DECLINED"
     await put(manager, job_id, body(4))
@@ -134,7 +134,7 @@ async def test_a_driver_that_finishes_by_itself_ends_the_job_though_a_change_wai
 
 
 async def test_the_drivers_word_decides_between_its_own_end_and_a_rescale(manager: RunningJobManager) -> None:
-    """It read all its input before it read the message."""
+    """The driver read all its input before it received the stop message."""
     job_id = await manager.submit_running(RETAIN)
     driver = await told_to_stop_for_a_rescale(manager, job_id)
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Storage that is away for a while costs a job time, never its state. What is damaged or gone is another matter."""
+"""A job waits for unavailable storage and loses no state. Damaged or deleted files are handled differently."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ RETAINED = {"execution.checkpointing.num-retained": "3",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
 LEAVE = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
 MANY = 8
-"""More tries than the recovery once made before it gave up."""
+"""More attempts than an earlier version of the recovery made before it gave up."""
 
 zookeeper = pytest.mark.zookeeper
 
 
 class Away:
-    """A directory that is a mount point: without its file system it is empty, or not there."""
+    """A mount point whose file system is unavailable, so that it is empty or missing."""
 
     def __init__(self, directory: Path, mount_point: str) -> None:
         self._directory = directory
@@ -53,7 +53,7 @@ class Away:
 
 
 async def exceptions(manager: RunningJobManager, job_id: str) -> list[dict[str, Any]]:
-    """Newest first."""
+    """Return the exceptions of the job, newest first."""
     return list((await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"])
 
 
@@ -122,7 +122,7 @@ async def test_a_checkpoint_that_was_deleted_is_reported_and_an_older_one_is_use
 
 
 async def test_a_restart_strategy_that_gives_up_leaves_the_checkpoints(manager: RunningJobManager) -> None:
-    """Though the job's retention deletes the checkpoints of a job that failed."""
+    """They are kept although the job's retention deletes the checkpoints of a failed job."""
     once = RETRIES | {"restart-strategy.fixed-delay.attempts": "3"}
     job_id = await manager.submit_running(
         once | {"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"}
@@ -193,12 +193,12 @@ async def test_an_error_of_the_jobs_own_directory_fails_the_attempt_and_not_the_
 def s3_proxy(
     s3: StorageServer, admitted: Callable[[StorageServer], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[TcpProxy]:
-    """This process reaches the object store through it, and asks once."""
+    """Yield a proxy through which this process reaches the object store, without retries."""
     admitted(s3)
     proxy = TcpProxy(s3.environment["AWS_ENDPOINT_URL"].removeprefix("http://"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{proxy.address}")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    # A file system of its own: those that this process opened before go on asking the server itself.
+    # File systems that this process opened before still connect to the server directly, so open new ones.
     monkeypatch.setattr("checkpointing.storage.fsspec_files._opened", {})
     yield proxy
     proxy.close()
@@ -224,7 +224,7 @@ async def test_a_restart_waits_for_an_object_store(tmp_path: Path, s3: StorageSe
 
 
 class Reads:
-    """What the job managers read checkpoints with: it fails while `away`, and counts."""
+    """The function with which job managers read checkpoints. It fails while `away`, and counts its failures."""
 
     def __init__(self) -> None:
         self.away = False
@@ -239,7 +239,7 @@ class Reads:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
-    """Of a recovery that retries at once."""
+    """Return the reads of a recovery that retries at once."""
     monkeypatch.setattr(job_recovery, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(job_recovery, "_LONGEST_PAUSE_S", 0.01)
     reads = Reads()
@@ -248,7 +248,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 
 async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDriver]:
-    """A job with two checkpoints, whose driver lives and whose job manager is gone."""
+    """Run a job with two checkpoints whose job manager ends while its driver lives. Return its ID and driver."""
     async with cluster.job_manager(**LEAVE) as first:
         await leads(first)
         job_id = await first.submit_running(RETRIES | RETAINED | settings)
@@ -327,7 +327,7 @@ async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cl
     async with cluster.job_manager() as second:
         newest = Path(second.settings.checkpoint_directory, job_id, "chk-2")
         newest.rename(newest.with_name("away"))
-        newest.symlink_to(newest)  # reading it is an error, and not that it is missing
+        newest.symlink_to(newest)  # a link to itself: reading fails, but not as for a missing directory
         await leads(second)
         await eventually(lambda: says(second, job_id, "OSError", "stored checkpoints cannot be read now"))
         newest.unlink()
@@ -343,7 +343,7 @@ async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cl
 async def test_what_lies_beside_the_stored_checkpoints_is_waited_for(
     cluster: Cluster, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkpoint that is complete and not in the store would be lost, and its id given again."""
+    """Otherwise a complete checkpoint that is not in the store would be lost, and its ID assigned again."""
     job_id, driver = await left_behind(cluster)
     driver.kill(-9)
     found, failures = FileCheckpointStorage.found, []
@@ -449,7 +449,7 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
         shared = Path(second.settings.checkpoint_directory, job_id, "shared", "needed")
         late = driver.triggers[-1]
         await driver._checkpoint(type(late)(**{**vars(late), "checkpoint_id": 3}))
-        driver.shared_files = ()  # else the next checkpoint would bring it again
+        driver.shared_files = ()  # otherwise the next checkpoint would upload it again
         reads.away = False
         await second.until(job_id, "RUNNING")
         assert await second.checkpoint(job_id) == 3
@@ -458,7 +458,7 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
 
 @zookeeper
 async def test_without_its_directory_a_job_is_not_taken_for_one_that_never_ran(cluster: Cluster, reads: Reads) -> None:
-    """What the state directory holds of it may lie on a file system of its own, and come back last."""
+    """The job's files in the state directory may be on another file system, which is mounted last."""
     job_id, driver = await left_behind(cluster)
     jobs = cluster.directory / "state" / "jobs"
     away = jobs.rename(jobs.with_name("away"))

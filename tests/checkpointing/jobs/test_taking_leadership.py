@@ -38,7 +38,7 @@ STEPS = (
     "election: create_sequential leader/latch/OWN",
     "election: find leader/latch/OWN",
     "election: confirm leader/latch/OWN",
-    # Recovering what the last leader left.
+    # Recovering the last leader's jobs.
     "FileJobResultStore.dirty_results",
     "EndedJobs._discard_checkpoints",
     "EndedJobs._removed.remove",
@@ -47,14 +47,14 @@ STEPS = (
     "Dispatcher._has_ended",
     "Dispatcher._recover",
     "PastJobs._unfinished",
-    # Publishing where the leader is.
+    # Publishing the leader's address.
     "publishing: ensure leader/rest_server",
     "publishing: find leader/rest_server/connection_info",
     "publishing: commit leader/rest_server/connection_info",
 )
 
 ERRORS = {"io": OSError(errno.ESTALE, "Stale file handle"), "mistake": RuntimeError("a mistake of ours")}
-# One of each part: the others run in `make nightly`.
+# Normal runs have one case of each part; `make nightly` runs all cases.
 IN_EVERY_RUN = {
     ("election: confirm leader/latch/OWN", "mistake"),
     ("Dispatcher._recover", "io"),
@@ -63,7 +63,7 @@ IN_EVERY_RUN = {
 
 
 class Steps:
-    """What one job manager does on its way to leadership; the step `broken` fails once, with `error`."""
+    """The steps of a job manager that takes leadership. The step `broken` fails once, with `error`."""
 
     def __init__(self, broken: str | None = None, error: Exception | None = None) -> None:
         self.taken: list[str] = []
@@ -72,7 +72,7 @@ class Steps:
         self._error = error
 
     def hook(self, target: Any, name: str, describe: Callable[..., str | None]) -> None:
-        """Let `target.name` go through `take`; what `describe` makes None of is no step."""
+        """Record calls of `target.name` as steps. Calls for which `describe` returns None are not steps."""
         original = getattr(target, name)
 
         @functools.wraps(original)
@@ -93,7 +93,7 @@ class Steps:
 
 
 def _request_of_the_election(election: Any, operation: str, what: Any, *_: Any) -> str | None:
-    """Renewals are none: whichever of the two threads is the first publishes."""
+    """Describe a request of the election. Renewals are no steps, because either of two threads may publish first."""
     if threading.current_thread().name not in ELECTION_THREADS:
         return None
     path = re.sub(r"_c_.*", "OWN", what if isinstance(what, str) else what[-1].path)
@@ -110,7 +110,7 @@ def _work_of_the_recovery(work: Any, *_: Any) -> str | None:
 
 
 def _hook_all_threads(steps: Steps, services: Any) -> None:
-    """Of the job manager itself, and of each job."""
+    """Record the steps in the job manager's threads and in each job's threads."""
     steps.hook(services.io, "_call", _work_of_the_recovery)
     of = services.io_threads.of
 
@@ -125,7 +125,7 @@ def _hook_all_threads(steps: Steps, services: Any) -> None:
 
 @pytest.fixture
 def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
-    """The way of the first contender to ZooKeeper: cut, when its process ends."""
+    """Yield the first contender's proxy to ZooKeeper, which is cut when the contender's process ends."""
     proxy = TcpProxy(zookeeper_hosts)
     yield proxy
     proxy.close()
@@ -133,7 +133,7 @@ def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], None]:
-    """Watch the steps of the job manager that reaches ZooKeeper through `proxy`."""
+    """Return a function that records the steps of the job manager behind `proxy`."""
 
     def install(steps: Steps) -> None:
         make_services, make_dispatcher = jobmanager.make_services, jobmanager.Dispatcher
@@ -161,7 +161,7 @@ def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], 
 async def three_contenders(
     cluster: Cluster, proxy: TcpProxy, **environ: str
 ) -> AsyncIterator[tuple[str, list[RunningJobManager]]]:
-    """A job runs, another has ended, and the clean-up of a third is not finished, when the leader goes.
+    """End the leader while one job runs, another has ended, and the clean-up of a third is not finished.
 
     The next leader is the first contender.
     """
@@ -188,7 +188,7 @@ async def three_contenders(
 
 
 async def the_one_that_leads(cluster: Cluster, contenders: list[RunningJobManager]) -> RunningJobManager:
-    """Published in ZooKeeper, and serving."""
+    """Wait for a leader that is published in ZooKeeper and serves requests, and return it."""
     ha = await asyncio.to_thread(cluster.stores)
 
     async def leader() -> RunningJobManager | None:
@@ -207,7 +207,7 @@ async def the_one_that_leads(cluster: Cluster, contenders: list[RunningJobManage
 
 
 async def runs(manager: RunningJobManager, job_id: str) -> bool:
-    """False, too, while the job is not recovered."""
+    """Return whether the job runs. It does not while it is not recovered."""
     with contextlib.suppress(RequestRefused):
         return await manager.status(job_id) == "RUNNING"
     return False

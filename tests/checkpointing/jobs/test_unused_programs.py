@@ -1,4 +1,4 @@
-"""Uploaded programs go when no job that runs, or is shown as ended, was started from them."""
+"""An uploaded program is removed when no running job and no listed ended job was started from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job whose driver has to wait for room or for its turn on this machine: over real HTTP, with played drivers."""
+"""A job whose driver waits for memory or for its turn on this machine, over real HTTP, with fake drivers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_a_priority_that_is_no_number_is_refused(manager: RunningJobManage
 
 
 class ShiftedClock(SystemClock):
-    """The real clock, and what the test lets pass besides."""
+    """The real clock plus `passed_s`, which the test adds."""
 
     passed_s = 0.0
 
@@ -144,7 +144,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ShiftedClock:
 
 
 async def test_the_time_in_the_queue_does_not_make_failures_rarer(tmp_path: Path, clock: ShiftedClock) -> None:
-    """Two failures right after a start are two in a minute, however long the second start had to wait."""
+    """Two failures right after a start count as two in a minute, even if the second start waited long."""
     rate = "restart-strategy.failure-rate."
     at_most_one_a_minute = {"restart-strategy.type": "failure-rate", rate + "max-failures-per-interval": "1",
                             rate + "failure-rate-interval": "1 min", rate + "delay": "10 ms"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Spare drivers: real processes and sockets, with stand-ins for what Spark would do in them."""
+"""Spare drivers as real processes with sockets, but without Spark."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ time.sleep(600)
 
 
 class Launcher(LocalDriverLauncher):
-    """Ends with the test whatever it launched."""
+    """A launcher whose processes are ended after the test."""
 
     started: list[StartedProcess]
 
@@ -109,7 +109,7 @@ def spec(state: Path, attempt: int, **settings: str) -> DriverSpec:
 
 
 def spares_of(state: Path) -> list[int]:
-    """The pids of the processes that are, or were, a spare of this state directory."""
+    """Return the PIDs of the processes that are, or were, spare drivers of this state directory."""
     directory = str(state / "spares").encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -227,7 +227,7 @@ async def test_a_spare_that_was_killed_is_replaced_and_costs_no_attempt(launcher
 async def test_a_spare_that_ends_by_itself_is_replaced_and_its_connection_is_closed(
     launcher: Launcher, state: Path
 ) -> None:
-    """pytest makes an error of a socket that nobody closed."""
+    """pytest reports a socket that was not closed as an error."""
     launcher.launch(spec(state, 1))
     await eventually(lambda: launcher.spares.ready == 1)
     (waiting,) = spares_of(state)
@@ -322,7 +322,7 @@ async def test_spares_end_when_leadership_is_lost_and_come_back_with_the_next_dr
 
 
 def killed_job_manager(state: Path, moment: str) -> str:
-    """What a job manager said that was killed at `moment`."""
+    """Return the output of a job manager that was killed at `moment`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(state)}
     command = [sys.executable, "-c", JOB_MANAGER, str(state), moment]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

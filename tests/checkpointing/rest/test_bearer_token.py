@@ -44,7 +44,7 @@ async def test_a_driver_needs_the_token_and_finds_it_in_a_file(tmp_path: Path) -
 async def test_submit_sends_the_token_that_up_made_to_its_own_job_manager_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`manage.py` has taken the variables over from the `up` that runs."""
+    """`manage.py` takes these variables from the running `up`."""
     monkeypatch.setenv("WAYMARK_VAR", str(tmp_path))
     monkeypatch.setenv("WAYMARK_JOBMANAGER_TOKEN_FILE", str(tmp_path / "jobmanager-token"))
     (tmp_path / "jobmanager-token").write_text("secret")

@@ -104,7 +104,7 @@ async def test_the_list_says_where_a_cluster_keeps_the_rest(
     assert (found["elsewhere"] or "").startswith(elsewhere or "")
     assert (found["elsewhere"] is None) == (elsewhere is None)
     assert found["elsewhere-code"] == code
-    if code:  # Waymark's pages have the text of the code
+    if code:  # Waymark's pages have the same text for the code
         assert found["elsewhere"] == str(EngineReason(f"engines.logs-{code}")())
 
 
@@ -153,7 +153,7 @@ async def test_lines_are_found_whatever_their_case_and_the_last_of_many(manager:
 
 
 async def test_the_lines_of_a_moment_are_found(manager: RunningJobManager) -> None:
-    """As the Python side and the JVM write them, in the machine's time zone."""
+    """Python and the JVM write times to the log in the machine's time zone."""
     job_id = await manager.submit_running()
     moments = [datetime(2026, 11, 25, 10, minute, tzinfo=UTC) for minute in range(3)]
     local = [moment.astimezone() for moment in moments]

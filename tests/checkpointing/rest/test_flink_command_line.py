@@ -1,4 +1,4 @@
-"""Flink's own command line, unmodified, steers PySpark jobs."""
+"""Flink's unmodified command line controls PySpark jobs."""
 
 from __future__ import annotations
 
@@ -129,5 +129,5 @@ async def test_a_failure_is_told_at_once_with_its_cause(
 
     assert code != 0
     assert cause in text
-    # What the client says of an answer that it cannot read, before it asks again.
+    # Flink's client logs this for an answer that it cannot parse, before it retries.
     assert "neither of the expected type" not in text

@@ -1,4 +1,4 @@
-"""Every answer has what a real Flink's has, in the same kinds of values; what is ours comes on top under new names."""
+"""Every answer has all fields of a real Flink's answer, with the same types. Waymark's fields are additional."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 
-# Flink 2.3's applications have no counterpart here: a job is its own.
+# Flink 2.3 groups jobs in applications. Waymark has none.
 _NOT_OURS = ("application-id", "applicationId")
-# Null in Flink too, for a failure that is not one task's.
+# Flink has null here, too, for failures that do not belong to a task.
 _NULLABLE = ("taskName", "endpoint", "taskManagerId")
 _ID = re.compile(r"[0-9a-f]{32}")
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
@@ -28,7 +28,7 @@ def sample(name: str) -> Any:
 
 
 def lacking(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """What `theirs` has and `ours` has not, or has as another kind of value. Where theirs is null all is allowed."""
+    """Yield fields of `theirs` that `ours` lacks or has with another type. For null in `theirs`, any type is allowed."""
     if theirs is None:
         return
     if _kind(ours) != _kind(theirs):
@@ -48,7 +48,7 @@ def lacking(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
 
 
 def _kind(value: Any) -> str:
-    """Where Flink has a number it may also have the text NaN."""
+    """Return the type of a value. The text NaN counts as a number, because Flink sends it for some numbers."""
     if isinstance(value, bool):
         return "flag"
     return "number" if isinstance(value, int | float) or value == "NaN" else type(value).__name__

@@ -1,4 +1,4 @@
-"""`POST /savepoints/import/validate`: what is at a checkpoint location, before anything is copied."""
+"""`POST /savepoints/import/validate`: checks a checkpoint location before it is copied."""
 
 from __future__ import annotations
 

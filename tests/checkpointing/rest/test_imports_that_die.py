@@ -1,4 +1,4 @@
-"""A job manager is killed (SIGKILL) while it imports a checkpoint location; the next one removes what is left."""
+"""A job manager is killed while it imports a checkpoint location. The next one removes the incomplete copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py job`, against a job manager that serves."""
+"""`manage.py job` with a running job manager."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ async def test_logs_are_followed_over_restarts_until_the_job_has_ended(
     lines.append((1, "half a line"))
     await eventually(lambda: shown() == lines)
 
-    write_log(manager, job_id, 1, "its end")  # with the next attempts' before anybody looks again
+    write_log(manager, job_id, 1, "its end")  # written together with the next attempt's log, before the next read
     write_log(manager, job_id, 2, "four\n")
     write_log(manager, job_id, 3, "five\n")
     lines += [(1, "its end"), (2, "four"), (3, "five")]

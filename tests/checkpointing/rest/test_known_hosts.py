@@ -1,4 +1,4 @@
-"""Requests that a web page of another site makes a browser send: refused by their `Host` or their `Origin`."""
+"""Requests that a page of another site lets a browser send are refused because of their `Host` or `Origin`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_any_other_name_is_refused(manager: RunningJobManager, host: str) 
 
 
 async def test_a_page_whose_name_was_made_to_point_here_can_upload_nothing(manager: RunningJobManager) -> None:
-    """DNS rebinding: to the browser, page and job manager are one origin."""
+    """With DNS rebinding, the page and the job manager have the same origin for the browser."""
     headers = {"Host": "evil.example:8081", "Origin": "http://evil.example:8081", "Content-Type": "multipart/form-data"}
     assert (await call(manager.address, "POST", "/jars/upload", headers, b"x")).status == 400
 

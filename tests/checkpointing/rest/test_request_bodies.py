@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON where JSON is expected, and of a bounded size."""
+"""Request bodies must be JSON where JSON is expected, and must not be too large."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_program_may_fail_with_half_a_character_in_its_text(manager: Run
 
 
 async def test_flink_run_gets_one_sentence_after_its_whole_body_was_read(manager: RunningJobManager) -> None:
-    """Its client retries when the connection breaks while it still sends."""
+    """Flink's client retries if the connection ends before it has sent the whole body."""
     headers = {"Content-Type": "multipart/form-data; boundary=b", "Connection": "close"}
     answer = await call(manager.address, "POST", "/v1/jobs", headers, LARGE)
     assert (answer.status, "runs PySpark programs, not Flink jobs" in answer.text) == (400, True)

@@ -1,4 +1,4 @@
-"""`/jobs/:id/resource-requirements` over HTTP: its shape, and every way in which a body can be wrong."""
+"""`/jobs/:id/resource-requirements` over HTTP: the format of the answer, and all kinds of invalid bodies."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def test_a_wrong_run_request_starts_nothing(manager: RunningJobManager, bo
 
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 async def test_a_job_that_would_retain_no_checkpoint_is_refused(manager: RunningJobManager, number: str) -> None:
-    """Flink reads less than 1 as 1."""
+    """Flink treats numbers below 1 as 1. Waymark refuses them."""
     with pytest.raises(RequestRefused) as refusal:
         await manager.submit({"execution.checkpointing.num-retained": number})
 
@@ -169,7 +169,7 @@ QUERY = "entry-class=wordcount.py:wordcount&parallelism=3&allowNonRestoredState=
 
 
 async def run_spec(manager: RunningJobManager, query: str, body: dict[str, Any] | None = None) -> DriverSpec:
-    """Run the program and return what its driver was started with."""
+    """Run the program and return its driver's specification."""
     jar_id = await manager.upload()
     job_id = (await manager.post(f"/jars/{jar_id}/run?{query}", body or {}))["jobid"]
     await manager.until(job_id, "RUNNING")
@@ -194,7 +194,7 @@ async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> 
 
 
 async def test_a_request_as_flinks_own_pages_send_it_runs(manager: RunningJobManager) -> None:
-    """Flink 2.3's pages send everything twice, in the query and in the body, numbers as text, and null for nothing."""
+    """Flink 2.3's pages send all values twice, in the query and in the body. Numbers are text, and no value is null."""
     body = {"entryClass": "wordcount.py:wordcount", "parallelism": "3", "programArgs": "--input '/my data'",
             "savepointPath": None, "allowNonRestoredState": None}  # fmt: skip
     spec = await run_spec(manager, f"{QUERY}&program-args=--input%20'/my%20data'", body)

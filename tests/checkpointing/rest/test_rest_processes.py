@@ -1,4 +1,4 @@
-"""What the job manager says of itself, of its executors and of a job's vertices and result."""
+"""Answers about the job manager, its executors, and the vertices and the result of a job."""
 
 from __future__ import annotations
 

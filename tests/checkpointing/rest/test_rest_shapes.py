@@ -1,4 +1,4 @@
-"""Every answer has Flink's keys; what is ours comes on top under new names."""
+"""Every answer has Flink's keys. Waymark's additional keys have other names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
 
 
 async def test_a_figure_that_spark_does_not_report_is_unknown_and_not_0(manager: RunningJobManager) -> None:
-    """Of a query with the continuous trigger only its epochs are known."""
+    """Spark reports only epochs for a query with the continuous trigger."""
     job_id = await manager.submit_running()
     driver = await manager.driver(1)
     driver.sends_heartbeats = False

@@ -1,4 +1,4 @@
-"""`manage.py submit`, against a job manager that serves."""
+"""`manage.py submit` with a running job manager."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, progr
 async def test_relative_paths_of_a_script_are_below_the_current_directory(
     manager: RunningJobManager, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As under spark-submit. Functions have no such default: they were written for Waymark."""
+    """Scripts have this default as under spark-submit. Functions do not, because they were written for Waymark."""
     monkeypatch.chdir(tmp_path)
     given = ("--directory", "programs"), ("--conf", "waymark.directory=/data"), ()
     for number, options in enumerate(given):

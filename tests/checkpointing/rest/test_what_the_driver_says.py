@@ -1,4 +1,4 @@
-"""What a driver says of its queries, as the REST API shows it."""
+"""A driver's reports about its queries, as the REST API shows them."""
 
 from __future__ import annotations
 

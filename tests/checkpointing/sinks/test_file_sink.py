@@ -1,4 +1,4 @@
-"""FileSink with a real Spark session: what readers see of its directory. How it goes back: test_sinks_conform.py."""
+"""FileSink with a real Spark session: what readers see in its directory. See test_sinks_conform.py for restores."""
 
 from __future__ import annotations
 

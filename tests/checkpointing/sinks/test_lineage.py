@@ -1,4 +1,4 @@
-"""Which batches make up a job's output. Against a model that knows every row's fate."""
+"""Which batches a job's output consists of, compared with a model of every row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_no_lineage_is_refused(text: str) -> None:
 
 
 def test_a_timeline_may_begin_with_a_greater_number() -> None:
-    """Batches 4 to 9 of A were abandoned, whatever the number that B begins after."""
+    """Batches 4 to 9 of A are abandoned, independent of the number after which B begins."""
     b = begin(A, "B", 3, numbered_after=1000)
     assert b == (*A, Segment("B", 3, 1000))
     assert moves(A, b).away == (Span("A", 3, OPEN),)
@@ -69,7 +69,7 @@ def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(
 ) -> None:
     """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later.
 
-    Its numbers go on from the snapshot's (None), or from that many beyond the greatest that was ever given to a batch.
+    The batch numbers continue after the snapshot's (None), or so far beyond the greatest number that was ever assigned.
     """
     snapshots: list[tuple[Lineage, int, frozenset[tuple[str, int]]]] = [((), -1, frozenset())]
     live: set[tuple[str, int]] = set()

@@ -1,4 +1,4 @@
-"""PostgresSink with a real Spark session against a real PostgreSQL."""
+"""PostgresSink with a real Spark session and a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Table:
         return self.sink(key=None)
 
     def frame(self, *rows: tuple[Any, ...], schema: str = COUNTS) -> Any:
-        """In one partition, so that the rows have an order."""
+        """Return the rows as a data frame with one partition, so that they have an order."""
         return self.spark.createDataFrame(list(rows), schema).coalesce(1)
 
     def words_frame(self, text: str) -> Any:
@@ -102,7 +102,7 @@ def test_a_moment_is_the_same_moment(table: Table, job: Job) -> None:
 
 
 def test_a_batch_that_is_in_the_table_is_computed_and_not_written_again(table: Table, job: Job) -> None:
-    """Computed: Spark's state moves on only with the rows."""
+    """The batch must be computed, because Spark updates its state only when it computes the rows."""
     job.attempt(1)
     table.log()(table.words_frame("a b"), 4)
     job.attempt(2)
@@ -145,7 +145,7 @@ def test_rows_of_abandoned_batches_leave_the_table_before_the_first_new_row(tabl
 
 
 def test_a_state_that_was_left_behind_finds_its_rows_again(table: Table, job: Job) -> None:
-    """S1, then the older S0, then S1 again: what S1 was made by is in no input that is read again."""
+    """Restore S1, then the older S0, then S1 again. No restored query reads the input of S1 again."""
     a = job.attempt(1, "A")
     sink = table.log()
     for batch in range(4):
@@ -160,7 +160,7 @@ def test_a_state_that_was_left_behind_finds_its_rows_again(table: Table, job: Jo
     job.attempt(4, "D", restored=s1)
     table.log()(table.words_frame("d3"), 3)
     assert table.words() == ["a0", "a1", "a2", "d3"]
-    job.attempt(5, "E", restored=(b, 3))  # a state of an abandoned timeline
+    job.attempt(5, "E", restored=(b, 3))  # restores a state of an abandoned timeline
     table.log()(table.words_frame("e4"), 4)
     assert table.words() == ["a0", "a1", "a2", "b3", "e4"]
 
@@ -236,7 +236,7 @@ def test_a_table_that_another_job_filled_is_refused(table: Table, job: Job) -> N
 
 
 def test_a_renamed_query_is_refused_the_table_of_its_former_name(table: Table, job: Job) -> None:
-    """Restored with non-restored state allowed, it would write its whole input a second time."""
+    """With non-restored state allowed, the renamed query would write its whole input a second time."""
     a = job.attempt(1)
     table.log()(table.words_frame("a0"), 0)
     restored = Job()
@@ -252,7 +252,7 @@ def test_a_query_that_is_new_may_append_beside_the_restored_ones(table: Table, j
     table.log()(table.words_frame("a0"), 0)
     restored = Job()
     restored.attempt(1, "B", restored=(a, 0))
-    table.sink(key=None, query="new")(table.words_frame("n0"), 0)  # before the restored query has claimed its own
+    table.sink(key=None, query="new")(table.words_frame("n0"), 0)  # before the restored query has claimed its table
     table.log()(table.words_frame("b1"), 1)
     assert table.words() == ["a0", "b1", "n0"]
 

@@ -1,4 +1,4 @@
-"""Our own sinks, put through what every sink must do: real Spark, a real PostgreSQL, real directories."""
+"""The conformance tests of sinks for Waymark's sinks, with real Spark, a real PostgreSQL and real directories."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Crashes = Iterable[Callable[[], AbstractContextManager[None]]]
 
 
 class Killed(Exception):
-    """Stands for the end of the process."""
+    """Raised instead of ending the process."""
 
 
 @contextmanager
 def dies_in(owner: Any, name: str, *, after: bool, calls: int = 1) -> Iterator[None]:
-    """At that function's `calls`-th call: before it did anything, or when it has done it."""
+    """Raise Killed in the `calls`-th call of the function `name`, before or after its work."""
     original, left = getattr(owner, name), [calls]
 
     def call(*arguments: Any, **options: Any) -> Any:
@@ -54,7 +54,7 @@ class OfSpark(SinkConformance):
         context._current = None
 
     def batch(self, *words: str) -> Any:
-        """From Arrow, which needs no Python worker."""
+        """Return a batch of words, created from Arrow so that it needs no Python worker."""
         return self.spark.createDataFrame(pyarrow.table({"word": pyarrow.array(words, pyarrow.string())})).coalesce(1)
 
 
@@ -90,7 +90,7 @@ class TestPostgresAppends(OfPostgres):
 
     @contextmanager
     def _connections_cut(self) -> Iterator[None]:
-        """The server ends every connection while the rows are in and the transaction is not over."""
+        """Let the server end every connection after the rows are written and before the transaction is committed."""
         original = postgres_tables.AppendedTable.take
 
         def take(table: Any, connection: Any, *arguments: Any) -> int:
@@ -104,7 +104,7 @@ class TestPostgresAppends(OfPostgres):
             yield
 
 
-@pytest.mark.nightly  # test_postgres_sink.py goes through tables with a key, too
+@pytest.mark.nightly  # test_postgres_sink.py tests tables with a key, too
 class TestPostgresReplacesWithHistory(OfPostgres):
     options = {"key": ["word"], "history": True}  # noqa: RUF012 - read only
 
@@ -138,7 +138,7 @@ class TestTextFiles(OfFiles):
     format = "text"
 
     def read(self) -> list[str]:
-        """As anybody reads a directory, without Spark."""
+        """Return the words in all visible files, read without Spark."""
         files = [file for file in self.path.rglob("*.txt") if not _hidden(file.relative_to(self.path))]
         return [word for file in files for word in file.read_text().splitlines()]
 

@@ -63,7 +63,7 @@ def promises() -> dict[str, Promise]:
     return {row[0]: Promise(*(row[place] for place in places)) for row in rows}
 
 
-# --- contents of sinks ------------------------------------------------------------------------------------------------
+# --- contents of sinks -----------------------------------------------------------------------------------------------
 
 
 def _selected(path: str, statement: str) -> list[Any]:

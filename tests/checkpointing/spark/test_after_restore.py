@@ -1,4 +1,4 @@
-"""What becomes of a query's output after a restore, by its sink, with real Spark."""
+"""What happens to a query's output after a restore, depending on its sink, with real Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture(autouse=True)
 def _taken_over() -> Iterator[None]:
-    """As while a program runs."""
+    """Take PySpark over during the test, as a driver does while its program runs."""
     taken_over.take_over(ProgramRun(list))
     yield
     taken_over.give_back()

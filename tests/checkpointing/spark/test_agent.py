@@ -1,4 +1,4 @@
-"""The agent over checkpointLocations made by hand: when it cuts, what it leaves, what it does when things go wrong."""
+"""The agent with checkpointLocations made by hand: when it snapshots a batch, and how it handles errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ StateStoreSave [value#0], state info [ checkpoint = <unknown>, runId = x, opId =
 
 @dataclass
 class Query:
-    """A query whose batches the test commits. Asked to end, it ends when the test says so."""
+    """A query whose batches the test commits. After a request to end, the test decides when it ends."""
 
     name: str
     location: Path
@@ -259,7 +259,7 @@ def test_an_aborted_checkpoint_leaves_nothing_that_others_do_not_need(bench: Ben
 
 @pytest.mark.parametrize("how", ["aborted", "unknown"])
 def test_files_that_were_acknowledged_are_the_job_managers_to_remove(bench: Bench, eventually: Any, how: str) -> None:
-    """The notice of a completion may get lost, and an abort may concern a checkpoint that was stored after all."""
+    """The notice of a completion may be lost, and an aborted checkpoint may have been stored."""
     bench.query.run(0, size=5000)
     bench.trigger(1)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -371,7 +371,7 @@ def test_each_query_of_a_job_is_cut_at_its_own_boundary(tmp_path: Path, eventual
 
 
 def chain(tmp_path: Path) -> tuple[Bench, Query, Query]:
-    """`clean` writes files that `count` reads."""
+    """Return two queries: `clean` writes files that `count` reads."""
     bench = Bench(tmp_path, ("clean", "count"))
     clean, count = bench.queries
     count.inputs = (Channel("clean", "count", ChannelKind.FILES, "/clean", 0),)
@@ -392,7 +392,7 @@ def test_a_producer_is_cut_at_the_end_of_what_it_had_begun_when_its_consumer_was
     clean.begin(2)
     bench.trigger(1)
     clean.commit(2)
-    clean.begin(3)  # its files may be in the sink's log already, and count's batch 1 may have read them
+    clean.begin(3)  # batch 3's files may be in the sink's log already, and count's batch 1 may have read them
     bench.agent.tick()
     assert cuts(bench) == {}
     count.commit(1)
@@ -530,7 +530,7 @@ def test_a_batch_that_spark_has_cleaned_away_since_counts_as_ended(bench: Bench,
 def test_a_query_that_ended_by_itself_is_cut_at_its_last_commit(
     bench: Bench, eventually: Callable[..., object]
 ) -> None:
-    """Also when it was ended within a batch, which nobody will commit."""
+    """The query may have ended within a batch, which is then never committed."""
     bench.query.run(0, 1)
     bench.query.begin(2)
     bench.query.active = False

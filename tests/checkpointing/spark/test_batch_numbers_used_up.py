@@ -1,4 +1,4 @@
-"""A driver whose queries come near the end of its batch numbers ends, so that the next attempt gets others."""
+"""A driver ends when its batch numbers are almost used up, so that the next attempt gets new numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 def test_a_driver_ends_after_the_batch_that_comes_too_near_to_the_end_of_its_numbers(
     job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
-    """It is told twice what the end is, when it registers and when the range is extended."""
+    """The driver receives the end of its range twice: when it registers and when the range is extended."""
 
     def feed(number: int) -> None:
         words.write(f"f{number}", [f"w{number}"])
@@ -27,7 +27,7 @@ def test_a_driver_ends_after_the_batch_that_comes_too_near_to_the_end_of_its_num
     job_manager.await_state(1, DriverState.RUNNING)
     job_manager.send(BatchNumbersExtended(job_manager.session_id, 103))
     feed(0)
-    job_manager.complete(1)  # the driver has handled the message before
+    job_manager.complete(1)  # now the driver has handled the message
     feed(1)
     feed(2)
     assert job_manager.state(1) is DriverState.RUNNING

@@ -1,4 +1,4 @@
-"""How much a foreachBatch function has worked, as the kernel counts it for the function's thread."""
+"""The CPU time of a foreachBatch function, as the kernel measures it for the function's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from checkpointing.checkpoint_location.begun import BegunBatches
 
 
 class Function:
-    """A function that works when told, on a thread of its own."""
+    """A function on a separate thread that works while `works` is set."""
 
     def __init__(self, begun: BegunBatches) -> None:
         self.works, self.is_idle, self.ends = threading.Event(), threading.Event(), False

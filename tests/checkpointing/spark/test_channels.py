@@ -1,4 +1,4 @@
-"""Which queries of a job feed each other, seen in their options."""
+"""Which queries of a job read another query's output, derived from their options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a file is what was written, by what Hadoop and Spark left beside it."""
+"""Whether a file is intact, checked with the checksum files of Hadoop and Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP = 512
 
 
 def written(directory: Path, name: str, content: bytes) -> Path:
-    """As Hadoop's file system writes it."""
+    """Write a file with a checksum file, as Hadoop's file system does."""
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

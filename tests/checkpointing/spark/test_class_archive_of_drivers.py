@@ -1,4 +1,4 @@
-"""An archive of Spark's classes: made by a real session, used by drivers' JVMs, which start without if need be."""
+"""An archive of Spark's classes, written by a real session. Drivers' JVMs use it, or start without it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ jvm.kill()
 
 
 def environment(**own: str) -> dict[str, str]:
-    """Without the archive of the test run itself."""
+    """Return the environment without the class archive of the test run."""
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_SUBMIT_OPTS"}
     return {**inherited, "PYTHONPATH": str(ROOT), **own}
 
 
 @pytest.fixture(scope="module")
 def archive(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That of the test run, where there is one: it was made by the same."""
+    """Return the test run's archive, or create one with the same program."""
     path = tmp_path_factory.mktemp("classes") / "a.jsa"
     made = Path(os.environ["WAYMARK_TEST_CLASS_ARCHIVE"])
     if not made.exists():
@@ -70,7 +70,7 @@ def test_drivers_take_their_classes_from_it_and_start_without_when_it_is_damaged
 
 
 def session(directory: Path, archive: Path) -> tuple[str, str]:
-    """What it said, and which classes it loaded from where."""
+    """Start a Spark session with the archive. Return its output, and the log of the classes that it loaded."""
     directory.mkdir()
     said = directory / "said"
     with said.open("wb") as file:
@@ -102,7 +102,7 @@ def test_the_making_ends_with_whoever_began_it(java_home: Path, tmp_path: Path) 
 
 
 def group(leader: int) -> set[str]:
-    """The names of the processes of a process group that run."""
+    """Return the names of the running processes of a process group."""
     found = set()
     for process in psutil.process_iter(["name", "status"]):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Two queries of which one reads what the other writes, with real Spark: a restore counts each word once."""
+"""Two queries, one of which reads the other's output, with real Spark. After a restore each word is counted once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = [f"word-{number}" for number in range(40)]
 
 @pytest.fixture(scope="module")
 def spark(spark: Any) -> Any:
-    # Logs are compacted, and what they took over removed, as often as in a query that is months old.
+    # Compact logs and remove old entries frequently, as a query that has run for months has done.
     hard = {
         "spark.sql.streaming.fileSource.log.compactInterval": "3",
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1ms",
@@ -47,8 +47,8 @@ def spark(spark: Any) -> Any:
 class Feeder:
     """Writes files of numbered words, some lines twice, until it is stopped; `expected` counts each line once.
 
-    It goes on while a checkpoint is taken, but not for long beyond `written` + 40: a slow machine is to restore no more
-    than a fast one.
+    It continues during a checkpoint, but stops 40 files later, so that a slow machine does not restore more than a fast
+    one.
     """
 
     def __init__(self, directory: Path, seed: int) -> None:
@@ -84,7 +84,7 @@ class Feeder:
         self.written = number
 
     def write_on(self, files: int, eventually: Callable[..., object]) -> None:
-        """Returns when `files` more have been written."""
+        """Wait until `files` more files have been written."""
         goal = self.written + files
         self.limit = goal + 40
         eventually(f"{files} more files", lambda: self.written >= goal)
@@ -92,7 +92,10 @@ class Feeder:
 
 @dataclass
 class Chain:
-    """`clean` drops what came twice and writes files; `count` reads them and counts. `counts` is what it last said."""
+    """Two queries: `clean` drops duplicates and writes files, which `count` reads and counts.
+
+    `counts` has the newest counts.
+    """
 
     spark: Any
     root: Path
@@ -139,7 +142,7 @@ class Chain:
 
 @dataclass
 class ChainOverTopic(Chain):
-    """The same through a topic of two partitions, as through Kafka."""
+    """The same two queries, connected by a topic with two partitions, as with Kafka."""
 
     def __post_init__(self) -> None:
         self.spark.dataSource.register(TopicLog)
@@ -150,7 +153,7 @@ class ChainOverTopic(Chain):
         return Topic(self.root / "mid")
 
     def files_read_by_clean(self, snapshot: CompletedCheckpoint) -> set[int]:
-        """Numbers of the files that it has read when it is restored from there."""
+        """Return the numbers of the files that `clean` has read in this snapshot."""
         [_, clean] = planned = self.planned(f"at-{snapshot.checkpoint_id}")
         batch = taking.restore(snapshot, planned)["clean"].number
         last = json.loads(source_positions((clean.location / "offsets" / str(batch)).read_bytes())[0])["logOffset"]
@@ -173,7 +176,7 @@ class ChainOverTopic(Chain):
 
 
 def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
-    """Let both read all there is, and end them."""
+    """Let both queries process all input, and stop them. Return the counts."""
     count, clean = queries
     for query in (clean, count):
         query._query.processAllAvailable()
@@ -199,7 +202,7 @@ def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
     for query in queries:
         query.stop()
     agent.agent.close()
-    feeder.write(WORDS)  # so that every word is counted, and said, once more after each restore
+    feeder.write(WORDS)  # so that each restored query writes the count of every word again
     for snapshot in snapshots:
         again = Chain(spark, tmp_path, files_per_batch=chance.choice([20, 200]))
         counts = finish(again, again.start(f"again-{snapshot.checkpoint_id}", snapshot))
@@ -210,7 +213,7 @@ def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
 def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """Triggered before anything has begun: the first batch of count takes in many of clean's."""
+    """The checkpoint is triggered before the queries begin. The first batch of count reads many batches of clean."""
     chain = Chain(spark, tmp_path, files_per_batch=1, count_every="4 seconds")
     with Feeder(tmp_path / "in", 3) as feeder:
         queries = chain.start("first")
@@ -247,9 +250,10 @@ def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exa
 def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoint_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """The checkpoint is triggered before the consumer has begun, whose first batch then takes in what its producer
-    wrote since: a producer that had been cut at the trigger would be behind. What is in a topic stays there; after a
-    stop that is nothing from beyond the producer's cut, so all is exact.
+    """The checkpoint is triggered before the consumer begins. Its first batch reads what the producer wrote since then.
+
+    A snapshot of the producer at the trigger would be behind the consumer. Values in a topic cannot be removed. After a
+    stop the topic has no values from after the producer's snapshot, so the restore is exact.
     """
     chain = ChainOverTopic(spark, tmp_path)
     with Feeder(tmp_path / "in", 4) as feeder:
@@ -278,7 +282,7 @@ def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoi
 
 
 class _LateQuery(RunningQuery):
-    """A checkpoint may be triggered before it is started: it has no batch then, and has not ended."""
+    """A query for which a checkpoint may be triggered before it starts. Until then it counts as active."""
 
     @property
     def is_active(self) -> bool:
@@ -289,7 +293,7 @@ class _LateQuery(RunningQuery):
 
 
 def check_channel(snapshot: CompletedCheckpoint, kind: ChannelKind, location: Path, position: str) -> None:
-    """What feeds what is in the manifest, with how far the consumer had read; `position` is how that begins."""
+    """Assert that the manifest has the channel from clean to count, with a position that begins with `position`."""
     [channel] = snapshot.channels
     assert (channel.producer, channel.consumer, channel.source) == ("clean", "count", 0)
     assert (channel.kind, channel.location) == (kind, str(location))

@@ -1,4 +1,4 @@
-"""Queries with Spark's continuous trigger, with real Spark: each epoch is a boundary; nothing is lost, some repeats."""
+"""Queries with Spark's continuous trigger, with real Spark: each epoch can be restored, at least once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ MODE = "execution.checkpointing.mode"
 
 @dataclass(frozen=True)
 class Numbers:
-    """Counts up from 0, the even and the odd numbers apart. Each number that a run sees is a property of the JVM.
+    """A query that counts up from 0, with even and odd numbers in separate partitions.
+
+    Each number that a run sees becomes a property of the JVM.
 
     Spark's sinks for a continuous query cannot be read, and its Python workers get their rows only in large lots.
     """
@@ -65,7 +67,10 @@ def epochs_pass(query: RunningQuery, count: int, eventually: Callable[..., objec
 
 
 def read_up_to(query: RunningQuery, epoch: int | None = None) -> dict[int, int]:
-    """By partition the last number of the epoch, the newest if none is given; negative before the first number."""
+    """Return the last number of an epoch by partition, negative before the first number.
+
+    Without an epoch, use the newest one.
+    """
     epoch = query.files.last_commit() if epoch is None else epoch
     if epoch is None:
         return {}
@@ -74,7 +79,7 @@ def read_up_to(query: RunningQuery, epoch: int | None = None) -> dict[int, int]:
 
 
 def numbers_come(query: RunningQuery, eventually: Callable[..., object]) -> None:
-    """The tasks need a moment to begin; epochs go by meanwhile."""
+    """Wait for an epoch with numbers. The first epochs may have none, because the tasks need time to begin."""
     began = read_up_to(query)
     eventually(
         "an epoch with numbers",
@@ -186,7 +191,7 @@ def test_exactly_once_is_refused_only_where_it_is_asked_for(spark: Any, tmp_path
 def test_a_job_with_a_continuous_trigger_is_run_and_marked_at_least_once(
     job_manager: Any, drivers: Any, words: Any, eventually: Callable[..., object]
 ) -> None:
-    """The driver's whole way: it registers, beats, is checkpointed, stops with a savepoint."""
+    """The driver registers, sends heartbeats, takes a checkpoint and stops with a savepoint."""
     driver = drivers.start(job_manager, "wordcount:numbers", words.arguments)
     running = job_manager.await_state(1, DriverState.RUNNING)
     assert running.at_least_once

@@ -1,4 +1,4 @@
-"""A real driver with real Spark against a real WebSocket."""
+"""A real driver with real Spark and a real WebSocket."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
     assert checkpoint.batches == {"words": 2}
     every_batch_is_counted(job_manager, [some_words(number) for number in (1, 2, 3)], eventually)
 
-    # The future of checkpoint 1 that is abandoned: cut into batches in another way than it will be again.
+    # These batches after checkpoint 1 are abandoned. The restored query divides the same input differently.
     feed(4)
     eventually("a batch after the checkpoint", lambda: words.counts() == expected)
     first.kill()
     assert "spark.local.dir" not in first.log, "Spark warns of what is as it should be"
 
     for file in sorted(words.output.glob("*.json"))[3:]:
-        file.unlink()  # rewind the sink
+        file.unlink()  # remove the abandoned batches' output
     feed(5, 6)
     drivers.start(job_manager, "wordcount:wordcount", words.arguments, attempt=2, restore=checkpoint)
     job_manager.await_state(2, DriverState.RUNNING)
@@ -81,7 +81,7 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
 
 
 def every_batch_is_counted(job_manager: Any, batches: list[list[str]], eventually: Any) -> None:
-    """By the vertices that Spark counts rows of; a foreachBatch function is none."""
+    """Wait for the row counts of the vertices. Spark counts no rows of a foreachBatch function."""
     ids = {vertex.kind: vertex.id for vertex in job_manager.vertices}
     updated = sum(len(set(batch)) for batch in batches)
     distinct = len({word for batch in batches for word in batch})

@@ -1,4 +1,4 @@
-"""How a driver ends when it must: every end is reported, and nothing of it is left running."""
+"""How a driver ends after failures: every end is reported, and no process is left running."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_specification_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any, words: Any, eventually: Any) -> None:
-    job_manager.answer = Cancel("not its session")  # answered like this it is not registered, and tries again
+    job_manager.answer = Cancel("not its session")  # after this answer the driver is not registered, and retries
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
     eventually("it is up", lambda: job_manager.heard(Register))
     driver.process.terminate()

@@ -1,4 +1,4 @@
-"""With ZooKeeper: the driver finds the leader there, and runs only while it holds its attempt."""
+"""A driver finds the leader in ZooKeeper, and runs only while it holds its attempt there."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_it_does_not_start_while_another_attempt_lives(
 def test_it_ends_at_once_when_its_attempt_is_lost(
     job_manager: Any, drivers: Any, words: Any, specification: Any, connection: Any, registry: Any, eventually: Any
 ) -> None:
-    """No leader is known, so that it waits; the lease alone would let it live on."""
+    """No leader is known, so the driver waits. Its lease alone would not end it yet."""
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, high_availability=specification)
     eventually("the attempt is held", lambda: registry.holder(job_manager.job_id) == 1)
     connection.delete(f"jobs/{job_manager.job_id}/attempt")

@@ -1,4 +1,4 @@
-"""A real driver in a played pod: the program over HTTP, snapshots in S3, the pod killed, its log kept."""
+"""A real driver in a simulated pod. It loads its program over HTTP and stores snapshots in S3; the pod is killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIGURATION = {
     "restart-strategy.fixed-delay.delay": "10 ms",
     "waymark.secret.PASSWORD": "for the program only",
 }
-# The pod's container says which secret it was given, by its length.
+# The program prints the length of its secret, so that the test can check it.
 PROGRAM = "import os\nprint('password', len(os.environ['PASSWORD']), os.getcwd(), flush=True)\n"
 
 

@@ -1,4 +1,4 @@
-"""A plain script in a real driver: its queries are the job's, and the job goes on as long as the script does."""
+"""A plain script in a real driver. The job has the script's queries, and runs until the script ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def copies(words: Any) -> Counter[str]:
-    """What Spark's file sink says that it wrote."""
+    """Return the rows of the files in the log of Spark's file sink."""
     log = {int(file.stem): file for file in (words.output / "copies" / "_spark_metadata").glob("[0-9]*")}
     newest_compaction = max((number for number, file in log.items() if file.suffix == ".compact"), default=0)
     counts = [file for number, file in log.items() if number >= newest_compaction]
@@ -23,7 +23,7 @@ def copies(words: Any) -> Counter[str]:
     files = {Path(entry["path"].removeprefix("file://")) for entry in entries}
     try:
         return Counter(json.loads(row)["value"] for file in files for row in file.read_text().splitlines())
-    except FileNotFoundError:  # a restore moved it aside and is about to write to the log
+    except FileNotFoundError:  # a restore has moved a file, but not updated the log yet
         return Counter()
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Two jobs in Python environments that the job manager made, with other versions, and each with its own secrets.
+"""Two jobs with different Python environments, which the job manager created, and with separate secrets.
 
 The environments (1 GB each) are kept in WAYMARK_PYSPARK_CACHE, see tests/pyspark_environments.py.
 """
@@ -57,7 +57,7 @@ async def started(
 
 
 async def settled(manager: RunningJobManager, job_id: str) -> list[dict[str, Any]]:
-    """Return the failures of a job that runs or has failed."""
+    """Wait until the job runs or has failed, and return its failures."""
 
     async def is_over() -> bool:
         return await manager.status(job_id) in ("RUNNING", "FAILED")
@@ -95,10 +95,10 @@ async def test_versions_and_secrets_of_two_jobs_are_apart(manager: RunningJobMan
     assert "canary-one" not in json.dumps(of_other)
     assert "FIRST" not in json.dumps(of_other)
 
-    # What holds the secrets of a job besides the environment of its processes: one private file.
+    # A job's secrets are only in the environment of its processes and in one private file.
     key = Path(of_first["driver"]["environ"]["FIRST_KEY_FILE"])
     await manager.checkpoint(first)
-    temporaries = key.parents[2]  # of all drivers; below the state directory unless its path is too long for sockets
+    temporaries = key.parents[2]  # temporary files of all drivers, below the state directory if its path is short
     for directory in (manager.settings.state_directory, temporaries):
         found = await asyncio.to_thread(files_with, directory, b"canary")
         assert found == [key] * key.is_relative_to(directory)
@@ -125,7 +125,7 @@ def files_with(directory: Path, text: bytes) -> list[Path]:
             if path.is_file() and text in path.read_bytes():
                 found.append(path)
         except FileNotFoundError:
-            continue  # of a batch that ended meanwhile
+            continue  # the file's batch has ended meanwhile
     return found
 
 
@@ -136,12 +136,12 @@ def command_lines() -> list[bytes]:
             try:
                 found.append((entry / "cmdline").read_bytes())
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended meanwhile
     return found
 
 
 def spark_environment(ui: str) -> str:
-    """Return what Spark shows of the first job's settings: on its page, and over its API, which the page may read."""
+    """Return the first job's settings as Spark shows them on its page and over its API."""
     (application,) = json.loads(read(f"{ui}/api/v1/applications"))
     settings = read(f"{ui}/api/v1/applications/{application['id']}/environment")
     assert "spark.app.name" in settings

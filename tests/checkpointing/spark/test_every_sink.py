@@ -1,7 +1,7 @@
-"""Every sink of the table in docs/programs.md under every fault: no row is lost, and rows are doubled where it says so.
+"""Every sink of the table in docs/programs.md under every fault: no row is lost, and duplicates match the table.
 
-In this process, a query for each sink goes through all faults, one after the other. Real drivers with a query for each
-sink are killed, under Waymark and with plain Spark, which is the baseline.
+In this process, a query for each sink goes through all faults, one after the other. Also, real drivers with a query for
+each sink are killed, under Waymark and with plain Spark as the baseline.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.checkpointing.spark.taking import JOB
 from tests.spark_session import PARTITIONS
 from tests.waiting import eventually
 
-# Fails if a number comes again, and if an abandoned batch still counts.
+# This sink fails if a batch number is repeated, or if an abandoned batch still counts.
 IN_EACH_RUN = "marking"
 PROGRAM = Path(every_sink.__file__)
 ENTRY = "every_sink:queries"
@@ -55,7 +55,7 @@ def test_what_the_table_shows_by_tests_is_what_is_run_here() -> None:
 
 @dataclass
 class Input:
-    """Files of lines "word number": each line once, the same words in each file."""
+    """Input files with lines "word number". Each line is unique, and all files have the same words."""
 
     directory: Path
     files: int = 0
@@ -78,7 +78,7 @@ class Input:
 
 @dataclass
 class Target:
-    """What `name` has to hold: every line, and `twice` those that the table allows for."""
+    """The expected content of the sink `name`: every line, and the duplicates `twice`, which the table allows."""
 
     name: str
     twice: Counter[str]
@@ -108,7 +108,7 @@ def fed(tmp_path: Path) -> Input:
 
 @pytest.fixture
 def arguments(fed: Input, spark: Any, tmp_path: Path, postgres_dsn: str) -> dict[str, str]:
-    """Those of the program, for this process and for others: `mount` is a setting of Spark."""
+    """Return the program's arguments for this process and for drivers. `mount` is a setting of Spark."""
     (tmp_path / "out").mkdir()
     mount = Mount.of(tmp_path / "out")
     mount.add_to(spark)
@@ -124,7 +124,7 @@ def arguments(fed: Input, spark: Any, tmp_path: Path, postgres_dsn: str) -> dict
 
 
 def forget_commit(location: Path, batch: int) -> None:
-    """Make it the moment between the sink's commit and Spark's."""
+    """Remove the batch's commit, as if Spark had ended between the sink's commit and its own."""
     for name in (f"{batch}", f".{batch}.crc"):
         (location / "commits" / name).unlink(missing_ok=True)
 
@@ -133,7 +133,7 @@ def forget_commit(location: Path, batch: int) -> None:
 
 
 class Job:
-    """A job with one query, which this process runs attempt after attempt as a driver does."""
+    """A job with one query. This process runs its attempts one after the other, as drivers do."""
 
     def __init__(self, spark: Any, root: Path, fed: Input, args: Mapping[str, str], name: str) -> None:
         self.spark = spark
@@ -154,7 +154,7 @@ class Job:
         return self.root / "attempts" / str(self.number)
 
     def start(self, restore: CompletedCheckpoint | None = None, *, local: Path | None = None) -> None:
-        """Cut the input into batches in another way than the attempt before."""
+        """Start an attempt that divides the input into other batches than the previous one."""
         self.number += 1
         self.work.mkdir(parents=True)
         self.timeline = self.timeline if local else f"timeline-{self.number}"
@@ -205,7 +205,7 @@ class Job:
             sink.close()
 
     def is_right_after(self, fault: str) -> None:
-        """Compare what the sink holds as soon as no number of an abandoned batch comes again."""
+        """Check the sink's content as soon as the query is past the numbers of abandoned batches."""
         self.feed()
         while self.last_batch < self.greatest:
             self.feed()
@@ -214,8 +214,9 @@ class Job:
     # --- faults ---
 
     def dies_in_a_batch(self, newest: CompletedCheckpoint) -> None:
-        """Continue where the attempt was. With Spark's file sink, which would skip the batch and so its state, continue
-        from the `newest` checkpoint.
+        """Continue where the attempt was, or from the `newest` checkpoint with Spark's file sink.
+
+        Spark's file sink would skip the batch, and Spark would not compute its state.
         """
         self._end()
         forget_commit(self.running.planned.location, self.last_batch)
@@ -254,7 +255,7 @@ def job(spark: Any, tmp_path: Path, fed: Input, arguments: dict[str, str], sink:
         made.stop()
     taken_over.give_back()
     context._current = None
-    spark.sparkContext.environment.pop("PYTHONPATH", None)  # where a driver's workers find its program
+    spark.sparkContext.environment.pop("PYTHONPATH", None)  # the path on which a driver's workers find its program
 
 
 @pytest.mark.spark
@@ -294,7 +295,7 @@ def test_no_fault_loses_a_row(job: Job) -> None:
 
 
 class Runs(Protocol):
-    """Starts the program with a query for each sink in `names`, time after time."""
+    """A runner that starts the program several times, with a query for each sink in `names`."""
 
     names: list[str]
 

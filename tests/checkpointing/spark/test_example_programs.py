@@ -1,8 +1,8 @@
-"""Programs that Spark's users know, run by a real job manager: only the wrapper `def program` is ours.
+"""Well-known Spark programs, run by a real job manager. Only the wrapper `def program` was added.
 
-Each gets its input in three parts: before a checkpoint, after it, and after its driver was killed. In the end its
-result is what a plain computation over the whole input gives. Four of them are one job here, sent as a zip, since each
-job costs two starts of Spark; in `make nightly` each is a job of its own, too.
+Each program gets its input in three parts: before a checkpoint, after it, and after its driver was killed. The result
+must equal a plain computation over the whole input. Four programs run as one job, sent as a zip file, because each job
+starts Spark twice. In `make nightly` each program also runs as a separate job.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Parts = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Example:
-    """`parts` are files by name, three times; `read` says what the output directory holds, `expected` what it must."""
+    """An example program with its input files in three `parts`. `read` returns the output, which must be `expected`."""
 
     name: str
     parts: Parts
@@ -56,7 +56,7 @@ def word_count() -> Example:
 
 
 def sessionization() -> Example:
-    """Ann's session spans the kill, Bob's second one begins with it; the last click of all moves time on."""
+    """Return clicks: Ann's session spans the kill, Bob's second one begins with it. The last click ends all sessions."""
     minutes = {"ann": [0, 5, 9, 14, 20, 26], "bob": [1, 2, 15, 16], "eve": [3]}
     clicks = sorted((minute, user) for user, own in minutes.items() for minute in own)
     cuts = [clicks[:4], clicks[4:7], [*clicks[7:], (600, "end")]]
@@ -69,7 +69,7 @@ def sessionization() -> Example:
 
 
 def stream_join() -> Example:
-    """Each click comes a part later than its advertisement: the other side waits for it in the state."""
+    """Return advertisements and clicks. A click is one part later, so its advertisement waits in the state."""
     shown = [{"ad": ad, "shown_at": moment(ad)} for ad in range(30)]
     clicked = [{"clicked_ad": ad, "clicked_at": moment(ad + 30)} for ad in range(0, 30, 2)]
     late = [{"clicked_ad": ad, "clicked_at": moment(ad + 61)} for ad in range(1, 30, 2)]
@@ -82,7 +82,7 @@ def stream_join() -> Example:
 
 
 def deduplication() -> Example:
-    """Every part repeats all that came before it."""
+    """Return events. Every part repeats all events of the earlier parts."""
     parts = [
         {f"{number}.json": lines({"id": id_, "at": moment(id_)} for id_ in range(20 * (number + 1)))}
         for number in range(3)
@@ -147,7 +147,7 @@ class Running:
 
     @property
     def result(self) -> Any:
-        """None while a restore puts an older log in place: a file that the log named may be gone when it is read."""
+        """Return the result, or None if a file of the sink's log is missing because a restore just replaces the log."""
         try:
             return self.example.read(self.output)
         except FileNotFoundError:
@@ -160,7 +160,7 @@ class Running:
 
 
 def submitted(running: Sequence[Running], job_managers: JobManagers, root: Path) -> Job:
-    """One as the file that it is; several as a zip of theirs."""
+    """Submit one example as its file, or several as a zip file."""
     if len(running) == 1:
         [only] = running
         arguments = {"input": str(only.source), "output": str(only.output)}
@@ -185,7 +185,7 @@ def lines(records: Any) -> str:
 
 
 def rows(output: Path) -> list[dict[str, Any]]:
-    """What readers of Spark's file sink see: the files that its log names; a partition's column is in the path."""
+    """Return the rows that readers of Spark's file sink see: those of the files in its log."""
     found = []
     for path in logged(output):
         columns = dict(part.split("=") for part in path.parts if "=" in part)
@@ -194,7 +194,7 @@ def rows(output: Path) -> list[dict[str, Any]]:
 
 
 def listed(output: Path) -> set[Path]:
-    """What readers see who do not know the log."""
+    """Return the files that readers without the sink's log see."""
     found = {path.relative_to(output) for path in output.rglob("part-*")}
     return {output / path for path in found if not any(part.startswith(".") for part in path.parts)}
 
@@ -213,7 +213,7 @@ def logged(output: Path) -> set[Path]:
 def counts(output: Path) -> Counter[str]:
     try:
         files = [file.read_text() for file in output.glob("part-*.json")]
-    except FileNotFoundError:  # the table is written anew right now
+    except FileNotFoundError:  # the table is just being replaced
         return Counter()
     records = (json.loads(line) for text in files for line in text.splitlines())
     return Counter({record["word"]: record["count"] for record in records})

@@ -1,4 +1,4 @@
-"""The user's own exception out of what Spark wraps around it; texts as PySpark 4.3 gives them."""
+"""The user's exception is extracted from Spark's exceptions. The texts are those of PySpark 4.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of Spark's file sink across restores, on two of Hadoop's file systems, with real Spark."""
+"""The log of Spark's file sink after restores, on two Hadoop file systems, with real Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def viewfs(spark: Any, tmp_path: Path) -> FileSink:
 
 
 def two_states(bench: FileSink) -> tuple[CompletedCheckpoint, CompletedCheckpoint]:
-    """Return one after two batches and one after five; six were written."""
+    """Write six batches. Return the snapshots after two batches and after five."""
     first = bench.run(bench.writing("first"), 2)
     older = bench.snapshot(first, 1)
     feed(bench, first, 3)
@@ -68,10 +68,10 @@ def test_each_row_is_there_once_after_restores_back_and_forward(bench: FileSink)
     for number, state in enumerate(states):
         query = bench.restored(state, f"restored-{number}")
         assert bench.rows() == bench.expected
-        feed(bench, query, 4)  # one compaction further
+        feed(bench, query, 4)  # until after the next compaction
         query.stop()
         assert bench.rows() == bench.expected
-    again = bench.run(query.planned, 1)  # a start of the same location, as after a crash
+    again = bench.run(query.planned, 1)  # start at the same location, as after a crash
     again.stop()
     assert bench.rows() == bench.expected
     taken = bench.snapshot(again, 3)
@@ -120,7 +120,7 @@ def test_a_reader_between_the_two_files_fails_or_sees_the_restored_rows(
 
 
 def test_a_log_that_somebody_else_continues_is_refused(bench: FileSink) -> None:
-    """Its numbers are beyond those that were reserved for this job."""
+    """The foreign entry has a batch number beyond the range of this job."""
     older, _ = two_states(bench)
     foreign = bench.output / "_spark_metadata" / str(next(RANGES).end + 30_000)
     foreign.write_text("v1\n")
@@ -136,7 +136,7 @@ def elsewhere(bench: FileSink) -> str:
 
 @pytest.mark.nightly
 def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(bench: FileSink) -> None:
-    """A second job may be started from the state, while the first one goes on."""
+    """A second job may start from the state while the first job continues."""
     older, newer = two_states(bench)
     before, log = bench.rows(), log_of(bench)
     moved = bench.writing("moved", output=elsewhere(bench))
@@ -152,7 +152,7 @@ def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(be
 
     in_two_batches = 2 * 200
     assert rows_elsewhere() == bench.expected.total() - in_two_batches
-    for number, state in enumerate((taken, newer)):  # back in the new directory, and once more from the old one's state
+    for number, state in enumerate((taken, newer)):  # first a state of the new directory, then one of the old directory
         again = bench.writing(f"again-{number}", output=elsewhere(bench))
         after = bench.restore(state, again).restored + 1
         bench.run(again, 1).stop()
@@ -203,7 +203,7 @@ def test_a_query_that_starts_without_state_again_begins_a_log_of_its_own(viewfs:
     ],
 )
 def test_a_snapshot_without_the_sinks_log_continues_in_the_log_that_is_there(bench: FileSink, batches: int) -> None:
-    """An imported location has none."""
+    """A snapshot of an imported location does not have the sink's log."""
     first = bench.run(bench.writing("first"), 1)
     feed(bench, first, 1)
     taken = without_log(bench.snapshot(first, 1))
@@ -264,7 +264,7 @@ def test_a_log_that_cannot_be_read_says_which(viewfs: FileSink) -> None:
 
 
 def continued(bench: FileSink, name: str, **more: Any) -> RunningQuery:
-    """Start the query in what the attempt before left at the bench's root."""
+    """Continue the query from the files that the previous attempt left at the bench's root."""
     planned = bench.writing(name)
     state = FormerAttempt(LocalState.read(bench.root), bench.root / "none", keep_output=False, writers_are_gone=True)
     build_queries(state, bench.spark, bench.root, [planned], **more)
@@ -273,7 +273,7 @@ def continued(bench: FileSink, name: str, **more: Any) -> RunningQuery:
 
 @pytest.fixture
 def left_behind(bench: FileSink, monkeypatch: pytest.MonkeyPatch) -> Callable[[], RunningQuery]:
-    """A query in a directory where `LocalState` looks for it, restored, and stopped after two more batches."""
+    """Return a function that restores a query, where `LocalState` finds it, and stops it after two more batches."""
 
     def run() -> RunningQuery:
         monkeypatch.setattr("checkpointing.spark.starting_state.QUERIES", ".")

@@ -1,4 +1,4 @@
-"""A query that plain Spark ran goes on as a job from its own checkpoint location, in every layout of its state."""
+"""A plain Spark query continues as a job from its checkpointLocation, in every layout of its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EACH_LAYOUT = [
 
 
 def moved(bench: Bench, spark: Any, location: Path, writer: Any) -> RunningQuery:
-    """Start the query of `writer` as a job's, with a driver's settings, from what lies at `location`."""
+    """Import `location`, and start the query of `writer` from it as a job with a driver's settings."""
     bench.layout = {"rocksdb.changelogCheckpointing.enabled": "true", **LAYOUTS[DRIVERS_LAYOUT]}
     checkpoint = imported({UNNAMED: str(location)}, str(bench.root / "savepoints"))
     planned = bench.planned(writer, bench.root / "managed" / "queries" / "0")
@@ -80,7 +80,7 @@ def test_counts_go_on_where_plain_spark_left_them(spark: Any, tmp_path: Path, la
 def test_a_batch_that_died_after_it_wrote_is_not_written_again(
     spark: Any, tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:
-    """A sink that knows the numbers of its batches skips one: it has to be the same rows that it skips."""
+    """A sink that knows a batch number skips the batch, which must have the same rows as before."""
     bench = Bench(spark, tmp_path, LAYOUTS["hdfs"])
     batches: dict[int, list[str]] = {}
 
@@ -108,7 +108,7 @@ def test_a_batch_that_died_after_it_wrote_is_not_written_again(
 
 @pytest.mark.nightly
 def test_the_file_sink_of_spark_goes_on_in_its_directory(spark: Any, tmp_path: Path) -> None:
-    """Its log is not in the checkpoint location: it stays where it is."""
+    """The sink's log is not in the checkpoint location, so it stays where it is."""
     bench, output = Bench(spark, tmp_path, LAYOUTS["hdfs"]), tmp_path / "out"
 
     def writing() -> Any:

@@ -1,4 +1,4 @@
-"""Savepoints made of checkpoint locations that real Spark wrote, in every layout of the state store."""
+"""Savepoints imported from checkpoint locations of real Spark, in every layout of the state store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def newest_batch(recording: Recording) -> int:
 
 
 def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """Of each file its inode, number of links, time and content."""
+    """Return the inode, number of links, modification time and content of each file."""
     files = {path: path.stat() for path in directory.rglob("*") if path.is_file()}
     return {
         str(path): (found.st_ino, found.st_nlink, found.st_mtime_ns, path.read_bytes()) for path, found in files.items()
@@ -107,7 +107,7 @@ def test_a_batch_that_was_begun_keeps_its_input(count: Recording, tmp_path: Path
 
 
 def test_a_location_that_is_imported_again_is_of_the_same_family(count: Recording, tmp_path: Path) -> None:
-    """Jobs that start from it one after the other must not give the same batch numbers to other rows."""
+    """Jobs that start from the location one after the other must not use the same batch numbers for different rows."""
     target = str(tmp_path / "savepoints")
     first, again = (imported({name: str(count.location)}, target) for name in ("words", UNNAMED))
     assert first.family == again.family
@@ -225,7 +225,7 @@ def test_a_location_that_cannot_be_brought_along_is_refused_and_nothing_is_left(
 def test_a_location_in_use_is_refused(
     count: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """The query goes on while the first file is copied."""
+    """The query continues while the first file is copied."""
     batch = newest_batch(count)
     get = LocalFiles.get
 

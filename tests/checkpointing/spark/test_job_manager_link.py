@@ -1,4 +1,4 @@
-"""The driver's connection against a real WebSocket server: lost, found again, refused, and the lease that bounds it."""
+"""The driver's connection to a real WebSocket server: lost, restored and refused connections, and the lease."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_leader_that_asks_to_wait_renews_the_lease_until_it_registers_the_driv
 def test_a_job_manager_that_hangs_does_not_renew_the_lease(
     tmp_path: Path, make_link: MakeLink, lease_lost: threading.Event
 ) -> None:
-    """The connection stays open and nobody answers: as when the other machine hangs."""
+    """The connection stays open without answers, as when the other machine hangs."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:

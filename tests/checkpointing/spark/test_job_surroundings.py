@@ -1,4 +1,4 @@
-"""A real job that is a wheel, with a library, variables and secrets of its own, restarted from the command line."""
+"""A real job from a wheel, with a library, variables and secrets, is restarted from the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wheel(path: Path, **modules: str) -> Path:
 
 
 def content(path: Path) -> bytes:
-    """Nothing of a file that the clean-up of its job has removed."""
+    """Return the content of a file, or b"" if the clean-up of its job has removed it."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -22,7 +22,7 @@ LIMIT_S = 180.0
 
 
 class Runs:
-    """Runs of one program over one input, each from the final savepoint of the one before."""
+    """Runs of one program over one input. Each run starts from the previous run's final savepoint."""
 
     def __init__(self, manager: RunningJobManager, function: str, arguments: dict[str, str]) -> None:
         self.manager = manager
@@ -49,7 +49,7 @@ class Runs:
         return str((await self.manager.post(f"/jars/{jar_id}/run", body))["jobid"])
 
     async def finish(self, job_id: str) -> dict[str, Any]:
-        """The job's details once it is FINISHED."""
+        """Wait until the job is FINISHED, and return its details."""
 
         async def finished() -> dict[str, Any] | None:
             details = await self.manager.get(f"/jobs/{job_id}")
@@ -67,7 +67,7 @@ class Runs:
 
 
 def json_rows(directory: Path) -> Callable[[], list[str]]:
-    """What a reader of Waymark's own directory sees."""
+    """Return a function that reads the rows in a directory of Waymark's FileSink."""
 
     def read() -> list[str]:
         files = sorted(directory.glob("waymark_batch=*/*.json"))
@@ -81,7 +81,7 @@ def rows(count: int) -> list[str]:
 
 
 async def test_a_second_run_goes_on_where_the_first_ended(manager: RunningJobManager, tmp_path: Path) -> None:
-    """FileSink refused the second run before: it did not come from a state of the first."""
+    """Formerly, FileSink refused the second run, because it did not start from a state of the first."""
     runs, read = Runs(manager, "files", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
     runs.feed(0, 50)
     runs.feed(50, 50)
@@ -106,7 +106,7 @@ async def test_a_second_run_goes_on_where_the_first_ended(manager: RunningJobMan
 async def test_a_second_run_writes_each_row_once_through_sparks_file_sink(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
-    """It lost 50 of 150 rows before: the sink skips batch numbers that it knows."""
+    """Formerly, the second run lost 50 of 150 rows, because the sink skips batch numbers that it knows."""
     runs, output = Runs(manager, "spark_files", {"output": str(tmp_path / "out")}), tmp_path / "out"
 
     def read() -> list[str]:
@@ -122,7 +122,7 @@ async def test_a_second_run_writes_each_row_once_through_sparks_file_sink(
 
 @pytest.mark.nightly
 async def test_a_second_run_appends_each_row_once_to_a_table(manager: RunningJobManager, postgres_dsn: str) -> None:
-    """It doubled 100 rows before."""
+    """Formerly, the second run wrote 100 rows a second time."""
     runs = Runs(manager, "table", {"dsn": postgres_dsn, "table": "rows_of_runs"})
 
     def read() -> list[str]:
@@ -167,7 +167,7 @@ async def test_a_first_run_without_input_can_be_followed_by_one_with(
 async def test_a_driver_killed_between_its_last_batch_and_its_savepoint_loses_and_doubles_nothing(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
-    """The savepoints cannot be written until it was killed."""
+    """The savepoint cannot be written until the driver has been killed."""
     runs, read = Runs(manager, "files", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
     savepoints = Path(manager.settings.savepoint_directory)
     savepoints.write_text("a file where the directory should be")

@@ -56,7 +56,7 @@ def group_of(leader: int) -> list[psutil.Process]:
 
 
 def gateways(leader: int) -> list[psutil.Process]:
-    """Return the JVMs that will serve the driver; spark-class runs another one before."""
+    """Return the JVMs that serve the driver, without the JVM that spark-class runs before."""
     found = []
     for process in group_of(leader):
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The first checkpoint after a restart reads no file again of which an earlier one knows the checksum."""
+"""The first checkpoint after a restart does not read files whose checksums an earlier checkpoint has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SST, OTHER_SST, ZIP = "state/0/0/SSTs/a.sst", "state/0/1/SSTs/b.sst", "state/0/0
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> str:
-    """Of one query, "words"."""
+    """Return the location of a snapshot of one query, "words"."""
     storage = FileCheckpointStorage(str(tmp_path / "checkpoints"), "ab" * 16)
     location = storage.initialize_location(1, CheckpointKind.CHECKPOINT, None)
     files = []
@@ -45,7 +45,7 @@ def snapshot(tmp_path: Path) -> str:
 
 @pytest.fixture
 def live(tmp_path: Path, snapshot: str) -> Path:
-    """The query's fresh location: linked and copied from the snapshot."""
+    """Return the query's new checkpointLocation, with files linked or copied from the snapshot."""
     live = tmp_path / "live"
     for path in (SST, OTHER_SST, ZIP):
         (live / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which files make up a batch: listings of every layout, as PySpark 4.3 leaves them."""
+"""Which files belong to a batch, with listings of every layout as PySpark 4.3 writes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def zip_of(*ssts: str, logs: tuple[str, ...] = ()) -> bytes:
 
 
 class Checkpoint:
-    """A checkpointLocation in memory: the logs of batches 0 to `last`, and what is added."""
+    """A checkpointLocation in memory, with the logs of batches 0 to `last` and added files."""
 
     def __init__(self, last: int) -> None:
         self.files: dict[str, bytes] = {"metadata": b"{}"}
@@ -93,7 +93,7 @@ def test_a_sources_log_is_taken_whole() -> None:
 
 
 def test_of_a_sources_log_what_was_compacted_away_is_left_out() -> None:
-    """But for the last but one compacted file: how far it is from the last one is how often Spark compacts."""
+    """The second-newest compacted file is kept: its distance to the newest one is Spark's compaction interval."""
     checkpoint = Checkpoint(13).add("sources/0/3.compact", "sources/0/7.compact", "sources/0/11.compact")
     for gone in (3, 7, 11):
         checkpoint.remove(f"sources/0/{gone}")
@@ -104,7 +104,7 @@ def test_of_a_sources_log_what_was_compacted_away_is_left_out() -> None:
 
 
 def test_compacted_logs_may_be_shared() -> None:
-    """They are as large as all that was ever read or written, and in many snapshots."""
+    """Compacted logs list all files that were ever read or written, and are in many snapshots."""
     checkpoint = Checkpoint(9).add("sources/0/3.compact", "sources/0/7.compact", "sources/1/0")
     checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in ("4.compact", "5", "6", "7", "8", "9.compact")))
     shareable = {file.path for file in checkpoint.chosen(9) if file.immutable}
@@ -245,7 +245,7 @@ def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
     assert log(11) == {"9.compact", "10", "11"}
     assert log(9) == {"9.compact"}
     with pytest.raises(IncompleteBatch, match="does not have every entry up to batch 8"):
-        log(8)  # 0 to 4 went when 9 took them over
+        log(8)  # entries 0 to 4 were removed when 9 compacted them
     checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in range(5)))
     assert log(8) == set(map(str, range(9)))
 
@@ -276,7 +276,7 @@ def test_batch_numbers_are_told_from_other_names() -> None:
 
 
 def test_a_savepoint_that_was_never_completed_is_known_by_what_its_files_begin_with() -> None:
-    """What begins with anything else is somebody else's, and would keep it from being removed."""
+    """Files with other prefixes may belong to someone else, so they would prevent the removal of the savepoint."""
     checkpoint = Checkpoint(3)
     checkpoint.add("timelines", "operators/totals/3", *(f"state/0/0/{version}.delta" for version in range(1, 5)))
     checkpoint.add(*(f"sink:_spark_metadata/{batch}" for batch in range(4)))

@@ -1,4 +1,4 @@
-"""Going on in what a dead attempt left, with real Spark: nothing is replayed, nothing lost, and damage is noticed."""
+"""Continuing from a dead attempt's local files, with real Spark: no batch is repeated or lost, damage is detected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spark(spark: Any) -> Any:
 
 
 class Lives(Bench):
-    """One query, attempt after attempt, each in its own work directory, cutting its batches in its own way."""
+    """One query with several attempts, each with a separate work directory and a different division into batches."""
 
     def lines_by(self, files_per_batch: int) -> Any:
         lines = self.spark.readStream.format("text").option("maxFilesPerTrigger", str(files_per_batch))
@@ -46,7 +46,7 @@ class Lives(Bench):
         return query
 
     def is_ready(self, number: int, planned: PlannedQuery, started_after: int | None) -> None:
-        """What the driver writes down before it starts its queries."""
+        """Write what a driver records before it starts its queries."""
         begin_timeline(planned.location, "timeline", started_after)
         sink_path = str(planned.output.local) if planned.output else None
         stateful = [vertex for vertex in planned.plan.vertices if vertex.kind is VertexKind.STATEFUL]
@@ -69,7 +69,7 @@ class Crash(Exception):
 
 
 class FencedCounts:
-    """A sink as PostgresSink is one: a batch that it has is not taken again. `crash` ends the query in a batch."""
+    """A sink that skips batches that it has, like PostgresSink. `crash` ends the query within a batch."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -130,7 +130,7 @@ def test_the_batch_in_flight_runs_again_with_the_same_input(bench: Lives, crash:
 
 
 def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: Lives) -> None:
-    """The moment between the sink's commit and Spark's."""
+    """The attempt ended between the sink's commit and Spark's commit."""
     output = bench.root / "out"
 
     def writing(files_per_batch: int) -> Any:
@@ -164,7 +164,7 @@ def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: L
 def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
     spark: Any, tmp_path: Path, layout: str, batches: int
 ) -> None:
-    """Spark would skip the batch as written and look for the state that it never made."""
+    """Spark would skip the batch as written, and then miss the state that it did not compute."""
     bench = Lives(spark, tmp_path, LAYOUTS[layout])
 
     def writing() -> Any:
@@ -201,7 +201,7 @@ def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Live
 
 
 def test_a_batch_without_state_whose_offsets_were_removed_is_missed(bench: Lives) -> None:
-    """Its function may have written its rows: cut anew, the batch would have others under the same number."""
+    """The batch's function may have written rows. A new batch of the same number could have different rows."""
     sink, location = FencedCounts(), bench.work(1) / "queries" / "0-words"
     begun = BegunBatches([location])
     guard_batch_functions(begun.note)

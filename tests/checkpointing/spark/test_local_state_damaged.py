@@ -1,4 +1,4 @@
-"""What an attempt left, damaged: noticed before the next attempt goes on in it."""
+"""Damage in a dead attempt's files is detected before the next attempt continues from them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DAMAGED = {
 
 @pytest.fixture(scope="module")
 def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An attempt's directory: five batches of a count with snapshots, a sixth in flight."""
+    """Return the directory of an attempt with five batches of a count, and a sixth in progress."""
     recorded = unpacked("count in rocksdb format 2", tmp_path_factory.mktemp("recorded"))
     work = tmp_path_factory.mktemp("left") / "work"
     location = shutil.copytree(recorded.location, work / "queries" / "0-words")

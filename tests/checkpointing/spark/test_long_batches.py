@@ -18,7 +18,7 @@ LONG = ("many_tasks", "one_task", "function")
 
 @pytest.fixture(scope="module")
 def jobs(job_managers: JobManagers) -> dict[str, Job]:
-    """All at once: most of the time they wait."""
+    """Start all jobs at once, because they wait most of the time."""
     return {name: Job(job_managers, PROGRAM, name, {}, **TIMEOUT) for name in (*LONG, "hangs")}
 
 

@@ -1,4 +1,4 @@
-"""Files that a restored query would have to read again and that are gone."""
+"""Missing input files that a restored query would have to read again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checkpointing.spark.lost_input import InputLost, check_input_is_there, loss
 
 
 class Restored:
-    """A checkpointLocation restored after batch 4, at entry 2 of its file source's log."""
+    """A checkpointLocation that was restored to batch 4, at entry 2 of its file source's log."""
 
     def __init__(self, root: Path) -> None:
         self.location, self.input = root / "query", root / "in put"

@@ -1,4 +1,4 @@
-"""What the job manager relies on after a restart survives a power cut at every step of its writing."""
+"""The files that the job manager needs after a restart survive a power cut at every step of writing them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 
 @dataclass(frozen=True)
 class Handles(InMemoryStateHandleStore):
-    """ZooKeeper's, which a power cut of this machine does not change. Comparable, for `Disk`."""
+    """Handles as in ZooKeeper: a power cut of this machine does not change them. `Disk` can compare them."""
 
     handles: tuple[tuple[str, bytes], ...] = ()
 
@@ -94,7 +94,7 @@ def test_a_directory_is_there_once_it_was_made(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_complete_or_has_no_metadata(tmp_path: Path) -> None:
-    """So that nobody ever takes a damaged one for a checkpoint, and no completed one is lost."""
+    """Therefore no damaged directory counts as a checkpoint, and no completed checkpoint is lost."""
     storage = FileCheckpointStorage(str(tmp_path / "checkpoints"), JOB_ID)
     directory = tmp_path / "checkpoints" / JOB_ID / "chk-1"
 
@@ -112,7 +112,7 @@ def test_a_checkpoint_is_complete_or_has_no_metadata(tmp_path: Path) -> None:
 
 
 def test_a_savepoint_that_is_there_was_noted_before(tmp_path: Path) -> None:
-    """Only what was noted is found again when nobody completes it."""
+    """Only a recorded savepoint can be found and removed if it is never completed."""
     intents = tmp_path / "intents"
     own = SavepointIntents(intents, JOB_ID)
     storage = FileCheckpointStorage(None, JOB_ID, intents=own)
@@ -132,7 +132,7 @@ def test_a_savepoint_that_is_there_was_noted_before(tmp_path: Path) -> None:
 
 
 def brought(directory: str) -> StateFile:
-    """As a driver brings a small file of state: put, then made durable, its directory and that one's name too."""
+    """Upload a small state file as a driver does, and sync it with its directory and that directory's name."""
     files, content = LocalFiles(), b"state"
     source = Path(directory).parents[2] / "live"
     source.write_bytes(content)
@@ -234,7 +234,7 @@ def test_an_uploaded_program_is_there_whole(tmp_path: Path) -> None:
 
 
 def test_a_stored_job_has_its_program(tmp_path: Path) -> None:
-    """As a submission stores them: the program, then the graph."""
+    """A submission stores the program first, then the graph."""
     handles = Handles()
     graphs = HandleJobGraphStore(handles, tmp_path / "execution-plans")
     directory = JobDirectory(tmp_path / "jobs", JOB_ID)

@@ -1,4 +1,4 @@
-"""conformance.md and the tests named in it tell the same story."""
+"""conformance.md and the tests that it names agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_table_of_covered_behaviours_names_every_test_and_no_other() -> None
 
 
 def covered() -> list[tuple[str, str]]:
-    """Pairs of ids, as the table writes them, and the test's name."""
+    """Return pairs of the IDs, as written in the table, and the test's name."""
     texts = [file.read_text() for file in TABLE.parent.glob("*/test_*.py")]
     found = [match for text in texts for match in _TEST.findall(text)]
     return sorted((ids.upper().replace("_TO_", "–").replace("_", ", "), name) for name, ids in found)

@@ -1,4 +1,4 @@
-"""Work spread over threads that may hang: results in order, the first error at once, signs of progress from all."""
+"""Work on several threads that may hang: ordered results, the first error at once, and progress of all threads."""
 
 from __future__ import annotations
 

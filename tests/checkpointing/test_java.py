@@ -13,7 +13,7 @@ NO_JAVA_ON_PATH = {"PATH": "/nonexistent"}
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A home whose java only tells its version, as an old one would."""
+    """Return a Java home whose `java` only prints its version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")

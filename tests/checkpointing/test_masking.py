@@ -1,4 +1,4 @@
-"""Finding the secrets of configurations and command lines."""
+"""Secrets are found in configurations and command lines."""
 
 import time
 
@@ -49,7 +49,7 @@ def test_the_replacement_gets_the_key_and_the_value() -> None:
     assert seen == [("password", "abc"), ("token", "def")]
 
 
-S = "S3cr3t-Value9"  # never to be seen
+S = "S3cr3t-Value9"  # must never be shown
 IN_VALUES = [
     f"jdbc:postgresql://db:5432/flights?user=u&password={S}",
     f"jdbc:postgresql://db:5432/flights?password={S}&ssl=true",
@@ -204,7 +204,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("part", HOSTILE)
 def test_a_long_text_is_searched_in_time(part: str) -> None:
-    """In time that grows with the length: what grew with its square took ten seconds and more."""
+    """The time must grow linearly with the length. With quadratic growth the search took over ten seconds."""
     started = time.process_time()
     mask_text(part * (LONG // len(part)))
     assert time.process_time() - started < 5

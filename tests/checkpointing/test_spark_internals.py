@@ -1,4 +1,4 @@
-"""Private API of PySpark is in one module, and a PySpark without a part of it is refused at a driver's start."""
+"""One module uses private API of PySpark. A driver refuses to start if PySpark lacks a part of this API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEEDED = {each.owner: each for each in spark_internals._JVM}
 
 
 class Jvm:
-    """A stand-in for Spark's JVM, with all that is needed except `lacks`: full names of classes and members."""
+    """A stand-in for Spark's JVM that has the needed API except `lacks`, the full names of classes and members."""
 
     def __init__(self, *lacks: str, streaming_packages: bool = True) -> None:
         self._lacks, self._streaming_packages = lacks, streaming_packages
@@ -58,7 +58,7 @@ def not_found() -> Py4JJavaError:
 
 @pytest.fixture(autouse=True)
 def _no_process_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Spark, the JVM that the stand-in plays is started elsewhere."""
+    """Pretend that the JVM was started by another process, unless the test uses Spark."""
     if "spark" not in request.fixturenames:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
@@ -152,7 +152,7 @@ def test_a_restart_changes_nothing_about_it(tmp_path: Path) -> None:
 
 
 def test_only_one_module_uses_private_api_of_pyspark_and_one_that_of_kazoo() -> None:
-    """Ruff finds private attributes; the modules for them are exempt in pyproject.toml."""
+    """Ruff finds the use of private attributes. Only two modules are exempt, in pyproject.toml."""
     exempt = {"spark_internals.py", "ha/kazoo_internals.py"}
     sources = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
     private_import = re.compile(r"^\s*from (?:pyspark|py4j|kazoo)\b.* import .*\b_\w", re.MULTILINE)

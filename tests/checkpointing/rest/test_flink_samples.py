@@ -28,7 +28,7 @@ def sample(name: str) -> Any:
 
 
 def lacking(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Yield fields of `theirs` that `ours` lacks or has with another type. For null in `theirs`, any type is allowed."""
+    """Yield fields of `theirs` that `ours` lacks or has with another type. Null in `theirs` allows any type."""
     if theirs is None:
         return
     if _kind(ours) != _kind(theirs):

@@ -42,7 +42,7 @@ def environment(**own: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def archive(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the test run's archive, or create one with the same program."""
+    """Return a copy of the test run's archive, or a new one from the same program."""
     path = tmp_path_factory.mktemp("classes") / "a.jsa"
     made = Path(os.environ["WAYMARK_TEST_CLASS_ARCHIVE"])
     if not made.exists():

@@ -56,7 +56,7 @@ def word_count() -> Example:
 
 
 def sessionization() -> Example:
-    """Return clicks: Ann's session spans the kill, Bob's second one begins with it. The last click ends all sessions."""
+    """Return clicks. Ann's session spans the kill, Bob's second one begins with it, and the last click ends them."""
     minutes = {"ann": [0, 5, 9, 14, 20, 26], "bob": [1, 2, 15, 16], "eve": [3]}
     clicks = sorted((minute, user) for user, own in minutes.items() for minute in own)
     cuts = [clicks[:4], clicks[4:7], [*clicks[7:], (600, "end")]]

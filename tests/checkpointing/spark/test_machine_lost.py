@@ -1,4 +1,4 @@
-"""The machine of leader and driver is lost: the other job manager continues in the live location, with real Spark."""
+"""The machine of leader and driver is lost. The next job manager continues from the driver's files, with real Spark."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.checkpointing.spark.conftest import ROOT, Words
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
-# A sink that skips a number that it knows; the test holds a batch before it ends. A batch has all files that are there:
-# after a restart from the checkpoint other rows would have the numbers that the sink knows.
+# The sink skips batch numbers that it knows, and the test can hold a batch. Each batch reads all available files: after a
+# restart from the checkpoint, a batch number that the sink knows would have other rows.
 PROGRAM = """
 import json, os, time
 from pathlib import Path
@@ -64,7 +64,7 @@ RUN = (
 
 @contextmanager
 def leader(manager: RunningJobManager, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A job manager in a process of its own that leads, reached through `manager.client`."""
+    """Run a leading job manager in a separate process, and connect `manager.client` to it."""
     state = str(manager.settings.state_directory)
     own = {"WAYMARK_JOBMANAGER_PORT": "0", "WAYMARK_JOBMANAGER_STATE": state, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -104,7 +104,7 @@ async def submitted(manager: RunningJobManager, words: Words) -> str:
 
 
 def lose_the_machine(first: RunningJobManager, leader: subprocess.Popen[str], job_id: str, pid: int) -> None:
-    """Leader and driver are killed; what they left is of another host and boot than the next job manager's."""
+    """Kill leader and driver, and change their record to another host and boot than the next job manager's."""
     leader.kill()
     leader.wait()
     os.killpg(pid, signal.SIGKILL)
@@ -147,7 +147,7 @@ async def test_an_idempotent_sink_loses_no_row_and_doubles_none(
         feed(3)
         await soon(words.is_held, LIMIT_S)
         await second.start()
-        # The batch is in the sink, its commit is not written.
+        # The batch is in the sink, but not committed.
         lose_the_machine(first, process, job_id, pid)
     try:
         words.let_go()

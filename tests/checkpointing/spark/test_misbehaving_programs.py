@@ -1,4 +1,4 @@
-"""Programs that misbehave, as jobs of a real job manager: each ends, or goes on, as it should, and says why."""
+"""Programs that misbehave, as jobs of a real job manager: each job ends with a reason, or continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def job_manager_settings() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def jobs(job_managers: JobManagers) -> dict[str, Job]:
-    """All at once: their JVMs start side by side."""
+    """Start all jobs at once, so that their JVMs start in parallel."""
     names = ("stops_first", "stops_in_a_batch", "blocks", "chatters")
     return {name: Job(job_managers, PROGRAM, name, {}, **NO_RESTART) for name in names}
 
@@ -71,7 +71,7 @@ def test_a_program_that_never_returns_its_query_can_be_cancelled(jobs: dict[str,
 
 
 def test_a_master_that_cannot_be_reached_is_named(job_managers: JobManagers) -> None:
-    """Spark looks for its master for a minute."""
+    """Spark tries to connect to its master for a minute."""
     master = f"spark://127.0.0.1:{any_free()}"
     found = failure(Job(job_managers, PROGRAM, "fine", {}, **{**NO_RESTART, "spark.master": master}))
     assert found["exceptionName"] == "ClusterRefused"

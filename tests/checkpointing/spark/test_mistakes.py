@@ -1,4 +1,4 @@
-"""Which failures before the first RUNNING are mistakes of the program, with real Spark."""
+"""Which failures before the first status RUNNING are mistakes of the program, with real Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def failure(spark: Any, function: Callable[[Any, dict[str, str]], Any]) -> Exception:
-    """Return what calling the program, and starting the query that it returns, raises."""
+    """Call the program and start its query. Return the exception that this raises."""
     with pytest.raises(Exception) as raised:  # noqa: PT011 - the subject is which one it is
         call_program(Program(function, Path("program.py"), "program:main"), spark, {}).start()
     return raised.value
@@ -66,7 +66,7 @@ def test_a_mistake_of_the_program(spark: Any, program: Callable[..., Any], tmp_p
 
 
 def reads(path: str) -> Callable[[Any, dict[str, str]], Any]:
-    """A program of a stream over the files in a directory."""
+    """Return a program whose query reads the files in a directory."""
 
     def program(spark: Any, args: dict[str, str]) -> Any:
         return spark.readStream.schema("value string").json(path).writeStream
@@ -103,7 +103,7 @@ def input_away(spark: Any, args: dict[str, str]) -> Any:
 
 
 class NoBrokersAvailable(Exception):
-    """Named as the one of kafka-python, which is no OSError."""
+    """An exception with the name of kafka-python's, which is no OSError."""
 
 
 def broker_away(spark: Any, args: dict[str, str]) -> Any:

@@ -1,4 +1,4 @@
-"""Queries that are restored with new batch numbers into a sink that skips the numbers it knows, with real Spark."""
+"""Queries that are restored with new batch numbers, with a sink that skips known numbers, with real Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERS = BatchNumbers("family", 5000, 15_000)
 
 @dataclass
 class Jobs(Bench):
-    """A count that a job writes to `sink`, in one attempt after the other."""
+    """A count that a job writes to `sink` in several attempts."""
 
     sink: IdempotentSink = field(default_factory=IdempotentSink)
     last: ContinuedBatch | None = None
@@ -103,7 +103,7 @@ def test_a_restored_state_is_renumbered_and_then_rescaled(rocksdb: Jobs) -> None
 
 
 def restored_and_stopped(jobs: Jobs, *, crash: bool) -> int:
-    """Stop a restored query, `crash`: before its last batch was committed. Return that batch's number."""
+    """Stop a restored query and return its last batch. With `crash`, this batch is not committed."""
     first = jobs.run(jobs.counting("first"), 2)
     older = jobs.snapshot(first, 1)
     first.stop()
@@ -133,7 +133,7 @@ def test_a_renumbered_query_is_continued_where_it_was(rocksdb: Jobs, crash: bool
 @pytest.mark.nightly
 @pytest.mark.parametrize("crash", [False, True], ids=["idle", "in a batch"])
 def test_only_a_query_without_a_batch_in_flight_is_continued_with_other_numbers(rocksdb: Jobs, crash: bool) -> None:
-    """Its sink may know the batch in flight by its number."""
+    """The sink may already know the number of an uncommitted batch."""
     last = restored_and_stopped(rocksdb, crash=crash)
     continued, numbers = rocksdb.counting("continued"), next(RANGES)
     state = rocksdb.left_by("restored")

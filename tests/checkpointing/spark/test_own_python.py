@@ -1,4 +1,4 @@
-"""Jobs with Pythons of their own: other versions of PySpark and pandas, side by side, each with its own secret."""
+"""Jobs with different Pythons run at the same time, with other versions of PySpark and pandas, and separate secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vertices out of physical plans, as PySpark 4.3 explains them."""
+"""Vertices are derived from physical plans in the format of PySpark 4.3."""
 
 from __future__ import annotations
 

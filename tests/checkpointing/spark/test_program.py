@@ -1,4 +1,4 @@
-"""Loading programs: what is wrong with one is said in plain words."""
+"""Loading of programs, with a clear error for each fault of a program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def name() -> str:
 
 
 def load(tmp_path: Path, name: str, source: str, function: str = "main") -> Program:
-    path = tmp_path / f"{uuid.uuid4()}_{name}.py"  # as the job manager stores an upload
+    path = tmp_path / f"{uuid.uuid4()}_{name}.py"  # the name that the job manager gives to an upload
     path.write_text(source)
     return load_program(path, f"{name}:{function}", tmp_path / "program")
 

@@ -1,4 +1,4 @@
-"""A program on its own thread: what it starts is the job, until it waits or ends."""
+"""A program on a separate thread. The queries that it starts before it waits or ends are the job."""
 
 from __future__ import annotations
 

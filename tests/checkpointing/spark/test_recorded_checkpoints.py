@@ -1,4 +1,4 @@
-"""Snapshots and refusals of checkpoint directories that real Spark wrote, in every layout of the state store."""
+"""Snapshots of recorded checkpoint directories, and refused ones, in every layout of the state store."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def distinct(tmp_path: Path) -> Recording:
 
 @pytest.fixture
 def total(tmp_path: Path) -> Recording:
-    """Of distinct words: two stateful operators, of which one has no keys."""
+    """Return the recording of a total of distinct words. It has two stateful operators, one of them without keys."""
     return unpacked("total of distinct", tmp_path / "total")
 
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Recording:
-    """A query without state, whose plan another program may have."""
+    """Return the recording of a query without state."""
     return unpacked("lines into files", tmp_path / "lines")
 
 
@@ -49,7 +49,7 @@ def parallelism(checkpoint: CompletedCheckpoint) -> list[int]:
 
 
 def listing(files: QueryFiles) -> dict[str, int]:
-    """Without Hadoop's own checksums."""
+    """Return the sizes of a query's files by name, without Hadoop's checksum files."""
     found = {str(path.relative_to(files.location)): path for path in files.location.rglob("[!.]*")}
     if files.sink_log is not None:
         log = {name: files.sink_log.copy_of(name) for name in files.sink_log.log_names()}
@@ -121,12 +121,12 @@ def test_a_damaged_file_is_refused(layout: str, tmp_path: Path) -> None:
         victim.write_bytes(bytes([content[0] ^ 1]) + content[1:])
         with pytest.raises(SnapshotUnusable):
             verify(checkpoint.location, deep=True)
-        if not file.path.endswith(".sst"):  # these are linked, and not read
+        if not file.path.endswith(".sst"):  # SST files are linked without reading them
             with pytest.raises(SnapshotDamaged, match="is damaged"):
                 restore_query(Snapshot(checkpoint), "words", files.plan.vertices, tmp_path / f"restored-{damaged}")
 
 
-# --- programs that do not fit ----------------------------------------------------------------------------------------
+# --- incompatible programs -------------------------------------------------------------------------------------------
 
 
 def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_allowed(
@@ -146,7 +146,7 @@ def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_al
 def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(
     count: Recording, distinct: Recording, tmp_path: Path
 ) -> None:
-    """By kind as well as by place: Spark finds state by its place alone."""
+    """Operators are matched by kind and position, because Spark finds state by its position only."""
     checkpoint = write_checkpoint(count.files, tmp_path)
     other = query_plan("words", (distinct.root / "plan.txt").read_text(), Sink("noop", None), {0: 5}).vertices
     assert [vertex.parallelism for vertex in other if vertex.kind is VertexKind.STATEFUL] == [5]

@@ -1,4 +1,4 @@
-"""The recorded checkpoint directories are what Spark writes today: the same names, formats, versions and schemas."""
+"""Spark still writes checkpoint directories with the recorded names, formats, versions and schemas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operators(recording: Recording) -> list[Any]:
 
 
 def shapes(recording: Recording) -> dict[str, set[str]]:
-    """By general name what the files of that name look like, without numbers of versions, ids, times and rows."""
+    """Return the formats of the files by general name, without version numbers, IDs, times and rows."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in (*recording.location.rglob("*"), *recording.root.glob("out/_spark_metadata/*")):
         if path.is_file() and ".tmp" not in path.name:
@@ -48,7 +48,7 @@ def shapes(recording: Recording) -> dict[str, set[str]]:
 
 
 def general(name: str) -> str:
-    """Which versions Spark writes whole depends on how fast it is."""
+    """Return the name without version numbers: which versions Spark writes as whole states depends on its speed."""
     return re.sub(r"\d+(?=[_.-])", "N", UUID.sub("UUID", name)) if "/state/" in name else name
 
 
@@ -73,7 +73,7 @@ def zipped(content: bytes) -> list[str]:
 
 
 def line(text: str) -> str:
-    """A version as it is, JSON by its names and kinds of values."""
+    """Return a version unchanged, and JSON as its keys and types of values."""
     return text if re.fullmatch(r"v\d+", text) else keys(json.loads(text))
 
 

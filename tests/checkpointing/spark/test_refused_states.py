@@ -1,4 +1,4 @@
-"""Queries that get stuck, states that do not fit, input that is gone: in words, with real Spark; the rest goes on."""
+"""Stuck queries, incompatible states and missing input cause clear errors, with real Spark. Other queries continue."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture(autouse=True)
 def _given_back() -> Iterator[None]:
-    """`prepare` takes PySpark over for the rest of a driver's process."""
+    """Give PySpark back after the test, because `prepare` takes it over for the rest of a driver's process."""
     yield
     taken_over.give_back()
 
 
 class Words:
-    """A directory of words, one file a batch, and queries over it."""
+    """A directory of words, one file per batch, and queries over it."""
 
     def __init__(self, spark: Any, root: Path, name: str = "in") -> None:
         self.spark = spark
@@ -83,7 +83,7 @@ def checkpoint_of(running: RunningQuery, root: Path, eventually: Callable[..., o
 def test_a_query_stuck_in_a_batch_is_named_and_the_others_go_on(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """The job manager gives the checkpoint up when its time is over; the next one, after the batch, is taken."""
+    """The job manager expires the checkpoint. The next checkpoint, after the batch, completes."""
     goes_on, words, others = threading.Event(), Words(spark, tmp_path), Words(spark, tmp_path, "others")
     stuck = words.counting(name="stuck", each=lambda: goes_on.wait(120) and None)
     writers = [stuck, others.counting(name="lively")]
@@ -102,7 +102,7 @@ def test_a_query_stuck_in_a_batch_is_named_and_the_others_go_on(
         agent.agent.tick()
         return agent.reports.delays.get(1, [])[-1:]
 
-    # Before, it may wait for the other query's files, too.
+    # Until then the checkpoint may also wait for the other query's files.
     expected = "Query 'stuck' has not come to the end of batch 0; Spark says: Processing new data."
     eventually("it waits for this query alone", lambda: told() == [expected])
     others.feed("b")
@@ -180,7 +180,7 @@ def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_bac
 def test_a_state_fits_by_the_settings_that_its_first_batch_recorded(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """An older Spark, whose states are not nullable, does not know the setting, and so records that it is off."""
+    """An older Spark, whose states are not nullable, does not know the setting and records that it is off."""
     words, nullable = Words(spark, tmp_path), "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
     spark.conf.set(nullable, "false")
     try:
@@ -208,7 +208,7 @@ def test_a_state_fits_by_the_settings_that_its_first_batch_recorded(
 def prepared(
     spark: Any, checkpoint: CompletedCheckpoint, root: Path, writer: Callable[[], Any], *, allowed: bool = False
 ) -> SparkJob:
-    """As the driver of another job does it before it starts the queries."""
+    """Prepare a job from the checkpoint as a driver does before it starts the queries."""
     work = WorkDirectory(root)
     work.root.mkdir()
     (work.root / "program.py").touch()
@@ -224,7 +224,7 @@ def prepared(
 def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """The checkpoint is taken when the batch after it had been listed already; Spark alone would pass over its file."""
+    """The next batch was already listed when the checkpoint was taken. Spark alone would skip its missing file."""
     held, goes_on, words = threading.Event(), threading.Event(), Words(spark, tmp_path)
     goes_on.set()
 
@@ -259,7 +259,7 @@ def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
 
 
 class Forgetful(DataSource):
-    """Has rows 0 to 9, and forgets the first ones once its file `forgotten` is there."""
+    """A source with rows 0 to 9 that loses the first rows once its file `forgotten` exists."""
 
     @classmethod
     def name(cls) -> str:
@@ -311,7 +311,7 @@ def test_a_source_that_says_it_lost_input_fails_the_job_for_good_in_its_words(
 
 
 class _At:
-    """A query as the agent saw it at the end of `batch`, whatever it has begun since."""
+    """A view of a query at the end of `batch`, without later batches."""
 
     def __init__(self, running: RunningQuery, batch: int) -> None:
         self._running = running

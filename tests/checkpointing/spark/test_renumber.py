@@ -1,4 +1,4 @@
-"""Restored locations whose batch numbers move forward, with real Spark, in every layout of the state store."""
+"""Restored checkpointLocations with greater batch numbers, with real Spark, in every layout of the state store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_sink_that_knows_batch_numbers_loses_nothing(batch: int, deltas: int, 
     assert sink.counts == bench.expected
     assert min(number for number in sink.batches if number >= BATCHES) == 1001
 
-    run(bench, counting(bench, sink, "again"), 1)  # what the renumbered life wrote is a location like any other
+    run(bench, counting(bench, sink, "again"), 1)  # a renumbered query's location is like any other
     assert sink.counts == bench.expected
     assert max(sink.batches) == committed_batches(path.name for path in (bench.root / "again/commits").iterdir())[-1]
 
@@ -81,11 +81,11 @@ def test_without_new_numbers_such_a_sink_drops_rows(spark: Any, tmp_path: Path) 
 def test_restores_lose_nothing_under_an_older_pyspark(
     version: str, layout: str, tmp_path: Path, java_home: Path
 ) -> None:
-    """Of a count, and of rows into Spark's file sink."""
+    """Restore a count, and a query with Spark's file sink."""
     python = str(python_with_pyspark_or_skip(version))
     command = [python, "-m", "tests.checkpointing.spark.renumbering", str(tmp_path / "restores"), layout]
     environment = in_own_python(os.environ, python, tmp_path / "own")
-    environment.pop("SPARK_SUBMIT_OPTS", None)  # names an archive of another Spark's classes
+    environment.pop("SPARK_SUBMIT_OPTS", None)  # it names an archive of another Spark version's classes
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"pyspark": version, "mistakes": []}
@@ -93,6 +93,6 @@ def test_restores_lose_nothing_under_an_older_pyspark(
 
 @pytest.mark.parametrize("to", [2, 1, GREATEST])
 def test_a_number_that_is_not_ahead_or_too_great_is_refused(to: int, tmp_path: Path) -> None:
-    """Spark counts numbers in 32 bits when it removes old ones."""
+    """Spark uses 32-bit batch numbers when it removes old batches."""
     with pytest.raises(ValueError, match=f"batch 2 cannot become batch {to}"):
         renumber(NO_SPARK, tmp_path, 2, to)

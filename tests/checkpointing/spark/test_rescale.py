@@ -1,4 +1,4 @@
-"""A restored state on another number of partitions, with real Spark: nothing lost, nothing twice, and it goes on."""
+"""A restored state with another number of partitions, with real Spark: no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Rescaling(Bench):
-    """A query that is stopped, restored beside itself on other partitions, and run on."""
+    """A query that is stopped, restored to a new location with other partitions, and continued."""
 
     def on(self, partitions: int) -> None:
         self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -40,7 +40,7 @@ class Rescaling(Bench):
         return query
 
     def again(self, checkpoint: CompletedCheckpoint, writer: Any, name: str, partitions: int) -> RunningQuery:
-        """Restored and rescaled as a driver does it; started."""
+        """Restore and rescale the query as a driver does, start it, and return it."""
         self.on(partitions)
         query = RunningQuery(self.planned(writer, self.root / name))
         self.restore(checkpoint, query.planned)
@@ -108,7 +108,7 @@ def test_a_file_sinks_log_has_no_hole_at_the_batch_that_the_rescale_writes(bench
 
     checkpoint = bench.taken_and_stopped(bench.first(distinct(), 2, batches), 1)
     query = bench.again(checkpoint, distinct(), "again", 3)
-    for _ in range(5):  # two compactions further
+    for _ in range(5):  # until after two more compactions
         bench.feed()
     bench.run_all(query)
     after = bench.taken_and_stopped(query, 2)
@@ -154,7 +154,7 @@ def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -
         rescale(bench.spark, query.files, 3)
 
 
-# --- who asks for what -----------------------------------------------------------------------------------------------
+# --- requested numbers ------------------------------------------------------------------------------------------------
 
 
 def test_a_job_asks_for_partitions_by_its_parallelism_or_sparks_own_setting() -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""A job under a real job manager, with real drivers: killed in a batch, then put on another parallelism."""
+"""A job with a real job manager and real drivers is killed within a batch, then rescaled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay
 
 
 class WordCount:
-    """The job, its input and what came out."""
+    """The job, its input and its output."""
 
     def __init__(self, manager: RunningJobManager, words: Words, job_id: str) -> None:
         self.manager = manager
@@ -52,7 +52,7 @@ class WordCount:
         return dict(await soon(running, LIMIT_S))
 
     async def checkpoint(self) -> dict[str, Any]:
-        """The details of a new one."""
+        """Take a checkpoint and return its details."""
         number = await self.manager.checkpoint(self.job_id)
         return await self.manager.get(f"/jobs/{self.job_id}/checkpoints/details/{number}")
 
@@ -129,7 +129,7 @@ async def test_a_job_survives_a_failed_stop_and_a_stop_during_a_rescale(
 
 
 async def stop_whose_savepoint_cannot_be_written(job: WordCount) -> str:
-    """The failure's text. A file takes the place of the savepoint's directory while its batch is in flight."""
+    """Stop the job while a file blocks the savepoint's directory. Return the text of the failure."""
     job.words.hold()
     job.feed(2)
     await soon(job.words.is_held, LIMIT_S)
@@ -160,7 +160,7 @@ async def submitted(manager: RunningJobManager, words: Words, configuration: dic
 
 
 async def killed_in_a_batch(job: WordCount, pid: int) -> None:
-    """With a batch held in its sink; more input comes before the next attempt has cut its batches."""
+    """Kill the job while its sink holds a batch. More input arrives before the next attempt begins a batch."""
     written = {path.name: path.stat().st_mtime_ns for path in job.words.output.glob("*.json")}
     job.words.hold()
     job.feed(3)

@@ -1,4 +1,4 @@
-"""Restores that are refused because of what the sinks hold: rows would be written a second time, or would be lost."""
+"""Restores that are refused because of the sinks' content: rows would be written a second time, or lost."""
 
 from __future__ import annotations
 

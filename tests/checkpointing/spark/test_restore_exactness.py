@@ -1,4 +1,4 @@
-"""Snapshots of a running query and their restores, with real Spark: one session, every layout of the state store."""
+"""Snapshots of a running query and their restores, with real Spark, in every layout of the state store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def counting(bench: Bench, counts: dict[str, int]) -> Any:
 
 
 def whole_everywhere(query: RunningQuery) -> bool:
-    """Without it a partition's state is its changelogs, and that of a large batch is large, too."""
+    """Return whether every partition has a whole state. Otherwise it has only changelogs, which may be large."""
     state = query.planned.location / "state" / "0"
     return all([*(state / str(partition)).glob("*.zip")] for partition in range(PARTITIONS))
 
@@ -86,7 +86,7 @@ def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(ben
 @pytest.mark.nightly
 @pytest.mark.parametrize("ahead", [0, 1, 8])
 def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Bench, ahead: int) -> None:
-    """Also where the log ran so far ahead that what it lists after the batch stands in compacted files alone."""
+    """The log may be so far ahead that its entries after the batch are only in compacted files."""
     bench, compact_interval = format_2, "spark.sql.streaming.fileSource.log.compactInterval"
     counts: dict[str, int] = {}
     bench.spark.conf.set(compact_interval, "3")
@@ -201,7 +201,7 @@ def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:
 
 @pytest.mark.nightly
 def test_a_stream_stream_join_is_known_with_its_four_stores(bench: Bench) -> None:
-    """Rows wait for their partner: what was read before the checkpoint meets what comes after the restore."""
+    """Rows in the state wait for their partner, which may arrive only after the restore."""
     from pyspark.sql import functions
 
     for side in ("left", "right"):
@@ -240,7 +240,7 @@ def test_a_stream_stream_join_is_known_with_its_four_stores(bench: Bench) -> Non
 
 
 class Times:
-    """Words with a time each, in the order of their times; a batch for each `feed`."""
+    """An input of words with ascending times, with one batch for each `feed`."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -262,7 +262,7 @@ class Times:
 
 @pytest.mark.nightly
 def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> None:
-    """Duplicates are dropped, then what is left is counted by window; each window comes out once, when it is over."""
+    """The query drops duplicates, then counts words by window. Each window is written once, when it has ended."""
     from pyspark.sql import functions
 
     windows: Counter[tuple[str, int]] = Counter()
@@ -284,7 +284,7 @@ def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> 
     first.start()
     for words in ("aab", "abc", "cc"):
         times.feed(words)
-        bench.run_all(first)  # one by one: files of one millisecond have no order
+        bench.run_all(first)  # one by one, because files of the same millisecond have no order
     plan = first.planned.plan
     from_the_top = [plan.by_owner[VertexKind.STATEFUL, index].name for index in plan.stateful_from_the_top]
     assert from_the_top == ["aggregate (stateStoreSave)", "deduplicate (streamingDeduplicate)"]
@@ -378,7 +378,7 @@ def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path
 
 @pytest.mark.nightly
 def test_a_source_with_offsets_as_kafkas_goes_on_from_each_partitions_own(format_2: Bench) -> None:
-    """Written in Python. After the checkpoint one partition has grown, one has not, and one is new."""
+    """The source is written in Python. After the checkpoint, one partition has grown, one has not, and one is new."""
     bench, topic = format_2, Topic(format_2.root / "words")
     bench.spark.dataSource.register(TopicLog)
     topic.add_partitions(2)

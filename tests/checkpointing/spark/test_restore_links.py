@@ -1,4 +1,4 @@
-"""SST files are linked into the restored state, and only whole ones: Spark would read a link to a damaged file."""
+"""Only intact SST files are linked into a restored state, because Spark would read a damaged file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SST = "state/0/0/SSTs/000012-0a1b2c.sst"
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """The SST file in the pool of shared files."""
+    """Return an SST file in the pool of shared files."""
     path = tmp_path / "checkpoints" / "shared" / "000012"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)

@@ -1,4 +1,4 @@
-"""Jobs under a real job manager, with real drivers, whose restore would write rows a second time, or lose rows."""
+"""Jobs with a real job manager and real drivers whose restore would write rows a second time, or lose rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole RocksDB states of one Spark version, made readable for another."""
+"""Whole RocksDB states of one Spark version are converted for another version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a query's operators, added up over its batches."""
+"""The rows of a query's operators, summed over its batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def progress(sources: list[int], states: list[tuple[int, int, int, int]], output
 
 
 def counted(plan: str, *batches: dict[str, Any]) -> dict[str, VertexRows]:
-    """By the vertex's name."""
+    """Return the row counts of these batches, by the vertex's name."""
     made, counts = query_plan("q", plan, Sink("json", "/out"), {}), RowCounts()
     for batch in batches:
         counts.add(batch)

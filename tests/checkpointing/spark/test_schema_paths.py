@@ -1,4 +1,4 @@
-"""The paths inside transformWithState's metadata, after its files have moved."""
+"""The paths in transformWithState's metadata are corrected after its files have moved."""
 
 from __future__ import annotations
 

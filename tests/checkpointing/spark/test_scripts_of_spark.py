@@ -1,4 +1,4 @@
-"""Spark's own examples, unmodified, submitted as people do it: they run, are saved, stopped, and run again."""
+"""Spark's unmodified examples, submitted as jobs: they run, are stopped with a savepoint, and run again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streami
 
 @pytest.fixture(scope="module")
 def talker() -> Iterator[int]:
-    """The port of a server that says a few words to whoever connects, again and again."""
+    """Yield the port of a server that repeatedly sends a few words to each client."""
     listener = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
@@ -57,7 +57,7 @@ def submitted(managers: JobManagers, *arguments: str) -> subprocess.CompletedPro
 
 
 def submit(managers: JobManagers, *arguments: str) -> str:
-    """Return the job's id, once `manage.py submit` says that it runs."""
+    """Submit a job with `manage.py submit`, and return its ID once it runs."""
     said = submitted(managers, *arguments)
     assert said.returncode == 0, said.stdout + said.stderr
     return said.stdout.partition("Submitted: job ")[2].split()[0]
@@ -101,7 +101,7 @@ def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, talker
 
 
 def test_a_script_moves_here_with_its_state(job_managers: JobManagers, words: Any, java_home: Path) -> None:
-    """First it runs as people run it, with spark-submit; the state of its two queries comes along."""
+    """The script first runs with spark-submit. Then it becomes a job with the state of its two queries."""
     script, root = Path(__file__).parent / "programs" / "script.py", words.output / "checkpoints"
     given = [str(words.input), str(words.output)]
     words.write("1", ["a", "b", "a"])

@@ -1,4 +1,4 @@
-"""Scripts as public ones are written, in a real driver: relative paths, a listener, several queries, any sink."""
+"""Scripts with the features of public ones, in a real driver: relative paths, a listener, several queries, any sink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUERIES = {f"{sensor}_{kind}" for sensor in ("heat", "tilt") for kind in ("valid
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """The directory that the script's paths are below."""
+    """Return the directory to which the script's paths are relative, with input."""
     place = tmp_path / "place"
     for sensor in ("heat", "tilt"):
         (place / "streams" / sensor).mkdir(parents=True)
@@ -33,7 +33,7 @@ def write(place: Path, sensor: str, name: str, *values: float | None) -> None:
 
 
 def values(output: Path) -> list[float | None]:
-    """What readers see by the log of Spark's file sink; nothing while a restore puts an older log in place."""
+    """Return the values that readers see in the log of Spark's file sink, none while a restore replaces the log."""
     logs = sorted(output.glob("_spark_metadata/[0-9]*"), key=lambda log: int(log.stem))
     newest_compacted = max((at for at, log in enumerate(logs) if log.suffix == ".compact"), default=0)
     try:
@@ -77,7 +77,7 @@ def test_what_is_there_is_read_once_and_the_script_goes_on_to_its_end(
         program="shapes.py", configuration={"waymark.directory": str(place)},
     )  # fmt: skip
     job_manager.await_state(1, DriverState.ENDED)
-    assert (place / "ended").read_text() == "2 1 2 2 1 2"  # Spark filters while it reads JSON
+    assert (place / "ended").read_text() == "2 1 2 2 1 2"  # Spark filters rows while it reads JSON
     assert values(place / "bronze/heat") == [1.5, 20.0]
     metrics = [json.loads(row) for path in (place / "metrics").rglob("*.json") for row in path.read_text().splitlines()]
     assert sorted((each["status"], each["count"]) for each in metrics) == [("heat", 2), ("tilt", 2)]

@@ -1,4 +1,4 @@
-"""A checkpoint that its storage cannot take is declined with the cause in words; the job's other ones go on."""
+"""A checkpoint that its storage cannot take is declined with a clear cause. Later checkpoints of the job complete."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_disk_that_gets_full_in_the_middle_declines_only_this_one(
     assert "the storage is full" in cause
 
     def only_what_was_kept() -> bool:
-        """The job manager removes the checkpoint's own directory, the driver what it brought to the pool."""
+        """Return whether the driver has removed its files from the pool. The job manager removes `chk-2`."""
         return {p for p in small_disk.rglob("*") if p.is_file() and "chk-2" not in p.parts} == set(kept)
 
     bench.until(eventually, only_what_was_kept)

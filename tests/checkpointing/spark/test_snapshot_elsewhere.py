@@ -1,4 +1,4 @@
-"""A real Spark job whose checkpoints and savepoints lie elsewhere: killed, restored, and nothing counted twice."""
+"""A real Spark job with snapshots in remote storage is killed and restored, without counting a row twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def elsewhere(s3: StorageServer, admitted: Callable[[StorageServer], None], job_manager: Any) -> str:
-    """The job manager keeps its snapshots on an S3 server, whose keys it and its drivers have in their environment."""
+    """Let the job manager store snapshots on an S3 server. The keys are in its and its drivers' environment."""
     admitted(s3)
     root = f"{s3.root}/{uuid.uuid4().hex}"
     job_manager.storage = FileCheckpointStorage(f"{root}/checkpoints", job_manager.job_id)
@@ -85,7 +85,7 @@ def test_a_job_with_its_storage_on_s3_is_killed_restored_stopped_and_restored_ag
 
 
 def assert_the_job_managers_memory_can_take_over(job_manager: Any, eventually: Any, tmp_path: Path) -> None:
-    """The same driver's next checkpoint comes inside its acknowledgements, and can be written out to start from."""
+    """Store the next checkpoint in the job manager's memory: acknowledgements contain its files. Then write a copy."""
     job_manager.storage = FileCheckpointStorage(JOB_MANAGER_MEMORY, job_manager.job_id)
     take = job_manager.trigger(4)
     eventually("checkpoint 4", lambda: len(take.acknowledgements) == 4)

@@ -1,4 +1,4 @@
-"""Staged files on their way into storage: what is new, what is shared, what is found damaged, and where it may end."""
+"""How staged files get into storage: new files, shared files, damaged files, and uploads that end early."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def content(seed: str, size: int = 10_000) -> bytes:
 
 @dataclass
 class Bench:
-    """One driver's view: a live directory, from which batches are staged, and storage below `root`."""
+    """A driver's live directory, from which batches are staged, and a storage below `root`."""
 
     live: Path
     root: str
@@ -52,7 +52,7 @@ class Bench:
     ledger: PoolLedger = field(default_factory=PoolLedger)
 
     def write(self, name: str, data: bytes) -> None:
-        """As Spark does: under another name, then renamed."""
+        """Write a file as Spark does: under another name, then renamed."""
         path = self.live / name
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.tmp")
@@ -60,7 +60,7 @@ class Bench:
         partial.rename(path)
 
     def write_with_sums(self, name: str, data: bytes) -> None:
-        """As Spark does through Hadoop's file system."""
+        """Write a file with a checksum file, as Spark does with Hadoop's file system."""
         self.write(name, data)
         sums_path(self.live / name).write_bytes(b"crc\x00" + struct.pack(">i", 512) + sums_of(data))
 
@@ -146,12 +146,12 @@ def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_be
 def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that were in the pool already, too: who brought them may have died before they were durable."""
+    """Files that were in the pool before are synced, too. Their driver may have died before it synced them."""
     synced: list[str] = []
     bench.write(A, content("a"))
     bench.write(B, content("b"))
     bench.take(bench.trigger(1), A)
-    monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # that of another process
+    monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # as in another process
     trigger = bench.trigger(2)
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
@@ -167,7 +167,7 @@ def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
 
 
 def test_a_driver_that_remembers_nothing_moves_no_more(any_bench: Bench) -> None:
-    """After a restart: what is in the pool is known by its content."""
+    """After a restart, the driver finds files in the pool by their content."""
     any_bench.write(A, content("a"))
     any_bench.take(any_bench.trigger(1), A)
     fresh = Bench(any_bench.live, any_bench.root)
@@ -274,12 +274,12 @@ def test_a_disk_that_is_read_only_is_named(bench: Bench, small_disk: Path) -> No
         bench.take(trigger, A)
 
 
-# --- by others ---
+# --- uploads by executors ---
 
 
 @dataclass
 class Carriers:
-    """Bring what they are asked for as an executor does, in this process; or fail after the first file."""
+    """Uploads as an executor does them, but in this process. With `fail`, they fail after the first file."""
 
     least_bytes: int = 0
     fail: bool = False
@@ -383,7 +383,7 @@ def test_state_that_is_too_large_for_an_acknowledgement_is_refused_in_flinks_wor
 def test_a_snapshot_that_was_handed_in_survives_a_power_cut(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, brought_before: bool
 ) -> None:
-    """Its files, and their names. Of what lies in the pool nobody knows whether it is on the disk."""
+    """All files and their directories are synced. Files that are already in the pool may not be on disk yet."""
     state, offsets = content("a"), b"offsets"
     bench.write(A, state)
     bench.write("sources/0/3", offsets)
@@ -393,7 +393,7 @@ def test_a_snapshot_that_was_handed_in_survives_a_power_cut(
     def take() -> None:
         if brought_before:
             LocalFiles().put(bench.live / A, f"{bench.root}/shared/{hashlib.sha256(state).hexdigest()}")
-        monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # that of another process
+        monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # as in another process
         taken.extend(bench.take(bench.trigger(1), A, "sources/0/3"))
 
     disk = Disk(Path(bench.root))

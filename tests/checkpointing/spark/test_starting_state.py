@@ -1,4 +1,4 @@
-"""What a file sink's readers see when a query starts again from older state or from none, with real Spark."""
+"""What readers of a file sink see after a query starts from older state or without state, with real Spark."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_query_is_refused_the_output_that_a_job_continues_which_has_not_ended(
 
 
 def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: FileSink) -> None:
-    """Its batches count from 0: the sink would skip as many as the log has."""
+    """The renamed query's batches start at 0, so the sink would skip those that are in its log."""
     first = bench.run(bench.writing("first"), 2)
     state = bench.snapshot(first, 1)
     first.stop()
@@ -121,7 +121,7 @@ def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: File
 
 @pytest.mark.nightly
 def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
-    """Spark makes the directory of the log before the first batch."""
+    """Spark creates the directory of the log before the first batch."""
     (bench.output / "_spark_metadata").mkdir(parents=True)
     first = bench.writing("first")
     NoState("job").put_output_back(first, None)
@@ -134,7 +134,7 @@ def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
 
 @pytest.mark.nightly
 def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(bench: FileSink) -> None:
-    """Back to an older state, and then to the newer one that was left behind: its files come back."""
+    """Restore an older state, and then the newer one. The files of the newer state return."""
     first = bench.run(bench.writing("first"), 2)
     older = bench.snapshot(first, 1)
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_what_a_batch_left_that_never_ended_goes_only_when_nobody_can_be_writing
     written = bench.data_files()[0]
 
     def unnamed(number: int, seconds: int) -> Path:
-        """A file that a task was writing when its driver died, so long after the checkpoint."""
+        """Write the file of a task whose driver died `seconds` after the checkpoint."""
         path = written.with_name(f"part-0000{number}-{uuid.uuid4()}-c000.json")
         path.write_text(json.dumps({"value": "half"}) + "\n")
         os.utime(path, (1000 + seconds,) * 2)

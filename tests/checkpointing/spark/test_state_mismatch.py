@@ -1,4 +1,4 @@
-"""Spark's words about a state that does not fit, as PySpark 4.3 has them, put into ours."""
+"""PySpark 4.3's errors about incompatible state are translated into clear ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plan(*operators: int) -> QueryPlan:
 
 
 def keep_schema(location: Path, operator: int, key: str, value: str) -> None:
-    """As Spark writes it: JSON among lengths."""
+    """Write an operator's schema file as Spark does: JSON between lengths."""
     path = location / f"state/{operator}/0/_metadata/schema"
     path.parent.mkdir(parents=True)
     schemas = ['{"type":"struct","fields":[{"name":"%s","type":"string","nullable":true,"metadata":{}}]}'] * 2

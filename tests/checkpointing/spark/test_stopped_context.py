@@ -1,4 +1,4 @@
-"""A program that stops Spark under its queries is told so, whichever call of Spark's fails first."""
+"""A program that stops Spark while its queries run gets this cause, whichever call of Spark fails first."""
 
 from __future__ import annotations
 

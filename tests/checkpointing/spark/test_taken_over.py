@@ -1,4 +1,4 @@
-"""PySpark's own calls in a program, taken over: the driver runs the queries, and the program sees them run."""
+"""Waymark takes over PySpark's calls in a program: the driver runs the queries, and the program sees them run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _own_process() -> Iterator[None]:
 
 
 class Job:
-    """A script, and what the driver does with it."""
+    """A script, and the driver's work for it."""
 
     def __init__(self, spark: Any, directory: Path, source: str) -> None:
         self.spark, self._directory = spark, directory
@@ -89,7 +89,7 @@ class Job:
         return self.queries
 
     def look_after(self) -> bool:
-        """What the driver's loop does. Whether the program has ended."""
+        """Note ended queries as the driver's loop does, and return whether the program has ended."""
         for query in self.queries:
             if not query.is_active:
                 assert query.failure(0) is None
@@ -154,7 +154,7 @@ query.stop()
 
 
 def test_a_query_that_a_function_returned_is_found_by_its_batches(spark: Any, tmp_path: Path) -> None:
-    """Sinks look their query up in this way."""
+    """Sinks find their query in this way."""
     names: list[str] = []
 
     def function(session: Any, arguments: dict[str, str]) -> Any:

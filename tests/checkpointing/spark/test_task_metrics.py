@@ -1,4 +1,4 @@
-"""Figures out of Spark's event log, from events as PySpark 4.3 writes them (cut down to what is read)."""
+"""Metrics from Spark's event log, with events of PySpark 4.3 (reduced to the fields that are read)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_figures_are_not_known_before_the_batch_is_reported(log: Log) -> None:
 
 
 def test_a_later_job_of_the_batch_reuses_the_stages_of_the_first(log: Log) -> None:
-    """A sink that asks for one partition after the other runs a job for each."""
+    """A sink that reads one partition after the other runs a Spark job for each partition."""
     log.write(plan(), job(0, {0: [], 1: [0]}), task(0, 0, 100), task(0, 1, 150), task(1, 0, 200, commit_ms=1))
     log.write(job(0, {0: [], 2: [0]}), task(2, 1, 300, commit_ms=2), progress(0, addBatch=1))
     figures = log.batch(0)
@@ -173,7 +173,7 @@ def test_a_rolled_file_is_read_to_its_end_and_deleted(log: Log) -> None:
 
 
 def test_what_a_function_of_the_program_runs_is_part_of_its_batch(log: Log) -> None:
-    """foreachBatch: the jobs are of executions of their own, within the batch's, whose plan has the operators."""
+    """Spark jobs of a foreachBatch function have separate executions, nested in the batch's execution."""
     log.write(plan(execution=5), job(0, {0: [], 1: [0]}, execution=6, root=5))
     log.write(task(0, 0, 100), task(1, 0, 200, commit_ms=3), progress(0, addBatch=1))
     figures = log.batch(0)

@@ -1,4 +1,4 @@
-"""What is seen of a batch while it computes, with a real Spark."""
+"""The visible progress of a batch while it computes, with a real Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 class Batch:
-    """A batch of a query: its function runs one SQL execution each time it is told to."""
+    """A batch of a query whose function runs one SQL execution whenever the test requests it."""
 
     def __init__(self, spark: Any, name: str) -> None:
         self._spark, self._works, self._ends = spark, threading.Semaphore(0), threading.Event()

@@ -1,4 +1,4 @@
-"""The lineage of a query's output lies with its state."""
+"""The lineage of a query's output is stored with its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads as a Spark job: how they are shared out, what ends them, what is told."""
+"""Uploads as a Spark job: how they are distributed, what ends them, and what is reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
 
 
 def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) -> None:
-    """A path that only the executors see stands for a server that only they reach under this name."""
+    """A path that only executors see simulates a server that only executors can reach."""
     there = tmp_path / "there"
     there.write_bytes(b"content")
     uploads = ExecutorUploads(spark.sparkContext, 0, SystemClock())

@@ -1,4 +1,4 @@
-"""A real spare, its JVM and session started, becomes the next attempt of a job."""
+"""A real spare driver, whose JVM and session have started, becomes the next attempt of a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROGRAM = Path(__file__).parent / "programs" / "wordcount.py"
 
 
 class Launched:
-    """Launches drivers as the job manager does, one spare waiting, and ends what is left."""
+    """A launcher of drivers with one spare, as in the job manager. It ends all processes after the test."""
 
     def __init__(self, state: Path, java_home: Path) -> None:
         limits = SpareLimits(start_delay_s=0.0)

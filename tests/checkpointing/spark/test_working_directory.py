@@ -1,4 +1,4 @@
-"""Relative paths of a program: below the job's `waymark.directory`, for Python and for Spark."""
+"""A program's relative paths are below the job's `waymark.directory`, for Python and for Spark."""
 
 from __future__ import annotations
 

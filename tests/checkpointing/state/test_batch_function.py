@@ -1,4 +1,4 @@
-"""Operator state of foreachBatch functions in real queries: in every snapshot, right after a rerun, redistributed."""
+"""Operator state of foreachBatch functions in real queries: snapshots, batches that run again, redistribution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Recorder:
-    """Keeps every batch it saw in its state, and what it found there beside it; fails or waits where it is told to."""
+    """A foreachBatch function that adds every batch to its state, and records the state that it found.
+
+    It fails in batch `fail_at`, and waits in batch `wait_at`.
+    """
 
     def __init__(self, *, fail_at: int = -1, wait_at: int = -1) -> None:
         self.found: list[tuple[int, bool, list[list[Any]]]] = []
@@ -106,7 +109,7 @@ def test_a_batch_that_runs_again_starts_from_the_state_before_it(queries: Any) -
     second = Recorder()
     queries.run(writing(queries, second), "first")
     assert second.found == [(2, True, [[0, 1]])]
-    # As if the driver had died after the function returned and before Spark's commit.
+    # As if the driver had died between the function's return and Spark's commit.
     (queries.root / "first" / "commits" / "2").unlink()
     (queries.root / "first" / "commits" / ".2.crc").unlink(missing_ok=True)
     assert versions(queries, "first") == [0, 1, 2]

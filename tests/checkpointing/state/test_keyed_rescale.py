@@ -1,4 +1,4 @@
-"""Keyed state on another number of partitions: every kind of it, its times to live and its timers, exactly."""
+"""Rescaling of keyed state is exact, for every kind of state, its time to live and its timers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 MEAN = StructType([StructField("sum", DoubleType()), StructField("count", LongType())])
 KEYS = [f"k{number}" for number in range(8)]
-BRIEF = StateTtlConfig(timedelta(seconds=30))  # what is read before it expires is, on a busy machine too
+BRIEF = StateTtlConfig(timedelta(seconds=30))  # long enough for reads before the expiry, even on a busy machine
 LASTING = StateTtlConfig(timedelta(hours=1))
-FAR = 4_000_000_000_000  # a moment that no test lives to see
+FAR = 4_000_000_000_000  # a time in the far future
 
 
 class Mean(AggregateFunction):
@@ -103,7 +103,7 @@ def numbered(queries: Any) -> Any:
 
 
 def moved(queries: Any, checkpoint: Any, writer: Any, location: str, partitions: int) -> None:
-    """Restored to `location` and rescaled, as a driver does it."""
+    """Restore the checkpoint to `location` and rescale it, as a driver does."""
     batch = queries.restore(checkpoint, writer, location)
     plan = query_plan("words", explain(writer), sink_of(writer, writer_options(writer)), {})
     assert rescale(queries.spark, QueryFiles(plan, queries.root / location, None), partitions) == batch + 1
@@ -111,7 +111,7 @@ def moved(queries: Any, checkpoint: Any, writer: Any, location: str, partitions:
 
 @pytest.fixture
 def on(spark: Any) -> Iterator[Any]:
-    """Sets the partitions of what starts next."""
+    """Yield a function that sets the number of partitions of the next queries."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     yield lambda partitions: spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     spark.conf.set("spark.sql.shuffle.partitions", before)
@@ -128,7 +128,7 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
         return collected.foreachBatch(lambda f, _: seen.update({r.key: json.loads(r.states) for r in f.collect()}))
 
     def stored(location: str, name: str) -> Counter[str]:
-        """The variable's rows, without the partition that they lie in."""
+        """Return the rows of a state variable, without their partition."""
         reader = queries.spark.read.format("statestore")
         reader = (
             reader.option("readRegisteredTimers", "true") if name == "timers" else reader.option("stateVarName", name)
@@ -144,7 +144,7 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
         assert query.isActive, query.exception()
         found, committed = dict(seen), queries.last_commit(location)
         eventually("its commit", lambda: queries.last_commit(location) > committed)
-        if number > 10:  # for which an index must have moved along
+        if number > 10:  # the removal needs an index, which must be rescaled, too
             eventually("what expired is removed", lambda: not any(stored(location, name) for name in EXPIRING))
         query.stop()
         return found
@@ -164,7 +164,7 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
 
 
 class Reminder(KeyedProcessFunction):
-    """A timer for every number, in seconds of event time."""
+    """A function that sets a timer for every number, in seconds of event time."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.value_state("seen", LongType())

@@ -1,4 +1,4 @@
-"""Keyed state of programs, in real queries: right over batches and after a restore elsewhere, gone when it expired."""
+"""Keyed state in real queries: correct over batches and after a restore elsewhere, removed when it expires."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Mean(AggregateFunction):
 
 
 class EveryState(KeyedProcessFunction):
-    """Lines are `key number`: each state sees every number."""
+    """A function that stores every number in each kind of state. Lines are `key number`."""
 
     def open(self, context: RuntimeContext) -> None:
         self.total = context.value_state("total", LongType())
@@ -133,7 +133,7 @@ LONG = timedelta(hours=1)
 
 
 class Expiring(KeyedProcessFunction):
-    """Writes every state when it sees `write`, and always puts out what there is."""
+    """A function that writes every state when it reads `write`, and always outputs all states."""
 
     def __init__(self, ttl: timedelta) -> None:
         self.ttl = ttl
@@ -179,7 +179,7 @@ def test_state_with_a_time_to_live_expires_and_reading_prolongs_the_life_of_what
 
     assert after("write") == ("[1, [1, 2], {'a': 1}, 4]", "[5, 5, 5]")
     eventually("expiry", lambda: after("look") == ("[None, [], {}, None]", "[5, 5, 5]"))
-    after("commit")  # of the batch before
+    after("commit")  # waits for the previous batch's commit
     query.stop()
 
     def expires_at(name: str) -> int:
@@ -191,7 +191,7 @@ def test_state_with_a_time_to_live_expires_and_reading_prolongs_the_life_of_what
 
 
 class Reminder(KeyedProcessFunction):
-    """Sets a timer for every number, in seconds of event time."""
+    """A function that sets a timer for every number, in seconds of event time."""
 
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.value_state("seen", LongType())
@@ -232,11 +232,11 @@ def test_event_time_timers_fire_when_the_watermark_has_passed_also_after_a_resto
     assert rows == {"a 105000": (1,), "b 106000": (1,)}
 
 
-# --- what cannot be ---
+# --- invalid programs ---
 
 
 class Opening(KeyedProcessFunction):
-    """`open` is what the test gives."""
+    """A function whose `open` is given by the test."""
 
     def __init__(self, opening: Any) -> None:
         self.opening = opening

@@ -1,4 +1,4 @@
-"""Operator state as values: what it keeps, how it is redistributed, its written form."""
+"""Operator state: its content, its redistribution, and its serialized form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading state out of snapshots of real queries: every kind of operator, differences, and what can be wrong."""
+"""Reading state from snapshots of real queries: every kind of operator, differences, and errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ANY = ViewReference()
 
 @pytest.fixture(scope="module")
 def counted(queries_in: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two snapshots of a count by word: a savepoint, then a checkpoint. `.made` has where they are."""
+    """Yield a count by word with two snapshots: a savepoint, then a checkpoint. `.made` has their locations."""
     queries = queries_in(tmp_path_factory.mktemp("counted"))
 
     def remember(frame: Any, batch: int, context: Any) -> None:
@@ -281,7 +281,7 @@ def test_variables_of_keyed_state_are_read_by_their_names(queries: Any, spark: A
     assert (entries.added, entries.changed, entries.unchanged) == (1, 1, 1)
 
 
-# --- what is wrong ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_savepoint_elsewhere_is_read_where_it_lies_and_only_what_is_needed_of_
     local = Path(counted.made[0].location)
     location = f"{s3.root}/{local.name}"
     for path in local.rglob("*"):
-        if path.is_file() and "sources" not in path.parts:  # these are never looked at
+        if path.is_file() and "sources" not in path.parts:  # these are not read
             files_for(location).put(path, f"{location}/{path.relative_to(local)}")
     assert rows_of(read_state(location, ANY, spark)) == rows_of(read_state(str(local), ANY, spark))
     assert contents_of(location).keyed == contents_of(str(local)).keyed

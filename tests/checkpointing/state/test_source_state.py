@@ -1,4 +1,4 @@
-"""Operator state of a Python source in real queries: as old as its offset, whatever happens."""
+"""Operator state of a Python source in real queries always belongs to the source's offset."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Splits(DataSource):
-    """Five splits of rows, handed to `subtasks` readers by list state; each batch reads one row of every split.
+    """A source with five splits, assigned to `subtasks` readers by list state. Each batch reads one row of every split.
 
-    What the reader saw goes to the file `log`.
+    The reader writes the rows and the state that it saw to the file `log`.
     """
 
     @classmethod
@@ -105,7 +105,7 @@ def test_state_is_redistributed_with_the_offset_and_a_rerun_reads_the_same(spark
     assert sorted(first.rows) == [(0, split, row) for split in range(5) for row in range(2)]
     checkpoint = queries.snapshot(first.writer, "first")
 
-    # A crash after the batch began: its offset is there, its commit is not.
+    # A crash within the batch: its offset exists, but not its commit.
     (queries.root / "first" / "commits" / "1").unlink()
     (queries.root / "first" / "commits" / ".1.crc").unlink(missing_ok=True)
     rerun = Run(queries, "rerun", subtasks=2, until=2)

@@ -1,4 +1,4 @@
-"""The manifest names what one query feeds another; manifests from before that are read as they were."""
+"""The manifest has the channels between queries. Older manifests without channels can be read."""
 
 from __future__ import annotations
 

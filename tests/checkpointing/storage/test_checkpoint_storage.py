@@ -78,7 +78,7 @@ def completed(
 
 @pytest.fixture
 def checkpoint(storage: FileCheckpointStorage) -> CompletedCheckpoint:
-    """chk-7 with a private and a shared file."""
+    """Return the complete checkpoint 7, with a private and a shared file."""
     location = storage.initialize_location(7, CheckpointKind.CHECKPOINT, None)
     job = Path(storage.job_directory)
     files = (put(job, "chk-7/q/1.delta", b"private"), put(job, "shared/" + "e" * 64, b"shared", shared=True))
@@ -97,7 +97,7 @@ def savepoint(storage: FileCheckpointStorage, tmp_path: Path) -> CompletedCheckp
 
 
 def edited(checkpoint: CompletedCheckpoint, change: Callable[[dict[str, Any]], None], *, sign: bool = False) -> str:
-    """The checkpoint's directory after `change` was made to its metadata; `sign`: with a fitting checksum."""
+    """Apply `change` to the checkpoint's metadata, and return its directory. `sign`: update the checksum."""
     path = Path(checkpoint.location) / "_metadata"
     envelope = json.loads(path.read_bytes())
     change(envelope)
@@ -174,7 +174,7 @@ def test_no_checkpoint_completes_with_a_file_missing(storage: FileCheckpointStor
 
 
 def test_a_savepoint_is_not_completed_by_a_job_manager_that_no_longer_leads(tmp_path: Path) -> None:
-    """The next leader removes what was begun and not completed, and may be doing so."""
+    """The next leader may just be removing incomplete savepoints."""
     leads = [True]
     storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, owns_pool=lambda: leads[0])
     location = storage.initialize_location(8, CheckpointKind.SAVEPOINT, str(tmp_path / "sp"))
@@ -275,7 +275,7 @@ def test_discarding_removes_the_own_directory_and_never_the_pool(
 ) -> None:
     location = CheckpointLocation(checkpoint.location, checkpoint.shared_location)
     storage.discard_location(location)
-    storage.discard_location(location)  # gone already is fine
+    storage.discard_location(location)  # a second discard does nothing
     assert sorted(path.name for path in Path(storage.job_directory).iterdir()) == ["shared", "taskowned"]
     assert len(list(Path(storage.job_directory, "shared").iterdir())) == 1
 

@@ -1,4 +1,4 @@
-"""Both kinds of a content's checksum, in whatever pieces it comes."""
+"""Both kinds of checksums, computed from pieces of any size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTENT = os.urandom(5000)
 
 
 def crc32_kind(content: bytes) -> str:
-    """As the manifest's format says."""
+    """Return the checksum as the manifest's format defines it."""
     sums = [zlib.crc32(content[at : at + 512]).to_bytes(4, "big") for at in range(0, len(content), 512)]
     return "crc32-" + hashlib.sha256(b"".join(sums)).hexdigest()
 
@@ -50,7 +50,7 @@ def test_one_other_bit_anywhere_is_another_checksum() -> None:
 
 @pytest.mark.parametrize("like", ["", "crc32-"])
 def test_reading_a_large_file_shows_progress_with_each_piece(tmp_path: Path, like: str) -> None:
-    """So that slow storage is not taken for silent storage."""
+    """Therefore slow storage does not count as hanging storage."""
     file, signs = tmp_path / "large", []
     file.write_bytes(bytes(3 << 20))
     files = LocalFiles()

@@ -1,4 +1,4 @@
-"""Taking a snapshot over, giving it back, and removing it with what only it needed."""
+"""Claiming a snapshot, giving it back, and removing it with the files that only it needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = LocalFiles()
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """The one whose checkpoints are claimed."""
+    """Return the job whose checkpoints are claimed."""
     return Job(tmp_path / "checkpoints")
 
 
@@ -57,7 +57,7 @@ def test_the_second_job_is_refused_and_told_by_whom(job: Job, tmp_path: Path) ->
 
 
 class MeanwhileClaimed(LocalFiles):
-    """Another job writes its claim at the same moment."""
+    """Local files in which another job writes its claim at the same moment."""
 
     def write_durably(self, path: str, content: bytes) -> None:
         LocalFiles().write_durably(path.replace(MINE, OTHER), content)

@@ -1,4 +1,4 @@
-"""What every `Files` does alike: this machine's, the job manager's memory, and whatever fsspec opens (real servers)."""
+"""The conformance tests of `Files`: local files, the job manager's memory, and fsspec with real servers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from checkpointing.storage.checksums import of_sums, sums_of
 from tests.checkpointing.storage.conftest import Place
 
-# Checksums of both kinds.
+# One checksum of each kind.
 SHA256, CRC32 = "e3" * 32, of_sums(b"")
 
 
 def local(tmp_path: Path, content: bytes, name: str = "source") -> Path:
     (tmp_path / "here").mkdir(exist_ok=True)
     path = tmp_path / "here" / name
-    path.unlink(missing_ok=True)  # as Spark does: never in place, where a link would reach the storage
+    path.unlink(missing_ok=True)  # as Spark does: a write in place would change the linked file in the storage
     path.write_bytes(content)
     return path
 

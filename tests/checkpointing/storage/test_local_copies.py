@@ -1,4 +1,4 @@
-"""Where a file cannot be linked it is copied: by the kernel, or by us."""
+"""A file that cannot be linked is copied, by the kernel or by Waymark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def written(path: Path, size: int) -> bytes:
-    """No page of it is like another."""
+    """Write a file whose pages all differ, and return its content."""
     content = b"".join(number.to_bytes(8) for number in range(size // 8 + 1))[:size]
     path.write_bytes(content)
     return content
@@ -101,7 +101,7 @@ def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
 
 @pytest.mark.usefixtures("no_links")
 def test_a_disk_that_takes_no_more_leaves_nothing(source: Path, tmp_path: Path) -> None:
-    """By the limit of a process: as on a full disk, a write takes what fits, and the next one fails."""
+    """The process's file size limit simulates a full disk: a write is partial, and the next one fails."""
     written(source, 3 * CHUNK)
     _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (CHUNK + CHUNK // 2, hard))

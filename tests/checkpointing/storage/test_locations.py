@@ -1,4 +1,4 @@
-"""How a location that a person typed becomes an absolute one."""
+"""How a location that a person entered becomes an absolute one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crashes leave in a job's checkpoint directory, and what of it goes when the job is recovered."""
+"""Which files crashes leave in a job's checkpoint directory, and which of them a recovery removes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 
 
 class Crash(Exception):
-    """The process is gone at this point."""
+    """Raised where the process would end."""
 
 
 class CrashingFiles(LocalFiles):
-    """Dies before the removal number `crash_at`."""
+    """Local files that raise Crash before the removal number `crash_at`."""
 
     def __init__(self, crash_at: int | None = None) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class CrashingFiles(LocalFiles):
 
 
 class Job:
-    """A job's checkpoint directory. `write` makes a complete checkpoint, `begin` one that its driver never finished."""
+    """A job's checkpoint directory. `write` writes a complete checkpoint, `begin` an incomplete one."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -219,7 +219,7 @@ def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
 
 
 def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
-    """Unclaimed, in the job's own directory: what it was restored from."""
+    """The job was restored from this unclaimed checkpoint in its own directory."""
     unclaimed = job.write(3, ["old"])
     retained = job.write(5, ["new"])
 
@@ -229,7 +229,7 @@ def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
 
 
 def test_of_earlier_lives_of_the_job_only_what_it_has_claimed_goes(job: Job) -> None:
-    """A job that started again under its own id: the removal of what it had claimed was cut short at its beginning."""
+    """The job started again with the same ID. A crash interrupted the removal of its claimed checkpoint."""
     older = job.write(2, ["older"])
     job.write(3, ["claimed"])
     retained = job.write(5, ["kept"])
@@ -240,7 +240,7 @@ def test_of_earlier_lives_of_the_job_only_what_it_has_claimed_goes(job: Job) -> 
 
 
 def test_a_sweep_that_does_not_know_the_first_id_leaves_every_complete_checkpoint(job: Job) -> None:
-    """All of them may be of an earlier life of the job: the attempt record of this one does not say."""
+    """All of them may belong to an earlier life of the job, because the attempt record does not have the first ID."""
     earlier = job.write(3, ("a",))
     job.begin(4, ("b",))
     retained = job.write(7)

@@ -1,4 +1,4 @@
-"""A snapshot that is gone, and a storage that is away: they look alike."""
+"""How a deleted snapshot is distinguished from an unavailable storage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ verify_whole = partial(read_reachable, read=partial(verify, deep=True))
 
 
 def complete(place: Place, checkpoint_id: int) -> CompletedCheckpoint:
-    """chk-N, with a file of its own and one that it shares with all others."""
+    """Return a complete checkpoint with a private file, and a file that all checkpoints share."""
     storage = FileCheckpointStorage(f"{place.root}/cp", JOB_ID, files=place.files)
     location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
     names = (f"chk-{checkpoint_id}/q/1.delta", "shared/" + "e" * 64)
@@ -41,7 +41,7 @@ def complete(place: Place, checkpoint_id: int) -> CompletedCheckpoint:
 
 @pytest.fixture
 def opened(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """All locations are opened with the files of `place`."""
+    """Open all locations with the files of `place`."""
     for module in ("reachability", "verification"):
         monkeypatch.setattr(f"checkpointing.storage.{module}.files_for", lambda _: place.files)
     return place
@@ -99,7 +99,7 @@ def test_a_file_system_that_is_not_mounted_is_away(tmp_path: Path, mount_point: 
 
 @pytest.mark.parametrize("mount_point", ["is missing", "is empty"])
 def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_path: Path, mount_point: str) -> None:
-    """It would be the neighbour that makes the retained checkpoints look deleted."""
+    """A new directory there would make the retained checkpoints look deleted."""
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
@@ -121,7 +121,7 @@ def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_pat
 
 
 def test_what_a_driver_wrote_into_a_mount_point_makes_no_checkpoint_missing(tmp_path: Path) -> None:
-    """Its upload began while the storage was there, and makes the directories that it finds missing."""
+    """The driver's upload began while the storage was available, and creates missing directories."""
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     root.rename(tmp_path / "elsewhere")
@@ -137,7 +137,7 @@ def test_what_a_driver_wrote_into_a_mount_point_makes_no_checkpoint_missing(tmp_
 
 
 class Unmounted(LocalFiles):
-    """Its storage goes away right after somebody has listed a directory of it."""
+    """Local files whose storage becomes unavailable right after a directory was listed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -181,7 +181,7 @@ def test_a_retained_checkpoint_of_an_ended_job_can_be_missing(tmp_path: Path) ->
 
 
 def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> None:
-    """Also where the state that it was restored from lies elsewhere."""
+    """The directory is also created if the job was restored from a snapshot elsewhere."""
     savepoint = _completed_locally(tmp_path / "other")
     storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, retained=lambda: (savepoint,))
     assert Path(storage.initialize_location(1, CheckpointKind.CHECKPOINT, None).directory).is_dir()

@@ -1,4 +1,4 @@
-"""Savepoints that were begun and never completed: what of them is removed, and what is not ours to remove."""
+"""Incomplete savepoints: which of their files are removed, and which files Waymark must not remove."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 
 
 class JobManager:
-    """One that begins savepoints of the job below `root`, and one day dies."""
+    """A job manager that begins savepoints of a job below `root`, and may die."""
 
     def __init__(self, root: Path, files: LocalFiles | None = None, job_id: str = JOB_ID) -> None:
         self.root = root
@@ -35,7 +35,7 @@ class JobManager:
         return Path(location.directory)
 
     def begin_and_die(self) -> Path:
-        """Its driver has written a part."""
+        """Begin a savepoint, let the driver write a part of it, and end without completing it."""
         directory = self.begin()
         state = directory / "wordcount" / "state" / "0"
         state.mkdir(parents=True)

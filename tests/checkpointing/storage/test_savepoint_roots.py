@@ -1,4 +1,4 @@
-"""A path that somebody sent stays inside the configured directories."""
+"""A path from a request must be inside the configured directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with storage elsewhere, each with its own name and words that help; and nothing secret in them."""
+"""Errors of remote storage: each has a specific type and a helpful text without secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_scheme_that_cannot_keep_snapshots_is_refused(scheme: str) -> None:
 
 @pytest.mark.parametrize(("scheme", "package"), [("gs", "gcsfs"), ("sftp", "paramiko"), ("az", "adlfs")])
 def test_a_missing_driver_names_its_package(scheme: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, package, None)  # as where it is not installed
+    monkeypatch.setitem(__import__("sys").modules, package, None)  # as if the package were not installed
     with pytest.raises(DriverMissing, match=f"pip install {package}"):
         files_for(f"{scheme}://host/x")
 
@@ -124,7 +124,7 @@ def test_a_connection_that_was_lost_while_idle_is_made_anew(
         port = int(server.root.rpartition(":")[2])
         files = FsspecFiles(connect, is_object_store=False)
         files.write_durably(f"{server.root}/x", b"x")
-        made[-1].ftp.sock.shutdown(2)  # as the server's idle time-out does
+        made[-1].ftp.sock.shutdown(2)  # as after the server's idle time-out
         assert files.read(f"{server.root}/x") == b"x"
         assert len(made) == 2
 
@@ -132,7 +132,7 @@ def test_a_connection_that_was_lost_while_idle_is_made_anew(
 def test_a_server_that_is_gone_makes_no_checkpoint_look_missing(
     tmp_path: Path, admitted: Callable[[StorageServer], None]
 ) -> None:
-    """What is thought missing is removed, or left out of a recovery."""
+    """Checkpoints that look missing are removed, or ignored by a recovery."""
     with ftp_server(tmp_path) as server:
         admitted(server)
         files = files_for(server.root)
@@ -143,7 +143,7 @@ def test_a_server_that_is_gone_makes_no_checkpoint_look_missing(
 
 
 class Failing(MemoryFileSystem):
-    """Turns any failure into "missing", as some of fsspec's drivers do."""
+    """A file system that turns any failure into "missing", as some fsspec drivers do."""
 
     cause: Exception = EOFError("connection lost")
 
@@ -230,7 +230,7 @@ def test_foreign_errors_have_one_name_each(error: Exception, kind: type[StorageE
 
 
 def _fresh(scheme: str, *, is_object_store: bool = False, **options: Any) -> FsspecFiles:
-    """Not the process's own, which knows a connection already."""
+    """Return new files without the open connection of the process's shared ones."""
     return FsspecFiles(
         lambda: fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **options),
         is_object_store=is_object_store,

@@ -29,7 +29,7 @@ from tests.checkpointing.storage.test_checkpoint_storage import JOB_ID, complete
 PRIVATE, SHARED = b"private", b"shared"
 
 
-# Those that a location opens.
+# The kinds of storage that a location can open.
 pytestmark = pytest.mark.parametrize("place", ["local", "memory", "s3", "ftp"], indirect=True)
 
 
@@ -39,7 +39,7 @@ def storage(place: Place) -> FileCheckpointStorage:
 
 
 def written(storage: FileCheckpointStorage, place: Place, checkpoint_id: int) -> CompletedCheckpoint:
-    """A complete checkpoint with a private and a shared file."""
+    """Write a complete checkpoint with a private and a shared file."""
     location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
     digest = hashlib.sha256(SHARED).hexdigest()
     files = (

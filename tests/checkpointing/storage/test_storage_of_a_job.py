@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
-"""Where a job's checkpoints go, as it is asked for at submission: real job manager, fake drivers."""
+"""A job's checkpoints go to the storage that its submission requests. Real job manager, fake drivers."""
 
 from __future__ import annotations
 

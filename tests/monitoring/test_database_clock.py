@@ -1,4 +1,4 @@
-"""All workers tell the time by the database, whatever their own clocks say."""
+"""All workers use the time of the database, and not their own clocks."""
 
 from __future__ import annotations
 

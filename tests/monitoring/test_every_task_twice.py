@@ -48,7 +48,7 @@ TASKS = [str(entry["task"]) for entry in settings.CELERY_BEAT_SCHEDULE.values()]
 assert tasks.__name__ in TASKS[0], "loaded, so that the worker knows them"
 
 
-# Where each task claims what it acts on.
+# The table in which each task claims its work.
 IN_STEP = (
     ("advance_savepoints", "job"),
     ("advance_savepoints", "savepoint"),
@@ -62,7 +62,7 @@ IN_STEP = (
 
 
 class Worker:
-    """Delivers each task as often as it is told, all at once, and waits until every one has ended."""
+    """A worker that receives each task several times at once, and waits until all deliveries have ended."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -77,9 +77,12 @@ class Worker:
         self._wait(self._send(names, times))
 
     def deliver_in_step(self, name: str, table: str) -> None:
-        """Both have read what is due before either can write to the table: whatever guards the rows, is needed."""
+        """Deliver a task twice, so that both read what is due before either can write to the table.
+
+        Therefore the test fails without the guard of the rows.
+        """
         with connection.cursor() as cursor, transaction.atomic():
-            cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")  # reading goes on
+            cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")  # reads are still possible
             wanted = self._send([name], 2)
             eventually("both wait, or had nothing to write", lambda: _waiting() + self._done(wanted) >= 2, 60)
         self._wait(wanted)
@@ -93,7 +96,7 @@ class Worker:
         return wanted
 
     def _done(self, wanted: Counter[str]) -> int:
-        """Of the two of one task."""
+        """Return how many of a task's two deliveries have ended."""
         [(name, count)] = wanted.items()
         return 2 - max(0, count - self._ended[name])
 
@@ -103,7 +106,7 @@ class Worker:
 
 def _waiting() -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees what it saw first
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction sees old statistics
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         )
@@ -127,7 +130,7 @@ def worker(redis_url: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> It
 
 
 def has_work(rows: Rows, engine: FakeEngine, job_manager: FakeJobManager, hook: str) -> None:
-    """Something to do for every task."""
+    """Store work for every task."""
     Channel.objects.create(name="hook", kind="webhook", settings={"url": hook}, allow_private=True, group_wait_s=0)
     rows.cluster(name="polled", rest_url=engine.url, poll_interval_s=1)
     engine.job(name="watched").add(1, 2, 3)
@@ -144,7 +147,7 @@ def _dead(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
 
 
 def _failing(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
-    """Its checkpoints fail, a savepoint of it was asked for, and one is over the number that is kept."""
+    """Store a job with failed checkpoints, a requested savepoint, and one savepoint more than are kept."""
     job = rows.job(cluster, name="failing", savepoints_kept=1)
     run = rows.run(job)
     for number in (1, 2, 3):

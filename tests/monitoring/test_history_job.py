@@ -1,4 +1,4 @@
-"""The pipeline's job is submitted once, kept as the setting says, and starts anew with another program only."""
+"""The pipeline's job is submitted once and kept running. It is started again only for another program."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def cluster(rows, job_manager: FakeJobManager, settings, tmp_path: Path) -> Clus
 
 @pytest.fixture
 def submitted(cluster: Cluster, rows, job_manager: FakeJobManager, now) -> Job:
-    """It runs, and was polled."""
+    """Return the submitted job, which runs and was polled."""
     keep_running(now)
     job = Job.objects.get(name=NAME)
     rows.run(job, engine_job_id=next(iter(job_manager.jobs)), started_at=now)
@@ -153,7 +153,7 @@ def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted,
     uploads = job_manager.count("upload")
     assert keep_running(now) == unchanged(WorkReason.PIPELINE_RESTARTING())
 
-    # One that came to nothing is tried again, but not at once.
+    # A failed restart is tried again, but not at once.
     RestartAttempt.objects.update(state=AttemptState.FAILED, error="It does not start.")
     assert keep_running(now) == unchanged(IN_VAIN)
     assert str(keep_running(now)).endswith("its restart 1 failed: It does not start.")
@@ -175,7 +175,7 @@ def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_st
     settings.HISTORY_PIPELINE = True
     assert "WAYMARK_HISTORY_PIPELINE requires it to run" in str(keep_running(now))
     attempt = RestartAttempt.objects.get()
-    assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest
+    assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest snapshot
 
 
 def test_without_a_job_manager_of_its_own_nothing_is_done(cluster, job_manager, settings, now):
@@ -215,7 +215,7 @@ class TestWhyItDoesNotRun:
 
 
 def test_settings_are_of_the_engine(now):
-    """What is misspelt there would be ignored, or refused at each start."""
+    """A misspelt setting would be ignored, or refused at each start."""
     from checkpointing.model.configuration import CheckpointConfiguration
 
     parsed = CheckpointConfiguration.parse(history_job.CONFIGURATION)

@@ -1,4 +1,4 @@
-"""Marks in place of secrets, and the stored secrets in place of marks that a person left as they were."""
+"""Secrets are shown as placeholders. Placeholders that a person did not change are replaced by the stored secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where people may make Waymark connect to."""
+"""The addresses to which people may let Waymark connect."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def denied(url: str, policy: Policy, *addresses: str) -> Denied | None:
     ],
 )
 def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | None, for_clusters: Kind | None) -> None:
-    # The box helps only where it would be enough.
+    # The text mentions the check box only if it is sufficient.
     how = Kind.BOX_OR_SETTING() if for_clusters is None else "WAYMARK_OUTBOUND_ALLOW"
     for policy, kind in ((WEBHOOKS, for_webhooks), (CLUSTERS, for_clusters)):
         refusal = denied("https://hooks.example/x", policy, address)
@@ -134,7 +134,7 @@ def test_what_is_allowed_names_the_addresses_to_connect_to() -> None:
     ("entry", "url", "address", "good"),
     [
         ("10.0.0.0/8", "http://x", "10.1.1.1", True),
-        ("10.0.0.0/8", "http://x", "11.1.1.1", True),  # public anyway
+        ("10.0.0.0/8", "http://x", "11.1.1.1", True),  # a public address
         ("10.0.0.0/8", "http://x", "192.168.1.1", False),
         ("127.0.0.1", "http://127.0.0.1:9", "127.0.0.1", True),
         ("127.0.0.1:8090", "http://127.0.0.1:8090/hook", "127.0.0.1", True),
@@ -160,7 +160,7 @@ def test_an_entry_that_is_none_is_named(entry: str) -> None:
 
 
 def test_numbers_that_are_addresses_in_disguise_are_seen_through() -> None:
-    """As the system's resolver reads them: 0x7f.1 and 2130706433 are 127.0.0.1."""
+    """The system's resolver accepts other forms of addresses: 0x7f.1 and 2130706433 are 127.0.0.1."""
     for host in ("0x7f.1", "2130706433", "127.1", "017700000001"):
         found = check(f"http://{host}/", WEBHOOKS, resolve)
         assert isinstance(found, Denied), host

@@ -1,4 +1,4 @@
-"""What was checked is what is connected to."""
+"""Waymark connects only to the address that it has checked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_address_that_is_not_allowed_is_never_connected_to(httpserver: HTTPSe
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1", "１２７.0.0.1"])
 def test_an_address_that_is_written_out_is_judged_too(httpserver: HTTPServer, host: str) -> None:
-    """aiohttp resolves no host that looks like a number."""
+    """aiohttp does not resolve a host that looks like a number."""
     with pytest.raises((AddressDenied, NotReached)):
         send("POST", f"http://{host}:{httpserver.port}/hook", PUBLIC)
     assert httpserver.log == []
@@ -60,7 +60,7 @@ def test_a_name_without_an_address_is_named() -> None:
 
 
 def test_a_name_that_is_bound_anew_is_judged_anew(httpserver: HTTPServer) -> None:
-    """The first answer is good, the second leads elsewhere: a name's owner cannot get past the check in between."""
+    """The first DNS answer is allowed, the second one is not: changing the name between requests must not help."""
     httpserver.expect_request("/hook").respond_with_data("ok")
     url = f"http://hooks.example:{httpserver.port}/hook"
     resolve = resolving(["127.0.0.1"], ["10.0.0.1"])
@@ -81,7 +81,7 @@ def test_a_redirect_is_not_followed(httpserver: HTTPServer) -> None:
 
 
 def test_a_path_is_sent_as_it_was_typed(httpserver: HTTPServer) -> None:
-    """It may be signed, or a secret that is encoded."""
+    """The path may be signed, or contain an encoded secret."""
     httpserver.expect_request(re.compile(".*")).respond_with_data("ok")
     send("GET", f"http://127.0.0.1:{httpserver.port}/a%2Fb/%7Ec?sig=x%2By%3D&to=é#part", HERE)
     ((request, _),) = httpserver.log

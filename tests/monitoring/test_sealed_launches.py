@@ -1,4 +1,4 @@
-"""Secrets of launch records at rest: sealed in the database, plain in Python, resealed under a new key."""
+"""Secrets of launch records are encrypted in the database, plain in Python, and encrypted again with a new key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_table_holds_a_secret_of_a_launch_and_python_sees_it(job: Job) -> Non
     for text in stored:
         assert PLAIN not in text
         assert len(SEALED.findall(text)) == SECRETS
-        assert "jdbc:postgresql://db/f?user=u&password=" in text  # all else can be read
+        assert "jdbc:postgresql://db/f?user=u&password=" in text  # all other text stays readable
     assert Job.objects.get().launch == LAUNCH
     assert LaunchVersion.objects.get().spec == LAUNCH
     assert RestartAttempt.objects.get().launch == LAUNCH

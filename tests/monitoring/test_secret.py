@@ -1,4 +1,4 @@
-"""Secrets at rest: sealed in the table, silent in memory, opened with any key that is set."""
+"""Secrets are encrypted in tables, hidden in representations, and decrypted with any configured key."""
 
 from __future__ import annotations
 

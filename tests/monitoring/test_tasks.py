@@ -1,4 +1,4 @@
-"""The tasks: each does its one thing and says what changed."""
+"""Each Celery task does one thing and reports what changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEDULED = [entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
 
 @pytest.fixture(autouse=True)
 def polling(monkeypatch) -> Iterator[service.PollingThread]:
-    """The process's own thread would outlive the test's database."""
+    """Yield a polling thread for this test, because the process's thread would outlive the test's database."""
     polling = service.PollingThread()
     monkeypatch.setattr(service, "POLLING", polling)
     yield polling

@@ -30,8 +30,8 @@ from tests.checkpointing.spark.conftest import ROOT, Words
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
-# The sink skips batch numbers that it knows, and the test can hold a batch. Each batch reads all available files: after a
-# restart from the checkpoint, a batch number that the sink knows would have other rows.
+# The sink skips batch numbers that it knows, and the test can hold a batch. Each batch reads all available files: after
+# a restart from the checkpoint, a batch number that the sink knows would have other rows.
 PROGRAM = """
 import json, os, time
 from pathlib import Path

@@ -154,7 +154,7 @@ def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -
         rescale(bench.spark, query.files, 3)
 
 
-# --- requested numbers ------------------------------------------------------------------------------------------------
+# --- requested numbers -----------------------------------------------------------------------------------------------
 
 
 def test_a_job_asks_for_partitions_by_its_parallelism_or_sparks_own_setting() -> None:

@@ -1,4 +1,4 @@
-"""A job's own p95 comes from roll-ups where they reach, and is then the same for live evaluation and backtest."""
+"""A job's p95 comes from roll-ups if they cover the time, and is the same for live evaluation and backtest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 @pytest.fixture
 def runs(rows):
-    """Of three jobs; a hundred checkpoints each in the week before DAY, and a huge one before and after it."""
+    """Return runs of three jobs, with a hundred checkpoints in the week before DAY, and a huge one before and after."""
     dice, made = random.Random(2), [rows.run(rows.job(), started_at=DAY - timedelta(days=30)) for _ in range(3)]
     for run in made:
         moments = [DAY - timedelta(days=7 * dice.random()) for _ in range(100)]
@@ -38,7 +38,7 @@ def completed(run, number: int, at: datetime, size: int) -> Checkpoint:
 
 
 def asked(runs) -> tuple[dict[int, float], str]:
-    """The p95 by job, and the statements that it took."""
+    """Return the p95 by job, and the SQL statements that computed it."""
     FigureBaseline.objects.all().delete()
     with CaptureQueriesContext(connection) as statements:
         found = baselines("state_size", {run.job_id for run in runs}, 7, [DAY.date()])

@@ -58,14 +58,14 @@ def rule(job, only_own_rules):
 
 @pytest.fixture
 def only_own_rules(rows):
-    """The rules for everything are there, and switched off."""
+    """Create the default rules and disable them."""
     ensure_default_rules()
     AlertRule.objects.update(enabled=False)
 
 
 @pytest.fixture
 def wide_rule(rows):
-    """One for everything, of failed checkpoints; the other default rules are switched off."""
+    """Return the default rule for failed checkpoints, with the other default rules disabled."""
     ensure_default_rules()
     AlertRule.objects.exclude(kind="failed_in_window").update(enabled=False)
     return AlertRule.objects.get(kind="failed_in_window")
@@ -80,7 +80,7 @@ def test_of_a_job_that_died_people_are_told_from_the_start(rows, job, now):
 
 
 def test_a_lost_job_did_not_fail_of_an_exception_that_was_over(rows, job, now):
-    """The engine reported the exception when it restarted the job; why it does not know the job now it never said."""
+    """The engine reported the exception for an earlier restart. It gave no reason why the job is missing now."""
     thrown = {"name": "x.NoSlots", "message": "Could not acquire resources.", "at": "2026-01-01T00:00:00Z", "task": ""}
     over = {"exception": "Could not acquire resources.", "exceptions": [thrown]}
     rows.run(job, RunState.LOST, ended_at=rows.ago(5), number=2, **over)
@@ -291,13 +291,13 @@ def test_failures_of_a_cluster_that_was_away_count_when_it_is_back(rows, run, ru
 
 
 def test_a_row_that_comes_late_still_counts_at_its_own_time(rows, run, rule, later, now):
-    """Of a window that only a moment before the last evaluation ever held enough."""
+    """With the late row, only a window that ended before the last evaluation has enough failures."""
     AlertRule.objects.update(window_s=60, check_every_s=5)
     evaluate_due(now)
     rows.failed(run, 1, later(1))
     rows.failed(run, 2, later(59))
     evaluate_due(later(100))
-    rows.failed(run, 3, later(60))  # read only now
+    rows.failed(run, 3, later(60))  # polled only now
 
     evaluate_due(later(105))
 
@@ -569,7 +569,7 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
 
 
 def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run, job, only_own_rules, now, later):
-    """The poller is gone, evaluation goes on: the jobs' checkpoints are not missing, they are unread."""
+    """While the poller is down and evaluation continues, the jobs' checkpoints are not missing, but unread."""
     AlertRule.objects.create(job=job, kind="no_completed_checkpoint", threshold=600, check_every_s=5)
     rows.checkpoint(run, 1, triggered_at=later(-2), latest_ack_at=later(-1))
     Cluster.objects.update(next_poll_at=later(5))

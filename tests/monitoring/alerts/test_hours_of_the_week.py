@@ -1,4 +1,4 @@
-"""What is usual at an hour of the week: from roll-ups where they reach, within their error of what checkpoints say."""
+"""Usual values at an hour of the week come from roll-ups if they exist, with a small error against the checkpoints."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ WEEK = timedelta(weeks=1)
 
 @pytest.fixture
 def run(rows: Rows) -> Run:
-    """Of the four Saturdays before DAY thirty checkpoints each between 8 and 10 o'clock, of two of them some at 11, and
-    huge ones on all other days."""
+    """Return a run with thirty checkpoints between 8 and 10 o'clock on each of the four Saturdays before DAY.
+
+    Two Saturdays also have some at 11 o'clock. All other days have huge checkpoints.
+    """
     dice, made = random.Random(4), rows.run(rows.job(), started_at=DAY - timedelta(days=40))
     moments = [DAY - week * WEEK + timedelta(hours=8 + 2 * dice.random()) for week in (1, 2, 3, 4) for _ in range(30)]
     moments += [DAY - week * WEEK + timedelta(hours=11, minutes=n) for week in (1, 2) for n in range(30)]
@@ -38,7 +40,7 @@ def run(rows: Rows) -> Run:
 
 
 def asked(run: Run) -> tuple[list[float | None], str]:
-    """The p95s of DAY, and the statements that they took."""
+    """Return the p95 of each hour of DAY, and the SQL statements that computed them."""
     HourlyBaseline.objects.all().delete()
     with CaptureQueriesContext(connection) as statements:
         found = baselines_of_hours("end_to_end_duration", {run.job_id}, 4, [DAY.date()])
@@ -62,7 +64,7 @@ def test_an_hour_is_told_where_three_weeks_tell_it_from_checkpoints_and_from_rol
     rolled, how = asked(run)
     assert "percentile_disc" not in how
     assert rolled == [p95 if p95 is None else pytest.approx(p95, rel=RELATIVE_ERROR + 1e-6) for p95 in exact]
-    RollupProgress.objects.update(hours_from=DAY - 3 * WEEK)  # the first of the weeks' hours are forgotten
+    RollupProgress.objects.update(hours_from=DAY - 3 * WEEK)  # roll-ups of the first week's hours are deleted
     assert asked(run)[0] == exact
     RollupProgress.objects.update(hours_from=None)
     run.checkpoints.filter(triggered_at__lt=DAY - 3 * WEEK, end_to_end_duration__lt=10**6).update(end_to_end_duration=9)

@@ -1,4 +1,4 @@
-"""An incident's steps: what is written, for one and for very many."""
+"""The rows that are written at each step of an incident, for one incident and for many."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster(rows):
 
 @pytest.fixture
 def open_for(rows, cluster, now):
-    """Opens an incident for each of so many jobs of one cluster."""
+    """Return a function that opens an incident for each of `count` new jobs of one cluster."""
 
     def opened(count=1, at=now):
         jobs = [rows.job(cluster) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What a maintenance window keeps silent, and nothing else."""
+"""A maintenance window silences only its jobs, and neither other clusters nor Waymark itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The rule table: for every kind, rows as they are stored, and when the rule opens and closes: exactly then.
+"""The rule table: for every kind of rule, stored rows, and exactly when the rule opens and closes.
 
-Every case runs twice: as a backtest, and through live evaluation in many steps, its incidents read back.
+Every case runs as a backtest, and as live evaluation in many steps, whose incidents are compared.
 """
 
 from __future__ import annotations

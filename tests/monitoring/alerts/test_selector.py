@@ -1,4 +1,4 @@
-"""The language that chooses jobs by label, and which rule decides for which job."""
+"""The language that selects jobs by label, and which rule applies to which job."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_job_has_the_labels_of_its_cluster_unless_it_says_otherwise(rows) -> N
 
 
 def test_a_selector_that_makes_no_sense_chooses_nothing_and_leaves_the_jobs_to_the_other_rules():
-    """The API refuses it; who wrote it into the database must not stop the evaluation."""
+    """The API refuses an invalid selector. One that was written into the database must not stop the evaluation."""
     unreadable, everything = (AlertRule(pk=pk, kind="k", selector=text) for pk, text in ((1, "team=="), (2, "")))
     jobs = [WatchedJob(7, "orders", 1, {"team": "payments"})]
     assert assign([unreadable, everything], jobs) == {1: [], 2: jobs}

@@ -1,4 +1,4 @@
-"""Properties of the walk: what one look finds, many looks find; live evaluation and backtest agree."""
+"""Properties of an evaluation: one evaluation and many partial ones agree, and so do live evaluation and backtest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def watches(draw: st.DrawFn) -> Watch:
 
 
 def in_pieces(watch: Watch, facts: Facts, looks: list[float]) -> list[Transition]:
-    """As live evaluation does: each look begins a little before the last one ended, for rows that come late."""
+    """Evaluate in pieces as live evaluation does. Each piece overlaps the previous one, because rows may be late."""
     state, transitions = advance(watch, facts, State(), None, BEGIN)
     last = BEGIN
     for look in sorted({*looks, LENGTH}):
@@ -114,7 +114,7 @@ def test_openings_and_closings_take_turns_and_go_forward(watch: Watch, facts: Fa
 @settings(deadline=None)
 @given(st.lists(MOMENTS, max_size=60, unique=True), st.sampled_from([60, 900, 5000]), MOMENTS)
 def test_a_window_counts_what_the_engines_counter_gained_in_it(moments: list[float], window: int, look: float) -> None:
-    """The engine's counter of failed checkpoints, read at both ends of the window: max − min, as it does not reset."""
+    """The expected value is max − min of the engine's counter of failed checkpoints, which does not reset here."""
     kind = kind_of("failed_in_window")
     facts = Facts([Event(at(moment), 1, number, number) for number, moment in enumerate(sorted(moments))])
 
@@ -134,7 +134,7 @@ def test_a_window_counts_what_the_engines_counter_gained_in_it(moments: list[flo
 def test_live_evaluation_and_backtest_agree_on_the_same_rows(
     rows, failures: list[int], looks: list[int], threshold: int, hold: int
 ) -> None:
-    """Through the database: rows as a poll would have written them by each look, incidents as people see them."""
+    """Compare over the database, with the rows that polls had written before each evaluation."""
     AlertRule.objects.all().update(enabled=False)
     run = rows.run(rows.job())
     rule = AlertRule.objects.create(

@@ -1,4 +1,4 @@
-"""Configuration → advice: each with its boundary, and none for a job that is well set."""
+"""The advice for a configuration, with its boundaries, and none for a well configured job."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_known_is_no_reason_for_advice() -> None:
             {"normal": replace(FULL, checkpointed_size=1), "keys": {"state.backend.local-recovery": "FALSE"}},
             ["no_local_recovery"],
         ),
-        ({"keys": NO_LOCAL}, []),  # small state
+        ({"keys": NO_LOCAL}, []),  # the state is small
         ({"config": {"mode": "at_least_once"}}, ["at_least_once"]),
     ],
 )

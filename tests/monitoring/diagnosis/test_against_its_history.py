@@ -1,4 +1,4 @@
-"""What is slow, and where it leads, by the job's own weeks."""
+"""Slow checkpoints and forecasts, compared with the job's history of weeks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def causes_of(took: int, expected: Expectation, **values) -> list[str]:
     ("took", "values", "told"),
     [
         (2000, {}, True),
-        (1999, {}, False),  # not a second more
+        (1999, {}, False),  # less than a second more
         (2000, {"is_savepoint": True}, False),
         (2000, {"status": "FAILED", "failure": "Task failed."}, False),
         (2000, {"status": "IN_PROGRESS"}, True),
@@ -42,7 +42,7 @@ def test_it_takes_four_spreads() -> None:
 
 
 def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
-    """The nightly load: against the hundred before it the storage would be slow."""
+    """During the nightly load, the storage would look slow compared with the previous hundred checkpoints."""
     load = replace(AT_THIS_HOUR, expected=9000.0)
     assert causes_of(9000, load, async_=8500) == []
     assert causes_of(9000, replace(load, basis=Basis.ALL_HOURS()), async_=8500) == ["slow_storage"]

@@ -1,4 +1,4 @@
-"""Whatever an engine said and a poll stored: a diagnosis is made, with text in every language, and never an error."""
+"""Any rows that a poll may store lead to a diagnosis with text in every language, and never to an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From stored rows to what a page, an incident and a message say."""
+"""The diagnosis of stored rows, as a page, an incident and a message show it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def run(rows):
-    """With forty checkpoints of 600 ms, one every ten seconds; the newest a minute and a half ago."""
+    """Return a run with forty checkpoints of 600 ms, one every ten seconds, the newest of 90 seconds ago."""
     job = rows.job(rows.cluster(engine="flink", version="2.3.0"), savepoint_interval_s=3600)
     run = rows.run(job, started_at=rows.ago(7200), checkpoint_config=CONFIG)
     for number in range(1, 41):
@@ -167,7 +167,7 @@ def test_failures_and_restarts_of_the_week_are_counted(rows, run) -> None:
 
 
 def test_a_long_history_costs_no_more_queries(rows, run, django_assert_num_queries) -> None:
-    """Three of them learn that there are no roll-ups."""
+    """Three of the nine queries find that there are no roll-ups."""
     declined(rows, run)
     job = fresh(run.job)
     with django_assert_num_queries(9):

@@ -1,4 +1,4 @@
-"""Rows → causes: each with its boundary, and nothing where nothing is wrong."""
+"""The causes that are found in rows, with their boundaries, and none for a healthy job."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def names(of) -> list[str]:
     ("asked", "expected"),
     [
         (checkpoint(), []),
-        (checkpoint(lasted=1599, start_delay=1200), []),  # not a second more than usual
+        (checkpoint(lasted=1599, start_delay=1200), []),  # less than a second more than usual
         (checkpoint(lasted=1600, start_delay=1200), ["back_pressure"]),
-        (checkpoint(lasted=5000, start_delay=1999), []),  # not its share
+        (checkpoint(lasted=5000, start_delay=1999), []),  # too small a share of the duration
         (checkpoint(lasted=5000, start_delay=2000), ["back_pressure"]),
         (checkpoint(lasted=5000, alignment=4000), ["alignment"]),
         (checkpoint(lasted=5000, sync=4500), ["slow_commit"]),
         (checkpoint(lasted=5000, async_=4500), ["slow_storage"]),
-        (checkpoint(lasted=1600, async_=850), []),  # less than half a second more than it usually takes
+        (checkpoint(lasted=1600, async_=850), []),  # less than half a second more than usual
         (checkpoint(lasted=9000, start_delay=5000, async_=3800), ["back_pressure", "slow_storage"]),
-        (checkpoint(is_savepoint=True, lasted=29_000, async_=28_000), []),  # it writes everything
+        (checkpoint(is_savepoint=True, lasted=29_000, async_=28_000), []),  # a savepoint writes the whole state
         (checkpoint(is_savepoint=True, lasted=30_000, async_=28_000), ["slow_storage"]),
         (checkpoint(status="IN_PROGRESS", lasted=20_000, start_delay=15_000, ended_at=None), ["back_pressure"]),
         (checkpoint(status="IN_PROGRESS", lasted=60_000, acknowledged=3, ended_at=None), ["held_up"]),
@@ -72,7 +72,7 @@ def test_what_is_slow_is_measured_by_the_job_itself() -> None:
     slow = checkpoint(lasted=5000, async_=4500)
     calm = replace(USUAL, duration=4800, async_=4300)
     assert names(scene(slow, normal=calm)) == []
-    assert names(scene(slow, normal=replace(USUAL, count=4))) == []  # too few to call anything usual
+    assert names(scene(slow, normal=replace(USUAL, count=4))) == []  # too few checkpoints for a usual duration
     assert names(scene(checkpoint(lasted=30_000, async_=28_000), normal=Normal())) == ["slow_storage"]
 
 
@@ -113,10 +113,10 @@ def test_keys_are_those_of_the_jobs_own_flink_and_of_spark() -> None:
     ("asked", "expected"),
     [
         (checkpoint(lasted=5000, operators=(operator(async_=[400, 400, 4600, 400]),)), ["skew"]),
-        (checkpoint(lasted=5000, operators=(operator(async_=[1600, 1600, 4600, 1600]),)), []),  # not three times
+        (checkpoint(lasted=5000, operators=(operator(async_=[1600, 1600, 4600, 1600]),)), []),  # below three times
         (checkpoint(lasted=5000, operators=(operator(async_=[1500, 1500, 4500, 1500]),)), ["skew"]),
-        (checkpoint(lasted=9000, operators=(operator(async_=[400, 400, 3000, 400]),)), []),  # not what it waited for
-        (checkpoint(lasted=600, operators=(operator(async_=[10, 10, 590, 10]),)), []),  # not slow
+        (checkpoint(lasted=9000, operators=(operator(async_=[400, 400, 3000, 400]),)), []),  # not the reason
+        (checkpoint(lasted=600, operators=(operator(async_=[10, 10, 590, 10]),)), []),  # the checkpoint is not slow
         (checkpoint(lasted=5000, operators=(operator(subtasks=2, sync=[900, 4000]),)), []),
         (checkpoint(lasted=5000, operators=(operator(subtasks=2, sync=[800, 4000]),)), ["skew"]),
         (checkpoint(lasted=5000, operators=(operator(subtasks=1, sync=[4000]),)), []),
@@ -145,7 +145,7 @@ def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_th
 
 
 def graph(*names_and_inputs: tuple[str, str], **acknowledged: int) -> tuple[OperatorFacts, ...]:
-    """Operators with the ids of their inputs, each named after its id."""
+    """Return operators with the IDs of their inputs. Each name is also the ID."""
     return tuple(
         operator(name, vertex=name, inputs=inputs.split(), acknowledged=acknowledged.get(name, 4))
         for name, inputs in names_and_inputs
@@ -168,9 +168,9 @@ def test_a_barrier_that_never_arrived() -> None:
     ("operators", "expected"),
     [
         (graph(("one", ""), ("two", ""), ("join", "one two"), join=0), ["back_pressure"]),
-        (graph(("one", ""), ("two", ""), ("join", "one two"), join=0, two=3), ["skew"]),  # its input is not through
-        (graph(*LINE, source=0), ["busy_source"]),  # what acknowledged stands behind it
-        (tuple(replace(each, inputs=None) for each in graph(*LINE, count=0)), []),  # the graph is not known
+        (graph(("one", ""), ("two", ""), ("join", "one two"), join=0, two=3), ["skew"]),  # an input is incomplete
+        (graph(*LINE, source=0), ["busy_source"]),  # operators behind the source have acknowledged
+        (tuple(replace(each, inputs=None) for each in graph(*LINE, count=0)), []),  # the graph is unknown
     ],
 )
 def test_only_what_stands_before_an_operator_holds_its_barrier_up(operators, expected: list[str]) -> None:
@@ -186,7 +186,7 @@ def test_a_source_that_starts_late_is_under_no_back_pressure() -> None:
     (found,) = causes(scene(asked))
     assert (found.name, found.advice) == ("busy_source", ())
     assert found.sentence == PhaseReason.SOURCE_LATE(name="source", number=41, after=8000)
-    assert names(scene(asked, engine="spark")) == ["back_pressure"]  # there the barrier is the end of the batch
+    assert names(scene(asked, engine="spark")) == ["back_pressure"]  # in Spark, the end of the batch is the barrier
     behind = (replace(operators[0], start_delay=[40] * 4), operators[1])
     assert names(scene(replace(asked, operators=behind))) == ["back_pressure"]
 
@@ -203,8 +203,8 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
     (likely,) = causes(scene(silent, engine="spark"))
     assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
     undated = replace(silent, lasted=None)
-    assert names(scene(undated, engine="spark", config={"timeout": None})) == []  # within what time is not known
-    assert names(scene(silent)) == []  # of Flink that says nothing
+    assert names(scene(undated, engine="spark", config={"timeout": None})) == []  # the time-out is unknown
+    assert names(scene(silent)) == []  # for Flink it proves nothing
 
 
 @pytest.mark.parametrize(

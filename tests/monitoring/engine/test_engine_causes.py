@@ -1,4 +1,4 @@
-"""What people read of an engine's error text."""
+"""The part of an engine's error text that people see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a real HTTP server that answers what a Flink 2.3 cluster answered, and what none should."""
+"""The client with a real HTTP server that sends recorded answers of Flink 2.3, and invalid ones."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_a_stop_that_failed_after_its_savepoint_names_it(httpserver, clien
 
 
 class Bodies:
-    """Keeps what was sent and answers `body`."""
+    """A request handler that keeps the requests and answers with `body`."""
 
     def __init__(self, body: object, status: int = 202) -> None:
         self.sent: list[tuple[str, dict[str, object] | None]] = []

@@ -1,4 +1,4 @@
-"""What an answer, or silence, proves of one job."""
+"""What an answer, or a missing answer, proves about one job."""
 
 from __future__ import annotations
 

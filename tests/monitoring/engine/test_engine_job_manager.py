@@ -1,4 +1,4 @@
-"""The client and our own job manager speak the same protocol: every call, over real HTTP, with fake drivers."""
+"""The client and Waymark's job manager use the same protocol in every call, over real HTTP, with fake drivers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def client(manager: RunningJobManager) -> AsyncIterator[FlinkClient]:
 
 
 async def start(client: FlinkClient, **request: object) -> str:
-    """A running job, under the id that we chose."""
+    """Start a job with a chosen ID, and return this ID."""
     jar_id = await client.upload_jar("wordcount.py", PROGRAM.encode())
     job_id = new_id()
     assert job_id == await client.run_jar(

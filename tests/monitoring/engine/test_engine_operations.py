@@ -1,4 +1,4 @@
-"""One result for every asynchronous operation, and following one to its end."""
+"""Every asynchronous operation has one type of result, and can be polled until it ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_completed_without_a_result_is_none() -> None:
 
 
 def says(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operation[int]]]:
-    """Each in turn; the last one again and again."""
+    """Return a function that gives the answers in turn, and repeats the last one."""
     left = list(answers)
 
     async def ask() -> Operation[int]:
@@ -79,7 +79,7 @@ ASKED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def entry(number: int, status: str, after_s: float, **more: object) -> CheckpointStats:
-    """One that was triggered so long after the request."""
+    """Return the statistics of a checkpoint that was triggered `after_s` after the request."""
     triggered = int((ASKED + timedelta(seconds=after_s)).timestamp() * 1000)
     counts = {"num_subtasks": 2, "num_acknowledged_subtasks": 2}
     said = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}

@@ -1,4 +1,4 @@
-"""One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right."""
+"""One answer of a cluster is wrong. Other jobs are still stored, and the affected job when the answer is right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.profile import PROFILE
 
 EXAMPLES = PROFILE.wrong_answers
 BODY_LIMIT = 200_000
-# Nothing meets these, however slow the machine is, but an answer that drips for ever meets its own.
+# Only an answer that is sent byte by byte reaches its limit. No other answer does, even on a slow machine.
 READ_LIMIT_S = 60.0
 FIGURES_FOR_S = 60.0
 DRIPS_FOR_S = 0.5
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.timeout(600 + EXAMPLES * 3)
 
 _HUGE = [2**31, 2**63 - 1, 2**63, 2**64, 10**30, -1, -(2**63), 1.5, 1e300, 253_402_300_799_001]
 _VALUES: list[Any] = [*_HUGE, None, True, "", "NaN", "text", "\x00", "\ud800", "x" * 5000, [], {}, [1], {"a": 1}]
-# What json.dumps cannot say: put in for a mark.
+# Values that json.dumps cannot write. They replace a placeholder in the text.
 _RAW = [b"NaN", b"Infinity", b"1e400", b"-1e400", b"9" * 5000, b'"\\ud800"', b'"\xff\xfe"', b"[" * 900 + b"]" * 900]
 _MARK = "put the raw bytes here"
 
 
 class Wrong:
-    """A way to spoil one of the answers; shows itself in a failing example."""
+    """A change that makes one of the answers wrong. A failing example shows it."""
 
     def __init__(self, what: str, path: str, body: bytes, transfer: Transfer) -> None:
         self.what, self.path, self.body, self.transfer = what, path, body, transfer
@@ -57,7 +57,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def put(answer: Any, at: tuple[Any, ...], value: Any) -> Any:
-    """`answer` with another value there; `...` takes the field away, a list's entry is said twice by [...]."""
+    """Return `answer` with another value at the path `at`. `...` removes the field, [...] repeats a list's entry."""
     if not at:
         return None if value is ... else value
     changed = copy.deepcopy(answer)
@@ -73,8 +73,8 @@ def put(answer: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 @st.composite
 def wrong_answers(draw: st.DrawFn, answers: dict[str, Any]) -> Wrong:
-    """Of the first job, or of the whole cluster (but then one job's line in the list, or extra)."""
-    path = draw(st.sampled_from(list(answers)))  # in the order they were made: ids differ from run to run
+    """Draw a wrong answer about the first job, or about the cluster (the first job's entry in the list)."""
+    path = draw(st.sampled_from(list(answers)))  # in their original order, because IDs differ between runs
     answer = answers[path]
     within = [at for at in places(answer) if path != "/jobs/overview" or at[:2] == ("jobs", 0)]
     at = draw(st.sampled_from(within))
@@ -115,14 +115,14 @@ def wrong_answers(draw: st.DrawFn, answers: dict[str, Any]) -> Wrong:
 
 
 def _twice(value: Any) -> Any:
-    """Every list's first entry is there twice."""
+    """Repeat the first entry of every list."""
     if isinstance(value, dict):
         return {key: _twice(child) for key, child in value.items()}
     return [*map(_twice, value), *value[:1]] if isinstance(value, list) else value
 
 
 def rows_of(job_id: str) -> dict[str, Any]:
-    """Everything stored of the job's only run, without keys and our own times."""
+    """Return all stored values of the job's only run, without keys and Waymark's times."""
     run = Run.objects.get(engine_job_id=job_id, superseded=False)
     checkpoints = {row.checkpoint_id: row for row in Checkpoint.objects.filter(run=run)}
     return {
@@ -146,7 +146,7 @@ def _columns(row: Any) -> list[str]:
 
 
 class Ticks:
-    """A poller that knows nothing from before, at moments two minutes apart."""
+    """A source of polls two minutes apart, each with a new poller."""
 
     def __init__(self, engine: AnsweringEngine) -> None:
         self._now = timezone.now()
@@ -167,7 +167,7 @@ class Ticks:
 
 
 class _Client(FlinkClient):
-    """Waits long for every answer but for one that drips."""
+    """A client with long time limits, except for an answer that is sent byte by byte."""
 
     def __init__(self, connection: Connection, engine: AnsweringEngine) -> None:
         super().__init__(connection, read_limit_s=READ_LIMIT_S, command_limit_s=DRIPS_FOR_S, body_limit=BODY_LIMIT)
@@ -228,7 +228,7 @@ def test_a_wrong_answer_harms_nothing_but_itself(
 
 
 def _assert_said(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
-    """No crash; and only what every job depends on may make the whole cluster unreadable, which is then said."""
+    """Assert that the poll did not crash. Only an answer that all jobs need may make the cluster unreachable."""
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if not cluster.reachable:
         assert wrong.path == "/jobs/overview" or (wrong.path == "/overview" and wrong.what in ("cut", "sent"))
@@ -242,22 +242,22 @@ def _assert_whole(rows: dict[str, Any]) -> None:
 
 
 def _assert_as_told(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
-    """Both jobs were told the same. Where a row differs, it has what the wrong answer said, or nothing."""
+    """Assert that the rows of both jobs agree, except for values from the wrong answer and missing values."""
     assert sick["checkpoints"].keys() >= well["checkpoints"].keys()
     for table in ("checkpoints", "operators"):
         for key, expected in well[table].items():
             stored = sick[table].get(key, {})
             different = {name: value for name, value in stored.items() if value != expected[name]}
-            different.pop("position", None)  # among the vertices as that answer listed them
+            different.pop("position", None)  # the position in the wrong answer's list of vertices
             if table == "operators" and different.get("name") == key[1]:
-                del different["name"]  # its id, when the job's own answer was the wrong one
+                del different["name"]  # the ID stands for the name if the job's answer was wrong
             if wrong.what != "value":
                 invented = {name: value for name, value in different.items() if _invents(value, expected[name])}
                 assert not invented, (key, invented)
 
 
 def _invents(value: Any, told: Any) -> bool:
-    """Whether it says anything that was not told; of a list, entry by entry: one subtask may be missing."""
+    """Return whether a value has data that no answer contained. In a list, entries may be missing."""
     if isinstance(value, list) and isinstance(told, list) and len(value) == len(told):
         return any(map(_invents, value, told))
     if isinstance(value, list):

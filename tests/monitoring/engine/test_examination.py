@@ -1,4 +1,4 @@
-"""Before a cluster is stored: what answers there, or which field is to blame. Every one with a real server."""
+"""The test of a connection before a cluster is stored: what answers, or which field is wrong. With real servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def flink() -> Iterator[FlinkServer]:
 
 @pytest.fixture(autouse=True)
 def reachable_state(settings: Settings) -> None:
-    """Of the cluster that answers here."""
+    """Let the cluster's state be below directories that Waymark can read."""
     settings.STATE_ROOTS = ("/checkpoints", "/savepoints")
 
 
@@ -129,7 +129,7 @@ def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
 
 
 def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # the server of this test is
+    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # in fact the test's server is on this machine
     found = look(flink.url, authentication="bearer", token=Secret("s3cret"))
     assert isinstance(found, Found)
     assert found.remarks[-1] == EngineReason.TOKEN_UNENCRYPTED(host="127.0.0.1")
@@ -244,7 +244,7 @@ def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, set
 
 
 def test_a_token_goes_only_to_those_who_are_meant(flink: FlinkServer) -> None:
-    """A token that is stored, but not asked for, is not sent."""
+    """A stored token is not sent if the authentication does not use it."""
     flink.needs = {"Authorization": bearer("right")}
     assert refused(flink.url, token="right").field == "authentication"
 
@@ -380,7 +380,7 @@ def test_a_server_that_speaks_something_else() -> None:
 
 
 def answered_with(said: bytes) -> Problem:
-    """By a server that says this to the first who connects, reads, and hangs up."""
+    """Return the problem with a server that sends `said` to the first client, reads, and closes the connection."""
 
     def serve(listening: socket.socket) -> None:
         connection, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""What a Flink tells of its high availability: whether somebody may take up its jobs, where they are, for how long."""
+"""Flink's high availability settings: whether another leader may recover jobs, where they are stored, and how long."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_quorum_with_a_directory_of_its_own() -> None:
 
 
 class TestLooking:
-    """At a real ensemble."""
+    """Reading the stored jobs in a real ZooKeeper."""
 
     pytestmark = pytest.mark.zookeeper
 

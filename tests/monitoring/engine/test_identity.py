@@ -1,4 +1,4 @@
-"""Which cluster is it: what stays through a restart, what differs, and what cannot be told."""
+"""A cluster's identity: what remains after a restart, what differs, and what cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAYMARK_HA = WAYMARK | {
 
 
 def read(config: dict[str, str], **changes: str) -> Identity:
-    """Of the job manager that was started next."""
+    """Return the identity of the same cluster after a restart of its job manager."""
     return first(config | {"web.tmpdir": f"/tmp/flink-web-{PROCESS[::-1]}"} | changes)
 
 
@@ -61,7 +61,7 @@ def test_the_same_process_is_the_same_cluster_whatever_its_configuration_says() 
 
 
 def test_without_a_lasting_name_a_twin_is_not_told_from_a_restart() -> None:
-    """The limit, written down: two clusters made from one recipe, without high availability."""
+    """This is a known limit: two clusters with the same configuration, without high availability."""
     assert not first(STANDALONE).lasting
     assert same(first(STANDALONE), read(STANDALONE))
 

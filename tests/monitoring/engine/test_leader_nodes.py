@@ -1,4 +1,4 @@
-"""What job managers write into ZooKeeper of themselves, read strictly."""
+"""Strict parsing of the leader nodes that job managers write into ZooKeeper."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from checkpointing.ha.leadership import LeaderInformation
 from monitoring.engine.zookeeper import NotAnAddress, Quorum, parse_leader
 
-# Of a Flink 2.3.0 that led, taken from its ZooKeeper.
+# The node of a leading Flink 2.3.0, taken from its ZooKeeper.
 FLINK_2_3 = bytes.fromhex(
     "aced000577180016687474703a2f2f3132372e302e302e313a31383331307372000e6a6176612e7574696c2e55554944"
     "bc9903f7986d852f0200024a000c6c65617374536967426974734a000b6d6f7374536967426974737870"
     "ada31b63f0195d92309c402aa1824c19"
 )
-# Of a 1.20.5, and its dispatcher's node: a leader, but no address of a REST API.
+# The nodes of a Flink 1.20.5 and of its dispatcher, which is a leader without a REST address.
 FLINK_1_20 = bytes.fromhex(
     "aced000577180016687474703a2f2f3132372e302e302e313a31383332307372000e6a6176612e7574696c2e55554944"
     "bc9903f7986d852f0200024a000c6c65617374536967426974734a000b6d6f7374536967426974737870"

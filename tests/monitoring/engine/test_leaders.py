@@ -1,4 +1,4 @@
-"""A cluster's leader is found in ZooKeeper and followed; ZooKeeper being away proves nothing of anybody."""
+"""A cluster's leader is found in ZooKeeper and followed. An unavailable ZooKeeper proves nothing about jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Ensemble:
-    """The nodes of one cluster, written as Flink writes them."""
+    """A writer of one cluster's nodes in ZooKeeper, in Flink's format."""
 
     def __init__(self, hosts: str) -> None:
         self.quorum = Quorum(hosts, f"/test-{uuid.uuid4().hex}", "/demo")

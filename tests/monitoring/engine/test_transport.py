@@ -1,4 +1,4 @@
-"""Requests to an engine and their answers: limits of time and size, redirects, kept connections."""
+"""Requests to an engine: limits of time and size, redirects, persistent connections."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BODY_LIMIT = 10_000
 BODY = b'{"jobs":[]}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ANSWER = HEAD + b"Content-Length: 11\r\n\r\n" + BODY
-# Ends the connection: at once, or when a request was read.
+# Both end the connection: END at once, HANGS_UP after a request was read.
 END, HANGS_UP = None, b""
 
 
 @dataclass
 class Server:
-    """Sends what is scripted: the next of `connections` for each one that comes, of that the next for each request.
+    """A server with scripted answers: one list of `connections` per connection, one answer of the list per request.
 
-    What a request finds nothing for stays unanswered.
+    A request without a scripted answer stays unanswered.
     """
 
     connections: list[list[bytes | None]]

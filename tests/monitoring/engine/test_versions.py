@@ -1,4 +1,4 @@
-"""What an engine can do by its version."""
+"""The features of an engine by its version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitoring.engine.versions import EngineVersion
         ("2.3.0", "trigger_checkpoint", True),
         ("1.20.5", "root_exception", True),
         ("2.0.0", "root_exception", False),
-        ("1.9", "job_status", False),  # by numbers, not by letters
+        ("1.9", "job_status", False),  # versions are compared as numbers
         ("10.1", "job_status", True),
         ("2.4-SNAPSHOT", "run_application", True),
         ("waymark-0.1.0", "trigger_checkpoint", True),

@@ -1,6 +1,6 @@
-"""Servers and processes that die under a running installation: no wrong row, no lost row, no crash loop.
+"""Servers and processes of a running installation die: no row is wrong or lost, and no process restarts in a loop.
 
-The faults last seconds here; WAYMARK_FAULT_S=60 makes them a minute.
+The faults last seconds; with WAYMARK_FAULT_S=60 they last a minute.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def redis(machine: Any) -> Redis:
 
 
 def last_for(seconds: float) -> None:
-    """The fault's own length: there is nothing else to wait for."""
+    """Wait for the length of the fault."""
     over = time.monotonic() + seconds
     eventually("the fault is over", lambda: time.monotonic() > over, seconds + 30)
 
 
 def leader(watch: Watch, redis: Redis) -> Process | None:
-    """The beat that ticks."""
+    """Return the process of the beat that leads, if there is one."""
     for number in (1, 2):
         beat = watch.machine.beat(number)
         text = beat.alive and redis.get(f"waymark:sign:beat:{os.uname().nodename}:{beat.pid}")
@@ -110,7 +110,7 @@ def test_a_worker_killed_in_the_middle_of_a_write_leaves_no_half(watch: Watch) -
     newest = machine.value("SELECT max(checkpoint_id) FROM monitoring_checkpoint")
     assert newest == watch.job.checkpoints[-1].id - 3, "nothing of what it was writing is there"
     worker.start()
-    machine.rows("UPDATE monitoring_cluster SET poll_claimed_until = now()")  # the lease runs out: 20 s later
+    machine.rows("UPDATE monitoring_cluster SET poll_claimed_until = now()")  # end the lease, which lasts 20 s longer
     watch.caught_up()
 
 

@@ -1,6 +1,6 @@
-"""A dead job back exactly once, whatever happens meanwhile: random stories, judged after every step.
+"""A dead job restarts exactly once under random sequences of faults, which are checked after every step.
 
-A story that fails is printed as it was: to look for a shorter one takes many minutes (Phase.shrink).
+A failing sequence is printed without shrinking it (Phase.shrink), which would take many minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def test_a_dead_job_comes_back_exactly_once_under_fire() -> None:
     )
     seen = FireMachine.seen
     print(f"{STORIES} stories: {dict(sorted(seen.items()))}")
-    if not IS_CI:  # of a few, chance may make none eventful
+    if not IS_CI:  # a few random sequences may all be without events
         assert seen["automatic launches"] >= STORIES / 2, seen
         assert seen["killed"] >= STORIES / 4, seen

@@ -1,5 +1,6 @@
-"""Real workers, real Redis and PostgreSQL, a cluster that keeps count of everything: workers are killed with SIGKILL
-between any two steps, each task comes four times from two beats that both send, answers are cut off after the act.
+"""Real workers with real Redis and PostgreSQL restart dead jobs, and are killed between any two of their steps.
+
+Each task is sent four times, by two beats. Answers of the cluster, which counts everything, are lost after the call.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def test_a_dead_job_comes_back_exactly_once_whoever_is_killed(machine: HastyMach
         eventually("every job is back", lambda: all(_is_back(machine, wave, each) for each in rounds), 180)  # noqa: B023
         for each in rounds:
             each.judge()
-        to_strike += sum(not each.taken_back for each in rounds)  # of the others, some are back before their moment
+        to_strike += sum(not each.taken_back for each in rounds)  # other jobs may return before their kill
     print(f"{ROUNDS} rounds, {killer.kills} workers killed")
     eventually("a kill for each round that was to have one", lambda: killer.kills >= to_strike)
     _judge_rows(machine)
 
 
 def _is_back(machine: HastyMachine, wave: str, each: Round) -> bool:
-    """It lives, the rows say so, nothing is under way any more, and what was to go wrong has."""
+    """Return whether the job runs in the engine and in the rows, no attempt is open, and the kill has occurred."""
     run = each.engine.living(NAME)
     if run is None or (not each.killed.is_set() and not each.taken_back):
         return False
@@ -135,7 +136,7 @@ _SPREAD = f"""
 SELECT extract(epoch FROM next_savepoint_at - date_trunc('minute', next_savepoint_at)) AS after
 FROM monitoring_job WHERE {_PLAIN}
 """
-# The same times, each at its own place in the jitter, as if the minute were this one.
+# Move the due times to the current minute, but keep their jitter.
 _DUE_NOW = f"""
 UPDATE monitoring_job SET next_savepoint_at = now() + (next_savepoint_at - date_trunc('minute', next_savepoint_at))
 WHERE {_PLAIN}

@@ -1,4 +1,4 @@
-"""Every command on a real Flink: what it does, how its end is learned, what is said when it cannot be done."""
+"""Every command on a real Flink: its effect, its result, and its error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def exists(path: str) -> bool:
 
 
 async def savepoints_of(client: FlinkClient, job_id: str) -> list[str]:
-    """As the history has it: Flink serves it up to three seconds old."""
+    """Return the savepoints in the history, after waiting because Flink caches it for up to three seconds."""
     await asyncio.sleep(HISTORY_AGE_S)
     history = (await client.checkpoints(job_id)).history
     return [entry.external_path for entry in history if entry.is_savepoint]
@@ -64,7 +64,7 @@ def test_savepoint_checkpoint_and_disposal(flink: FlinkCluster, jobs: CountJobs)
         assert await client.trigger_savepoint(job_id, trigger) == trigger
         done = await saved(client, job_id, trigger)
         assert isinstance(done, Done), done
-        assert "_metadata" in [each.name for each in files(done.result)]  # beside it only state that is not small
+        assert "_metadata" in [each.name for each in files(done.result)]  # only large state has other files
 
         trigger = new_id()
         assert await client.trigger_checkpoint(job_id, trigger, full=True) == trigger
@@ -165,7 +165,7 @@ MISSING = "Cannot find checkpoint or savepoint file/directory 'file:{tmp}/missin
 
 @LONG
 def test_operations_on_a_job_that_is_not_there_fail_with_that(jobs: CountJobs) -> None:
-    """Flink takes every one of them, and says only in the status that there is no such job, or no more."""
+    """Flink accepts every operation, and reports only in its status that the job is missing or has ended."""
     ended = jobs.start("ended")
     jobs.ask(lambda client: client.cancel(ended))
     jobs.wait(ended, "CANCELED")
@@ -238,8 +238,10 @@ def test_a_job_that_restarts_takes_no_savepoint(jobs: CountJobs) -> None:
 
 @LONG
 def test_a_savepoint_while_another_stops_the_job(flink: FlinkCluster, jobs: CountJobs) -> None:
-    """Flink lets the one barrier overtake the other, and either may be lost by it: both end, and say how. This is why
-    Waymark has one at a time."""
+    """In Flink one barrier may overtake the other, so that either savepoint may fail. Both operations have a result.
+
+    Therefore Waymark runs one savepoint or stop at a time.
+    """
     job_id = jobs.start(configuration={"execution.checkpointing.timeout": "3 s"})
     jobs.turn("slow", on=True)
 
@@ -248,7 +250,7 @@ def test_a_savepoint_while_another_stops_the_job(flink: FlinkCluster, jobs: Coun
         save = await client.trigger_savepoint(job_id, new_id())
         assert await client.savepoint_status(job_id, stop) == InProgress()
         jobs.turn("slow", on=False)
-        # At once: Flink keeps a result for only so long, and one may end seconds before the other.
+        # Wait for both at the same time: Flink keeps results only briefly, and one may end seconds before the other.
         return await asyncio.gather(saved(client, job_id, stop), saved(client, job_id, save))
 
     stopped, other = jobs.ask(act)

@@ -1,4 +1,4 @@
-"""Jobs of real Flink that die are brought back by Waymark alone from their newest state; every number counts once."""
+"""Waymark restarts dead jobs of a real Flink from their newest state, and every number counts once."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def test_killed_task_manager_and_killed_job_manager(
 
         waymark.stopped_with_savepoint(name)
     assert len(ledger.assert_exact()) > counted
-    # The new job manager knows one life; also starts of guessed states that it refused, where state cannot be seen.
+    # The new job manager has one run, and failed starts from guessed checkpoints if Waymark cannot read the state.
     lives = [each["state"] for each in flink.get("/jobs/overview")["jobs"] if each["name"] == name]
     assert [state for state in lives if state_is_reached or state != "FAILED"] == ["FINISHED"]
-    # To Waymark a start that was refused is no run.
+    # For Waymark a refused start is no run.
     assert list(job.runs.order_by("number").values_list("state", flat=True)[:2]) == ["FAILED", "LOST"]
     assert job.runs.count() == 3
 
 
 def look_after(job: Job, cluster: Cluster, jobs: CountJobs, jar: bytes, ledger: Ledger) -> None:
-    """Automatic restart, and how to start the job."""
+    """Enable automatic restarts, and store how to start the job."""
     settings = {**CONFIGURATION, "restart-strategy.type": "none"}
     arguments = [str(jobs.switches), str(ledger.directory)]
     spec = {"kind": "flink-jar", "jar_id": jobs.jar_id, "program_args": arguments, "configuration": settings}

@@ -1,4 +1,4 @@
-"""Every number that real Flink shows of a checkpoint is in our database, and no other."""
+"""Waymark's database has exactly the numbers that a real Flink shows for each checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.monitoring.flink.record import Recording, expected_checkpoint, expect
 from tests.profile import PROFILE
 from tests.waiting import eventually
 
-SECONDS = PROFILE.flink_s  # for which a checkpoint is taken every second
+SECONDS = PROFILE.flink_s  # how long a checkpoint is taken every second
 DECLINED = 3
 NAME = "every number"
 _DECLINED = "Asynchronous task checkpoint failed."
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(SECONDS
 
 
 class Beat:
-    """Polls as a worker does, while the test waits for something."""
+    """A poller that runs while the test waits for a condition."""
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
@@ -74,7 +74,7 @@ def test_every_number_of_two_runs(flink: FlinkCluster, jobs: CountJobs) -> None:
 
 
 def _live_through_troubles(flink: FlinkCluster, jobs: CountJobs, record: Recording, beat: Beat, job_id: str) -> None:
-    """Checkpoints every second, some of them declined, one expired."""
+    """Take a checkpoint every second, of which some are declined and one expires."""
     over = time.monotonic() + SECONDS
     beat.until("half of the checkpoints", lambda: time.monotonic() > over - SECONDS / 2)
     jobs.turn("decline", on=True)
@@ -131,7 +131,7 @@ def _assert_same(run: Run, record: Recording, flink: FlinkCluster) -> None:
     for checkpoint_id, row in rows.items():
         expected = expected_checkpoint(recorded[checkpoint_id])
         assert {name: getattr(row, name) for name in expected} == expected, f"checkpoint {checkpoint_id}"
-        # Whoever looked last before it left the history knows better, and that may have been either.
+        # Recorder and poller differ if one of them read the checkpoint later, just before it left the history.
         listed_last = {each["id"]: each for each in record.answers[run.engine_job_id]["history"]}
         if checkpoint_id in listed_last:
             assert row.discarded == listed_last[checkpoint_id].get("discarded", False), f"checkpoint {checkpoint_id}"
@@ -151,7 +151,7 @@ def _assert_same(run: Run, record: Recording, flink: FlinkCluster) -> None:
 
 
 def _assert_linked(first: Run, second: Run, path: str, stopped: str) -> None:
-    """One job, two runs: the second came from the savepoint that the first one ended with."""
+    """Assert that the job has two runs, and the second one started from the first one's final savepoint."""
     assert (second.restored_path, second.restored_is_savepoint) == (stopped, True)
     last = first.checkpoints.get(external_path=stopped)
     assert (last.checkpoint_type, second.restored_checkpoint_id) == ("SYNC_SAVEPOINT", last.checkpoint_id)

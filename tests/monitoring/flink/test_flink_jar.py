@@ -1,4 +1,4 @@
-"""A job from a jar, on real Flink: found, rescaled, upgraded, brought back, cloned; every number is counted once."""
+"""A job from a jar on a real Flink is found, rescaled, upgraded, reverted and cloned. Every number is counted once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ledger_jobs(flink: FlinkCluster, jars: dict[str, bytes], tmp_path: Path) -> 
 
 
 class Person:
-    """An administrator at the job's page."""
+    """An administrator who uses the job's page."""
 
     def __init__(self, switches: Path) -> None:
         self._client = Client()
@@ -47,7 +47,7 @@ class Person:
         self._switches = switches
 
     def launches(self, job: Job, output: Path, **typed: Any) -> RestartAttempt | None:
-        """Fills the form in and sends it; what came of it, when that is a restart."""
+        """Fill in and submit the form. Return the restart that it causes, if there is one."""
         configuration = "\n".join(f"{key}: {value}" for key, value in CONFIGURATION.items())
         filled = {
             "kind": "flink-jar",
@@ -67,7 +67,7 @@ class Person:
 
 
 def forget_jars(jobs: CountJobs) -> None:
-    """What a new job manager does."""
+    """Delete all jars, as a new job manager does."""
     for jar in jobs.ask(lambda client: client.jars()):
         jobs.ask(lambda client, jar_id=jar.id: client.delete_jar(jar_id))
 
@@ -79,10 +79,10 @@ def upload(name: str, content: bytes) -> SimpleUploadedFile:
 def test_a_live_job_goes_back_to_its_newest_checkpoint(
     flink: FlinkCluster, ledger_jobs: CountJobs, waymark: Waymark, tmp_path: Path, settings: Any
 ) -> None:
-    """Which Flink deletes when the job is stopped with a savepoint."""
+    """Flink deletes this checkpoint when the job is stopped with a savepoint."""
     settings.STATE_ROOTS = (str(flink.checkpoints),)
     configuration = CONFIGURATION | {
-        "execution.checkpointing.interval": "15 s",  # no newer one takes its place meanwhile
+        "execution.checkpointing.interval": "15 s",  # so that no newer checkpoint replaces it meanwhile
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "restart-strategy.type": "none",
     }
@@ -111,7 +111,7 @@ def test_a_job_from_a_jar_changes_and_its_ledger_stays_exact(
     ada = Person(ledger_jobs.switches)
     ledger_jobs.start(name, program_args=[str(ledger.directory)])
     job = waymark.job(name)
-    assert job.launch is None  # found on the cluster: nobody knows how it was started
+    assert job.launch is None  # found on the cluster, so its launch is unknown
 
     ada.launches(job, ledger.directory, now="save", upload=upload("ledger", jars["ledger-1"]))
     job.refresh_from_db()
@@ -138,7 +138,7 @@ def test_a_job_from_a_jar_changes_and_its_ledger_stays_exact(
     entries = ledger.assert_exact()
     assert {entry.version for entry in entries} == {"1", "2"}
 
-    # Flink's file sink has its directory in its state: so this copy goes on in the first one's ledger.
+    # Flink's file sink stores its directory in its state, so the clone writes to the first job's ledger.
     cloned = ada.launches(job, ledger.directory, now="clone", name=f"{name} copy", state=f"savepoint-{saved.pk}")
     assert ended(waymark, cloned).state == "succeeded"
     waymark.until("the copy counts on", lambda: len(ledger.entries()) > len(entries))

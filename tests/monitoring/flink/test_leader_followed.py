@@ -1,5 +1,7 @@
-"""Real Flink with ZooKeeper high availability, found by its quorum: its leader is killed, and followed; a job that it
-gives up is brought back."""
+"""A real Flink with ZooKeeper high availability, found by its quorum.
+
+Its leader is killed, and Waymark follows the next one. A job that Flink gives up is restarted.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def two_job_managers(libraries: Path, java_home: Path, zookeeper_hosts: str, tmp
 
 
 def leader_of(flink: FlinkCluster, quorum: Quorum) -> FlinkProcess:
-    """The process that leads; from then on the other one is the cluster's first."""
+    """Return the leading process, and make the other one the first of the cluster."""
     leader = find_leader(quorum)
     assert isinstance(leader, Leader)
     leads = flink.urls.index(leader.address)
@@ -46,7 +48,7 @@ def leader_of(flink: FlinkCluster, quorum: Quorum) -> FlinkProcess:
     return flink.job_managers[leads]
 
 
-# A leader's death is no failure of the job; one that fails again and again is given up.
+# A leader's death does not count as a failure of the job. A job that fails repeatedly is given up.
 GIVES_UP = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "2",
@@ -73,7 +75,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         look_after(job, jobs, jar)
         waymark.until("a state of it is known", lambda: job.runs.get().checkpoints.filter(status="COMPLETED").exists())
 
-        # 1. Its high availability brings the job back, and Waymark lets it.
+        # 1. Flink's high availability recovers the job, and Waymark does not restart it.
         first.kill()
         killed = timezone.now()
 
@@ -88,7 +90,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         assert why_it_may_come_back(quorum, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         assert not RestartAttempt.objects.exists()
         assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()
-        # Of one that was given by its address, it says itself where that is to be looked up.
+        # For a cluster that is stored by address, Flink's configuration has the location of its nodes.
         told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
         available = told_by(told)
         assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
@@ -96,7 +98,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         moves = set(RunStateChange.objects.values_list("target", flat=True))
         assert not moves & {"LOST", "FAILED", "CANCELED", "FINISHED"}
 
-        # 2. It fails until Flink gives it up: no leader has it any more, and Waymark brings it back.
+        # 2. The job fails until Flink gives it up. Then no leader recovers it, and Waymark restarts it.
         jobs.turn("fail", on=True)
         eventually("Flink gives it up", lambda: flink.state(job_id) == "FAILED", 120)
         jobs.turn("fail", on=False)
@@ -112,7 +114,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         lives = [each["jid"] for each in flink.get("/jobs/overview")["jobs"] if each["state"] == "RUNNING"]
         assert lives == [back.engine_job_id]
 
-        # 3. One that somebody cancels stays so.
+        # 3. A job that a person cancels stays canceled.
         jobs.ask(lambda client: client.cancel(back.engine_job_id))
         eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, back.engine_job_id), 60)
         waymark.until("it is canceled", lambda: job.runs.filter(state="CANCELED").exists())
@@ -127,7 +129,7 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
 
 
 def look_after(job: Job, jobs: CountJobs, jar: bytes) -> None:
-    """Automatic restart, and how to start the job; its leader's death takes the jar along."""
+    """Enable automatic restarts and store how to start the job, with its jar, because a dead leader loses the jar."""
     settings = {**CONFIGURATION, **GIVES_UP}
     spec = {"kind": "flink-jar", "jar_id": jobs.jar_id, "program_args": [str(jobs.switches)], "configuration": settings}
     remember_edit(job, spec | {"parallelism": 2, "entry_class": None}, "ada", timezone.now())

@@ -1,4 +1,4 @@
-"""A savepoint whose answer was lost, and that the engine forgot by then, is found and never taken a second time."""
+"""A savepoint whose answer was lost, and whose result the engine has deleted, is found and not taken again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _poll(at: datetime) -> None:
 
 
 def _send_and_lose_the_answer(flink: FlinkCluster, job_id: str, proxy: TcpProxy) -> None:
-    """The connection breaks once the savepoint is there; what was to be said of it never arrives."""
+    """Request a savepoint, and break the connection when it is complete, so that the answer is lost."""
     proxy.swallow_replies()
 
     def break_off() -> None:

@@ -1,4 +1,4 @@
-"""Old partitions go into the archive, exactly, and nothing else does; killed at any moment, nothing is lost."""
+"""Exactly the old partitions are moved to the archive. If the process is killed at any moment, no row is lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
     assert {each.name for each in archive.rglob("day=2026-08-14/cluster=*/*.json")} == {"manifest.json"}
     assert not list(archive.glob(".writing/*"))
     assert cycle.advance(NOW) == NOTHING
-    # What is touched of an archived day is no reason to make its roll-ups anew, of the rest of its rows.
+    # A change in an archived day must not recompute its roll-ups from its few rows in PostgreSQL.
     late = old.checkpoint(Checkpoint.objects.first().run, 5000, triggered_at=OLD + timedelta(seconds=1))
     late.delete()
     pipeline.run()
@@ -116,7 +116,7 @@ def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(old: Rows, 
 
 
 def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: Rows, pipeline: Pipeline) -> None:
-    """An engine lists its newest failed checkpoint whatever its age; what a poll does not know it stores again."""
+    """An engine lists its newest failed checkpoint at any age, and a poll would store a missing row again."""
     run = fill(old, 30, timedelta(minutes=55))
     idle = fill(old, 5)
     idle.checkpoints.filter(triggered_at__gte=NOW - timedelta(days=1)).delete()
@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
     before = everything()
     settings.ARCHIVE = str(small_disk / "archive")
     filler = small_disk / "filler"
-    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))  # room for the beginning of a file
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))  # free space for the beginning of a file only
     with pytest.raises(OSError, match="No space left"):
         cycle.advance(NOW)
     assert everything() == before
@@ -192,7 +192,7 @@ def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
 
 
 def test_a_place_that_cannot_be_written_is_told_by_the_task(old: Rows, pipeline: Pipeline, tmp_path: Path) -> None:
-    """The task starts the work as a process of its own."""
+    """The task runs the archiving in a separate process."""
     fill(old, 12)
     pipeline.run()
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""The archive on a server that speaks S3: it is the same, and nothing is lost when the server goes away meanwhile."""
+"""An archive on an S3 server works like a local one, and no row is lost if the server becomes unavailable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def way(server: StorageServer) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def afar(server: StorageServer, way: TcpProxy, monkeypatch, settings, tmp_path: Path) -> str:
-    """An empty place for the archive."""
+    """Configure an empty location on the server for the archive, and return it."""
     own = {"AWS_ENDPOINT_URL": f"http://{way.address}", "AWS_MAX_ATTEMPTS": "1"}
     for name, value in {**server.environment, **own}.items():
         monkeypatch.setenv(name, value)
@@ -120,7 +120,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
 
 
 def test_a_full_disk_here_is_told_and_forgotten_when_there_is_room(run: Run, small_disk: Path, settings) -> None:
-    """Files from afar are brought here to be read."""
+    """Remote files are copied to the local disk to be read."""
     cycle.advance(NOW)
     settings.VAR_DIR = small_disk
     filler = small_disk / "filler"

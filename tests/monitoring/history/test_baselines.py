@@ -1,4 +1,4 @@
-"""What is usual at an hour of the week, and what is foretold, with and without a pipeline."""
+"""Usual values at an hour of the week, and forecasts, with and without a pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitoring.history.expectations import Basis
 from monitoring.models import Checkpoint
 
 NOW = datetime(2026, 11, 18, 10, 30, tzinfo=UTC)  # a Wednesday
-TOLERANCE = 0.021  # sketches are two per cent off
+TOLERANCE = 0.021  # sketches have an error of two per cent
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def job(rows):
 
 
 def fill(rows, job, days, duration, size=lambda day, hour: 1000, every_min=30):
-    """Every so often for `days` before NOW, each figure a function of (days ago, hour)."""
+    """Store checkpoints of the `days` before NOW. Each metric is a function of (days ago, time)."""
     run, made = job.runs.first(), []
     for number in range(days * 24 * 60 // every_min):
         at = NOW - timedelta(minutes=number * every_min)
@@ -59,7 +59,7 @@ def test_today_is_not_what_it_is_compared_with(rows, job):
 
 
 def test_growth_and_the_day_of_the_time_out_are_foretold(rows, job):
-    """A second a day more: at 40 seconds yesterday, the limit of 60 is 21 days away. One wild day changes nothing."""
+    """The duration grows by one second a day. From 40 s yesterday it reaches 60 s in 21 days, despite an outlier."""
     slow = lambda ago, at: 900_000 if ago == 6 else 41_000 - 1000 * ago  # noqa: E731
     fill(rows, job, 28, slow, lambda ago, at: 10**9 - 10**7 * ago, every_min=240)
     told = forecast(job, NOW)

@@ -1,4 +1,4 @@
-"""The source skips nothing: not what commits late or out of order, not what was corrected or deleted."""
+"""The source skips no change, even if it commits late or out of order, or is a correction or deletion."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WIDTHS = (60, 3600, 86_400)
 
 @pytest.fixture(autouse=True)
 def recent(rows):
-    """Minutes are rolled up only of the last three hours."""
+    """Let the rows be recent, because roll-ups of minutes cover only the last three hours."""
     rows.now = timezone.now().replace(minute=30)
 
 
 def unlike() -> list[str]:
-    """What the roll-ups say otherwise than the rows."""
+    """Return all differences between the roll-ups and the rows."""
     return [line for seconds in WIDTHS for line in differences(seconds)]
 
 
@@ -59,8 +59,8 @@ def test_a_checkpoint_is_counted_when_it_is_stored_when_it_ends_and_when_it_is_c
 def test_nothing_new_is_no_batch(rows, pipeline):
     rows.checkpoint(rows.run(rows.job()), 1)
     assert len(pipeline.run()) == 1
-    Checkpoint.objects.update(discarded=True)  # nothing of which roll-ups tell
-    rows.job()  # transactions of others
+    Checkpoint.objects.update(discarded=True)  # a change that roll-ups do not contain
+    rows.job()  # an unrelated transaction
     assert pipeline.run() == []
 
 
@@ -69,7 +69,7 @@ def test_a_transaction_that_takes_long_holds_the_offset_and_nothing_after_it_is_
     rows.checkpoint(run, 1)
     with psycopg.connect(dsn()) as slow:
         slow.execute("UPDATE monitoring_checkpoint SET end_to_end_duration = 5 WHERE checkpoint_id = 1")
-        rows.checkpoint(run, 2)  # begun later, over sooner
+        rows.checkpoint(run, 2)  # this transaction begins later and ends earlier
         pipeline.run()
         before = dict(pipeline.offset)
         rows.checkpoint(run, 3)
@@ -82,7 +82,7 @@ def test_a_transaction_that_takes_long_holds_the_offset_and_nothing_after_it_is_
 
 
 def test_a_transaction_that_writes_after_a_later_one_committed_is_read(rows, pipeline):
-    """Its number is lower than one that was read already would be."""
+    """The late transaction has a lower number than the one that has already been read."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
     with psycopg.connect(dsn()) as old:
@@ -144,7 +144,7 @@ def test_a_database_that_was_replaced_is_read_anew(rows, pipeline):
 
 
 def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn_file):
-    """Concurrent transactions that commit in any order, batches that run twice, offsets of older states."""
+    """Transactions commit in any order, batches run twice, and older offsets are restored."""
     dice = random.Random(20261121)
     runs = [rows.run(rows.job()) for _ in range(4)]
     numbers = iter(range(1, 10_000))
@@ -174,7 +174,7 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
                     start, again = dict(pipeline.offset), Pipeline(dsn_file, rows_per_batch=15)
                     end = pipeline.reader.latestOffset(start)
                     if end != start and dice.random() < 0.5:
-                        pipeline.batch(start, end)  # its commit was lost: the next process runs it once more
+                        pipeline.batch(start, end)  # the batch's commit was lost, so the next process runs it again
                         again.batch(start, end)
                         again.offset = end
                     else:
@@ -191,7 +191,7 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
 
 
 def test_clocks_that_were_wrong_change_no_figure(rows, pipeline, monkeypatch):
-    """An engine's that ran backwards or is years ahead, and that of the machine that makes the roll-ups."""
+    """The engine's clock ran backwards or years ahead, and the roll-up machine's clock was wrong, too."""
     run = rows.run(rows.job())
     for number, seconds in enumerate((7200, 10, 5000, -86_400 * 3000, 86_400 * 9000, 20)):
         rows.checkpoint(run, number + 1, triggered_at=rows.ago(seconds), end_to_end_duration=number)
@@ -232,13 +232,13 @@ def test_roll_ups_that_an_older_waymark_stored_are_gone_on_with(rows, pipeline):
 
 
 def test_available_now_ends_where_it_began(rows, pipeline):
-    """Spark asks once before the first batch; what is stored from then on is the next run's."""
+    """Spark reads the end once before the first batch. Later rows belong to the next run."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
     pipeline.reader.prepareForTriggerAvailableNow()
     rows.checkpoint(run, 2)
     pipeline.run()
-    assert Rollup.objects.get(seconds=3600).completed in (1, 2)  # its hour is read whole
+    assert Rollup.objects.get(seconds=3600).completed in (1, 2)  # 1 or 2, because the whole hour is read
     rows.checkpoint(run, 3, triggered_at=rows.ago(7200))
     assert pipeline.run() == []
     again = Pipeline(Path(pipeline.dsn_file))

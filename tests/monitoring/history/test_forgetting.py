@@ -1,4 +1,4 @@
-"""Minutes go after three hours, hours after six weeks, days stay."""
+"""Roll-ups of minutes are deleted after three hours, those of hours after six weeks. Days are kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_history_that_is_read_late_has_no_minutes_of_then(rows, pipeline):
 
 @pytest.fixture
 def long_ago(rows):
-    """A day 80 days ago and one 40 days ago, with three hours each."""
+    """Store checkpoints of a day 80 days ago and one 40 days ago, in three hours each."""
     rows.now = timezone.now().replace(hour=12, minute=30)
     run = rows.run(rows.job())
     moments = [rows.ago(days * 86_400 + hours * 3600) for days in (80, 40) for hours in (0, 2, 5)]

@@ -1,4 +1,4 @@
-"""What comes for a day after it was archived is counted, exactly, and is in the archive; killed at any moment."""
+"""Late rows for an archived day are counted exactly and archived, even if the process is killed at any moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAKEN = done(WorkReason.ARCHIVED_LATE(count=1))
 
 
 def come_late(rows: Rows, run: Run) -> None:
-    """One between others, one before and one after all of its day, one that failed; and one that is corrected."""
+    """Store late checkpoints: between, before and after the others of the day, a failed one, and a corrected one."""
     rows.checkpoint(run, 5001, triggered_at=OLD + 61 * SECOND, end_to_end_duration=7, final=True)
     rows.checkpoint(run, 5002, triggered_at=OLD.replace(hour=0), is_savepoint=True, final=True)
     rows.checkpoint(run, 5003, triggered_at=OLD.replace(hour=23, minute=59), alignment_max=12, final=True)
@@ -36,13 +36,13 @@ def come_late(rows: Rows, run: Run) -> None:
 
 
 def keep(run: Run) -> None:
-    """Its checkpoint 7 stays in PostgreSQL when its day is archived."""
+    """Let the run's checkpoint 7 stay in PostgreSQL when its day is archived, by a savepoint that refers to it."""
     saved = run.checkpoints.get(checkpoint_id=7)
     Savepoint.objects.create(job=run.job, run=run, checkpoint=saved, state="completed", requested_at=OLD)
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
-    """All that roll-ups of hours and days say of its job's August."""
+    """Return all roll-ups of hours and days of the job in August."""
     found = Rollup.objects.filter(job=run.job, seconds__gt=60, start__lt=OLD + timedelta(days=20))
     return [
         {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
@@ -54,14 +54,14 @@ def figures(run: Run) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
-    """Two runs of equal checkpoints, archived; to one of them came before that what to the other is still to come."""
+    """Return two archived runs with equal checkpoints. The second run already has the rows that the first gets late."""
     late_one, prompt = fill(old, 40), fill(old, 40)
     keep(late_one)
     keep(prompt)
     come_late(old, prompt)
     pipeline.run()
     assert cycle.advance(NOW).done[0].code is WorkReason.ARCHIVED
-    assert not PartitionTouch.objects.exists()  # what stays in PostgreSQL did not come late
+    assert not PartitionTouch.objects.exists()  # rows that stay in PostgreSQL do not count as late
     return late_one, prompt
 
 
@@ -76,7 +76,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
     assert figures(late_one) == figures(prompt)
     archived = reading.table(late_one.job, [late_one.pk], OLD.replace(hour=0), OLD + timedelta(days=1))
     assert {5001, 5002, 5003, 5004} <= set(archived["checkpoint_id"].to_pylist())
-    begun = (OLD - 30 * SECOND, OLD + 90 * SECOND)  # begun hours are counted from the archive
+    begun = (OLD - 30 * SECOND, OLD + 90 * SECOND)  # partial hours are counted from the archive
     assert (quantiles(late_one.job, *begun).counts, quantiles(late_one.job, *begun).total) == (
         quantiles(prompt.job, *begun).counts,
         quantiles(prompt.job, *begun).total,

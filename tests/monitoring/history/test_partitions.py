@@ -1,4 +1,4 @@
-"""Every row has a partition, whatever its time; partitions are made ahead and are there before their time comes."""
+"""A row of any time has a partition. Partitions are created before their time begins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(checkpoint: Checkpoint) -> str:
 
 
 def edge() -> datetime:
-    """Where the partitions that were made end."""
+    """Return the end of the time for which partitions were created."""
     end = partitions_of(CHECKPOINTS)[-1].start
     assert end is not None
     return end
@@ -162,7 +162,7 @@ def test_deleting_a_checkpoint_takes_its_operators_and_leaves_its_savepoint(rows
 
 
 def test_the_newest_rows_of_a_run_are_read_without_a_look_into_older_partitions(rows, now):
-    """What a default partition would spoil: partitions are read in order, up to the first that has rows."""
+    """Partitions are read in order up to the first with rows. A default partition would prevent this."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1, triggered_at=edge() - timedelta(hours=1))
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Any time of any job: what is told is what the checkpoints say, within the stated error, pipeline or not."""
+"""Quantiles of any time range equal those of the checkpoints within the stated error, also without a pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = (0.5, 0.9, 0.99)
 
 @pytest.fixture
 def job(rows):
-    """Forty days, two runs, some failures."""
+    """Return a job with checkpoints of forty days in two runs, some of them failed."""
     rows.now = timezone.now().replace(minute=30)
     made, dice = rows.job(), random.Random(5)
     runs = [rows.run(made), rows.run(made)]
@@ -34,7 +34,7 @@ def job(rows):
         else:
             values = {column: round(10 ** (dice.random() * 6)) for column in FIGURES.values()}
             rows.checkpoint(runs[number % 2], number + 1, triggered_at=at, **values)
-    rows.checkpoint(rows.run(rows.job()), 1, end_to_end_duration=10**9)  # somebody else's
+    rows.checkpoint(rows.run(rows.job()), 1, end_to_end_duration=10**9)  # a checkpoint of another job
     return made
 
 
@@ -145,7 +145,7 @@ def test_what_waits_of_other_jobs_holds_nobody_up(job, pipeline, rows, monkeypat
 
 
 def test_changes_of_a_job_are_counted_in_the_index_alone(job, pipeline):
-    """However many of other jobs wait."""
+    """The number of waiting changes of other jobs does not matter."""
     pipeline.run()
     with connection.cursor() as cursor:
         cursor.execute("SET enable_seqscan = off")

@@ -1,4 +1,4 @@
-"""Outgrown: the program as docs/history.md submits it, to a job manager whose jobs run on a standalone cluster."""
+"""The roll-up program, submitted as in docs/history.md, on a standalone cluster for more than one machine's load."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def get(url: str) -> Any:
 
 
 def tasks_of(cluster_directory: Path) -> list[int]:
-    """How many tasks each worker's executors were given, by their logs."""
+    """Return how many tasks each worker's executors received, according to their logs."""
     workers = sorted(cluster_directory.glob("worker-*"))
     logs = [[log.read_text() for log in worker.glob("app-*/*/stderr")] for worker in workers if worker.is_dir()]
     return [sum(text.count("Got assigned task") for text in texts) for texts in logs]
@@ -81,17 +81,17 @@ def tasks_of(cluster_directory: Path) -> list[int]:
 
 @dataclass
 class Product:
-    """What the commands of docs/history.md are typed into."""
+    """A runner of the commands in docs/history.md."""
 
     url: str
     program: Path
     arguments: list[str]
 
     def submit(self, *options: str) -> str:
-        """The job's id."""
+        """Submit the job and return its ID."""
         settings = [
             *("spark.executor.memory=500m", "execution.checkpointing.interval=1s"),
-            # An executor that comes late would find all tasks done: none begins before both are there.
+            # No task begins before both executors are registered. Otherwise a late executor would get no task.
             *("spark.cores.max=2", "spark.scheduler.minRegisteredResourcesRatio=1"),
             "spark.scheduler.maxRegisteredResourcesWaitingTime=300s",
         ]
@@ -119,7 +119,7 @@ class Product:
 
 
 def rolled_up(what: str) -> None:
-    """Everything that was changed before this was called."""
+    """Wait until all changes before this call are rolled up."""
     changed = Checkpoint.objects.aggregate(last=Max("changed_in"))["last"]
     deleted = CheckpointDeletion.objects.aggregate(last=Max("deleted_in"))["last"]
     last = max(changed or 0, deleted or 0)
@@ -134,7 +134,7 @@ def test_roll_ups_are_exact_over_executors_a_kill_and_a_restore_from_an_older_sa
     dice = random.Random(9)
     runs = [rows.run(rows.job()) for _ in range(4)]
     for number in range(300):
-        at = rows.ago(dice.random() * 100_000)  # minutes are there of two days
+        at = rows.ago(dice.random() * 100_000)  # rows of two days
         rows.checkpoint(dice.choice(runs), number + 1, triggered_at=at, **figures(dice))
     with job_manager(tmp_path, cluster.master) as url:
         program = pack(tmp_path / "waymark_history.zip")

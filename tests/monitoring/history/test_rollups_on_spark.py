@@ -1,4 +1,4 @@
-"""The program on a real Spark session, into a real table through our sink: exact over restarts and older states."""
+"""The roll-up program with a real Spark session and a real table: exact after restarts and restores of older state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 def job(transactional_db: None) -> Iterator[PlayedJob]:
     yield PlayedJob()
     context._current = None
-    # Those of the sinks live as long as a driver, whose process this one is not.
+    # A sink's connections are closed when the driver's process ends, but this process continues.
     for each in [each for each in gc.get_objects() if isinstance(each, psycopg.Connection) and not each.closed]:
         if each.info.get_parameters().get("application_name", "").startswith("waymark"):
             each.close()
@@ -38,7 +38,7 @@ def job(transactional_db: None) -> Iterator[PlayedJob]:
 
 @pytest.fixture(scope="module")
 def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The program as a driver loads it and ships it."""
+    """Load the program and distribute it to Spark workers, as a driver does."""
     directory = tmp_path_factory.mktemp("program")
     program = load_program(pack(directory / "waymark_history.zip"), ENTRY_CLASS, directory)
     let_workers_import(spark, program)
@@ -46,9 +46,9 @@ def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
-    """Everything that is new, in batches of thirty rows, until the roll-ups are exact; the number of the last batch.
+    """Process all new rows in batches of thirty until the roll-ups are exact. Return the number of the last batch.
 
-    What any other transaction of the server may still come before is not read yet, and PostgreSQL has some of its own.
+    Rows that an open transaction of the server may still precede are not read yet, so several runs may be needed.
     """
     eventually("exact roll-ups", lambda: _run(spark, rollups, dsn_file, location) or not unlike())
     assert exact()
@@ -56,7 +56,7 @@ def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
 
 
 def _run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> None:
-    """A source's process that takes longer than Spark's ten seconds to begin is begun again, as a job would be."""
+    """Run the query once. Ignore a source's process that takes longer than Spark's ten seconds to start."""
     writer = rollups(spark, {"dsn-file": str(dsn_file), "rows-per-batch": "30"})
     query = writer.option("checkpointLocation", str(location)).trigger(availableNow=True).start()
     try:
@@ -77,7 +77,7 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     last = run(spark, rollups, dsn_file, tmp_path / "a")
     assert last > 0
     assert exact()
-    # Told at once, not with the next batch: pages count from the checkpoints what is not told.
+    # The progress is stored at once, because pages count changes after it from the checkpoints.
     assert RollupProgress.objects.get().done > Checkpoint.objects.aggregate(last=Max("changed_in"))["last"]
     shutil.copytree(tmp_path / "a", tmp_path / "older")
     state = job.snapshot(last)

@@ -1,4 +1,4 @@
-"""Quantiles of sketches are those of the values, within the stated error; merging is exact."""
+"""Quantiles of sketches equal those of the values within the stated error. Merging is exact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from monitoring.history.pipeline.sketch import (
 from tests.monitoring.history.conftest import as_pairs
 
 VALUES = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=1, max_size=300)
-# How long values take to be made is the machine's matter.
+# The time to generate values depends on the machine.
 LOADED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ASKED = (0.0, 0.01, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 
@@ -53,7 +53,7 @@ def test_merged_sketches_are_the_sketch_of_all_values(several):
 
 def test_a_count_of_any_size_takes_its_bits_only():
     many = sketch([7] * 200_000)
-    assert len(many) == 4 + 3  # the header, 17 bits and the one that ends
+    assert len(many) == 4 + 3  # the header, 17 bits and an end bit
     assert merged([many, many]).sum() == 400_000
 
 
@@ -103,8 +103,8 @@ WHOLE = sketch([5, 500, 500, 7000])
         (2, WHOLE[:-1]),
         (2, WHOLE + b"\xff"),
         (2, b"\x00\x00\x00\x00\x01"),
-        (2, b"\xff\x03\x02\x00\x05"),  # nothing in its first range
-        (2, b"\xff\x07\x02\x00\x0a"),  # beyond the last range
+        (2, b"\xff\x03\x02\x00\x05"),  # an empty first range
+        (2, b"\xff\x07\x02\x00\x0a"),  # a count beyond the last range
         (3, WHOLE),
     ],
 )

@@ -1,4 +1,4 @@
-"""What Prometheus is told, read by its own parser."""
+"""The metrics for Prometheus, read by its own parser."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_ten_thousand_jobs_in_two_seconds_and_as_many_queries_as_one(rows, now):
 
 
 def _fill(rows, count: int) -> None:
-    """Jobs with a run and two checkpoints each, on 50 clusters."""
+    """Store `count` jobs on 50 clusters, each with a run and two checkpoints."""
     clusters = [rows.cluster().pk for _ in range(50)]
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_OF_THEM, {"clusters": clusters, "count": count, "now": rows.now})

@@ -1,4 +1,4 @@
-"""Apprise behind our own guard: which services, what is asked, what is heard."""
+"""Apprise with Waymark's guard of outbound requests: allowed services, requests, and results."""
 
 from __future__ import annotations
 
@@ -114,6 +114,6 @@ def test_every_service_we_name_exists_and_only_asks_by_requests(scheme):
 
 
 def test_outside_the_guard_requests_are_as_they_were(httpserver):
-    """Nothing else in the process that uses Apprise or requests is changed."""
+    """Other users of Apprise or requests in the same process are not affected."""
     httpserver.expect_request("/hook").respond_with_data("ok")
     assert Apprise.instantiate(httpserver.url_for("/hook").replace("http://", "json://")).notify(body="x")

@@ -1,4 +1,4 @@
-"""Channels out of the environment."""
+"""Channels that are configured by environment variables."""
 
 from datetime import timedelta
 

@@ -24,7 +24,7 @@ def hook(rows, httpserver):
 
 @pytest.fixture
 def opened(rows, now):
-    """Opens an incident whose rule notifies the given channels."""
+    """Return a function that opens an incident whose rule notifies the given channels."""
 
     def incident(*channels, rule=True):
         job = rows.job(name="flights")

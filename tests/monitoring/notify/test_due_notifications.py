@@ -1,4 +1,4 @@
-"""From what is to be told to messages: together, in measure, in order, and not where nobody needs to hear it."""
+"""Notifications become messages: grouped, limited in number, ordered, and suppressed where nobody needs them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cluster(rows):
 
 @pytest.fixture
 def fail(rows, cluster, now):
-    """Opens incidents for so many new jobs."""
+    """Return a function that opens incidents for `many` new jobs."""
     numbers = count(1)
 
     def opened(many=1, at=now, severity=Severity.WARNING, on=None, **job):
@@ -68,14 +68,14 @@ def recover(incident, at):
 
 
 def told(channel=None):
-    """Every message so far as (what, how many), oldest first."""
+    """Return every message so far as (event, number of notifications), oldest first."""
     found = Delivery.objects.filter(channel=channel) if channel else Delivery.objects.all()
     messages = [message_of(each) for each in found.order_by("id")]
     return [("digest" if each.is_digest else each.lead.event, each.total) for each in messages]
 
 
 def sent(at):
-    """Everything that was gathered has arrived."""
+    """Mark all pending messages as sent."""
     Delivery.objects.filter(state=DeliveryState.PENDING).update(state=DeliveryState.SENT, sent_at=at)
 
 
@@ -90,7 +90,7 @@ def why(incident):
     return notification.state, notification.why
 
 
-# Together
+# Grouping
 
 
 def test_what_opens_within_the_channels_time_is_one_message(channel, fail, now):
@@ -117,7 +117,7 @@ def test_a_message_names_the_gravest_first_and_twenty_at_most(channel, fail, now
     assert message.subject == "[opened] 31 incidents on cluster production: job-0031 fails."
 
 
-# In measure
+# Limits
 
 
 def test_beyond_the_limit_the_rest_is_one_digest(rows, channel, fail, now):
@@ -141,7 +141,7 @@ def test_with_the_limit_reached_everything_waits_until_a_message_is_free_again(r
     assert told() == [("opened", 1), ("opened", 2)]
 
 
-# Not where nobody needs to hear it
+# Suppression
 
 
 def test_what_is_over_before_it_is_told_is_told_once_as_over(channel, fail, now):
@@ -258,7 +258,7 @@ def test_who_was_told_before_the_window_hears_of_the_end_within_it(channel, clus
     assert told() == [("opened", 1), ("resolved", 1)]
 
 
-# Again, and to somebody else
+# Reminders and escalation
 
 
 def test_while_nobody_acknowledges_it_is_told_again_and_then_no_more(channel, fail, now):
@@ -282,7 +282,7 @@ def second(channel):
 
 @pytest.fixture
 def only_ops(channel, second, rows, cluster, now):
-    """An incident of a rule that names the first channel only."""
+    """Open an incident of a rule that notifies only the first channel."""
     job = rows.job(cluster, name="flights")
     rule = AlertRule.objects.create(job=job)
     rule.channels.set([channel])
@@ -346,7 +346,7 @@ def test_what_was_acknowledged_before_its_snooze_is_acknowledged_after_it(channe
     assert incident.state == IncidentState.ACKNOWLEDGED
 
 
-# In order
+# Order
 
 
 def test_the_end_waits_until_the_beginning_has_arrived(channel, fail, now):
@@ -394,7 +394,7 @@ def test_acknowledging_several_leaves_out_what_moved_on(channel, fail, now):
 
 
 def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one_message(rows, channel, cluster, now):
-    """Through the rules: its jobs' checkpoints fail, then it does not answer, then it does again."""
+    """The rules see that checkpoints of the cluster's jobs fail, and that it stops answering and answers again."""
     runs = [rows.run(rows.job(cluster)) for _ in range(20)]
     evaluate_due(now)
     at = now + MINUTE
@@ -416,5 +416,5 @@ def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one
     for minutes in range(30, 60):
         evaluate_due(now + minutes * MINUTE)
         tick(now + minutes * MINUTE)
-    # What failed meanwhile counts at its own time and is over: twenty more incidents, told with the cluster's.
+    # The failures count at their time and are over: twenty more incidents, in one message with the cluster's.
     assert told()[1:] == [("resolved", 21)]

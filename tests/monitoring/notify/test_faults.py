@@ -1,4 +1,4 @@
-"""Workers that die, two at once, a cluster that takes ten thousand jobs with it: nothing lost, nothing said twice."""
+"""No notification is lost or sent twice if workers die or compete, or a cluster dies with ten thousand jobs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reached(what):
 
 @pytest.fixture
 def worker(now):
-    """Starts a process of its own on the test's database; ends those that are left."""
+    """Return a function that starts a process on the test's database. The processes are ended after the test."""
     started = []
     url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
 
@@ -151,7 +151,7 @@ def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
         process.stdin.flush()
     for process in pair:
         assert process.wait(60) == 0
-    # A worker that found a channel in the other's hands has left; what it claimed is sent.
+    # A worker that finds a channel claimed by the other worker ends. Its own claims are sent.
     eventually("all is said", lambda: deliver_due(now).is_quiet, 60)
     assert sorted(keys(httpserver).values()) == [1] * 20
     assert set(Delivery.objects.values_list("state", flat=True)) == {DeliveryState.SENT}
@@ -165,7 +165,7 @@ def test_a_dead_cluster_with_ten_thousand_jobs_is_one_incident_to_people_and_one
     failed = [Opening(IncidentKind.FAILED_IN_WINDOW, Severity.WARNING, f"{job} fails.", job=job) for job in jobs]
     silent = Opening(IncidentKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "production is silent.", cluster=cluster)
     with transaction.atomic():
-        open_incidents(failed[:2000], now)  # what was evaluated before the cluster was known to be dead
+        open_incidents(failed[:2000], now)  # the rules that were evaluated before the cluster counted as dead
     with transaction.atomic():
         (parent,) = open_incidents([silent], now + timedelta(seconds=5))
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Old messages go; what somebody still has to hear the end of stays."""
+"""Old messages are deleted, unless the end of their incident must still be notified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def incident(rows, httpserver, now) -> Incident:
-    """Told with 200 at `now`."""
+    """Return an incident that was notified successfully at `now`."""
     httpserver.expect_request("/hook").respond_with_data("ok")
     settings = {"url": httpserver.url_for("/hook")}
     Channel.objects.create(name="w", kind="webhook", settings=settings, allow_private=True, group_wait_s=0)

@@ -1,4 +1,4 @@
-"""Receivers whose certificate a company's own authority signed: told once WAYMARK_CA_BUNDLE names that authority."""
+"""Receivers with a certificate of a private authority get notifications once WAYMARK_CA_BUNDLE has this authority."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_who_chose_an_action_or_key_has_it(scheme: str, url: str) -> None:
     ],
 )
 def test_the_other_services_have_what_is_set(url: str) -> None:
-    """Apprise takes both by these names: a name that it does not know would be set in vain."""
+    """Apprise must have both attributes, because setting an unknown one would have no effect."""
     service = Apprise.instantiate(url, suppress_exceptions=False)
     assert hasattr(service, KEYS[url.partition(":")[0]])
     assert "map" in service.template_args["action"]["values"]

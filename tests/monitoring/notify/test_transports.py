@@ -1,4 +1,4 @@
-"""The conformance test of channels: what every kind must do, whatever its receiver does."""
+"""The conformance test of channels: what every kind must do for each behavior of its receiver."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class WebhookReceiver:
 
 
 class AppriseReceiver(WebhookReceiver):
-    """Apprise's own JSON service, at the same server."""
+    """A receiver for Apprise's JSON service, on the same server."""
 
     def channel(self) -> Channel:
         url = self.url.replace("http://", "json://")
@@ -135,7 +135,7 @@ def test_a_receiver_broken_for_now_is_worth_a_retry(receiver):
 
 
 def test_a_secret_that_no_key_opens_now_is_worth_a_retry(receiver):
-    """The key may only be missing in this worker: the message waits for it."""
+    """The key may be missing in this worker only, so the message waits for it."""
     receiver.works()
     channel = receiver.channel()
     channel.secret = Secret.from_stored(seal("x")[:-6] + "AAAAA=")
@@ -196,7 +196,7 @@ def test_a_receiver_on_this_machine_is_refused_unless_an_administrator_allowed_i
 
 
 def _raise(channel):
-    """What sending answers, as the check would raise it."""
+    """Send a message, and raise a permanent failure as the channel's check does."""
     match transport_of(channel.kind).send(channel, MESSAGE, AT):
         case Failed(answer, permanent=True):
             raise BadChannel("send", None, answer)

@@ -1,4 +1,4 @@
-"""May a notification go out now? Every reason against every state, as a table."""
+"""Whether a notification may be sent now, as a table of all reasons and states."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_reason_is_data_beside_its_text():
     said = payload(message(sentence=reason))
     assert said["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
     assert said["sentence_value"] == {"code": "alerts.resolved", "args": {"lasted": 75, "why": "It completes. Really."}}
-    assert payload(MESSAGE)["sentence_value"] is None  # of an incident of before
+    assert payload(MESSAGE)["sentence_value"] is None  # for an incident of an earlier version
 
 
 def test_the_likely_cause_is_data_beside_its_text():
@@ -64,7 +64,7 @@ def test_the_likely_cause_is_data_beside_its_text():
 
 
 def test_the_signature_is_of_the_timestamp_and_the_body():
-    digest = "7321475872b03ff21bdc2dfd86ea2d99ec29c479fbe4a77aa6acf4509505493f"  # by openssl's dgst -hmac
+    digest = "7321475872b03ff21bdc2dfd86ea2d99ec29c479fbe4a77aa6acf4509505493f"  # computed by `openssl dgst -hmac`
     assert sign("key", 1_800_000_000, b"{}") == f"t=1800000000,v1={digest}"
 
 

@@ -1,4 +1,4 @@
-"""What a message says: in both languages, for one and for many, and in a channel's own words."""
+"""The texts of messages: in both languages, for one and for many notifications, and with a channel's template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One flight per cluster."""
+"""At most one poll of a cluster runs at a time."""
 
 from __future__ import annotations
 

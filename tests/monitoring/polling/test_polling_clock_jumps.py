@@ -1,4 +1,4 @@
-"""A clock that jumps: what was written into the future holds nobody up once it is right again."""
+"""After a clock jump, times that were written in the future do not delay polls once the clock is right again."""
 
 from __future__ import annotations
 

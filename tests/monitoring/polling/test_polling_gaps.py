@@ -1,4 +1,4 @@
-"""Which ids were dropped unseen."""
+"""Which checkpoint IDs left the engine's history before a poll read them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def answer(history: list[int], total: int, latest: list[int] | None = None) -> C
         ([12, 11, 10], 12, [], 5, [], False, [Ids(6, 9)]),
         ([12, 11, 10], 12, [7], 5, [], False, [Ids(6, 6), Ids(8, 9)]),
         ([12, 11, 10], 12, [], None, [], False, []),
-        ([12, 11, 10], 3, [], 5, [], False, []),  # nothing rolled over: these ids never were
-        ([12, 11, 10], 3, [], 5, [], True, [Ids(6, 9)]),  # but a new job manager does not remember
+        ([12, 11, 10], 3, [], 5, [], False, []),  # no entry left the history: these IDs were never used
+        ([12, 11, 10], 3, [], 5, [], True, [Ids(6, 9)]),  # a new job manager lost its history
         ([12, 11, 10], 12, [], 5, [5], False, [Ids(5, 9)]),
         ([12, 11, 10], 12, [], 9, [4], False, [Ids(4, 4)]),
         ([], 0, [], 5, [], True, []),

@@ -1,4 +1,4 @@
-"""Rows equal what the engine answered, and nothing that it forgets is lost or invented."""
+"""Rows equal the engine's answers. Data that the engine deletes is kept, and missing data is not invented."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def at(ms: int) -> datetime:
 
 
 def everything() -> list[list[dict]]:
-    """All rows but those that say when we looked."""
+    """Return all rows, without the columns that have the times of polls."""
     looked = {"observed_at", "next_read_at"}
     tables = (Job, Run, RunStateChange, Checkpoint, OperatorCheckpoint, CheckpointGap, Savepoint)
     return [
@@ -134,7 +134,7 @@ def test_a_subsumed_checkpoint_is_marked_discarded(engine, cluster, poll):
 
 
 def told(job_id: str) -> list[tuple[object, ...]]:
-    """All that is stored of a job's checkpoints and their operators, but for keys and what the job names these."""
+    """Return a job's stored checkpoints and operators, without keys and the operators' names and positions."""
     checkpoints = Checkpoint.objects.filter(run__engine_job_id=job_id).order_by("checkpoint_id")
     operators = OperatorCheckpoint.objects.filter(checkpoint__in=checkpoints)
     unnamed = [column for column in OPERATOR_COLUMNS if column not in ("name", "position")]
@@ -233,7 +233,7 @@ def test_what_a_job_manager_did_before_it_was_replaced_is_a_gap_also_when_the_ne
     job = engine.job()
     job.add(1, 2, 3)
     poll()
-    job.checkpoints.clear()  # after 4 to 8, which nobody saw
+    job.checkpoints.clear()  # checkpoints 4 to 8 were never polled
     restored = {"id": 8, "is_savepoint": False, "external_path": "file:/cp/8"}
     job.restored = {**restored, "restore_timestamp": job.started + 60_000}
     job.started += 60_000
@@ -312,7 +312,7 @@ def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
 
 
 def test_checkpoints_of_a_redeployed_job_that_were_taken_for_the_old_run_move_to_the_new_one(engine, cluster, poll):
-    """The old run never had a checkpoint 2, so that the first one of the new run looked like its own."""
+    """The old run had no checkpoint 2, so the new run's checkpoint 2 looked like the old run's."""
     job = engine.job(id="0" * 32)
     job.add(1, 3)
     poll()
@@ -332,7 +332,7 @@ def test_checkpoints_of_a_redeployed_job_that_were_taken_for_the_old_run_move_to
 
 @pytest.mark.parametrize("state", ["FINISHED", "CANCELED", "FAILED"])
 def test_a_job_that_ended_and_was_redeployed_under_its_id_is_another_run(engine, cluster, poll, state):
-    """As in application mode, whose job id is always the same. Its stop's savepoint is no gap."""
+    """In application mode, the job ID is always the same. The final savepoint of the old run causes no gap."""
     job = engine.job(id="0" * 32)
     job.add(1, 2)
     poll()
@@ -356,7 +356,7 @@ def test_a_job_that_ended_and_was_redeployed_under_its_id_is_another_run(engine,
 
 
 def test_a_job_that_was_redeployed_from_a_savepoint_while_its_cluster_was_away_is_another_run(engine, cluster, poll):
-    """Flink's own fail-over restores a checkpoint, or the savepoint that the run began from."""
+    """A fail-over of Flink restores a checkpoint, or the savepoint from which the run started."""
     job = engine.job(id="0" * 32)
     job.restored = restored_from(job, 1, is_savepoint=True)
     job.add(2)
@@ -414,7 +414,7 @@ def test_a_long_history_is_read_over_several_ticks(engine, cluster, poll, monkey
 
 
 def row_versions() -> dict[int, int]:
-    """Another number says that the row was written again, even if with the same values."""
+    """Return PostgreSQL's version number of each row. It changes with every write, even of the same values."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT checkpoint_id, xmin::text::bigint FROM monitoring_checkpoint")
         return dict(cursor.fetchall())
@@ -434,7 +434,7 @@ def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, clus
 
 
 def test_what_was_listed_and_discarded_stays_so_when_its_figures_come_late(engine, cluster, poll, monkeypatch):
-    """The details may come from an older cache of the engine than the list."""
+    """The engine may cache the details longer than the list."""
     monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 1)
     job = engine.job()
     job.add(1, discarded=True)
@@ -473,7 +473,7 @@ def test_details_that_nobody_understands_are_asked_for_only_while_the_history_la
 
 
 def test_a_checkpoint_that_completed_does_not_become_another(engine, cluster, poll):
-    """Its figures were not read yet when the engine began to say so."""
+    """The metrics of the checkpoint were not read yet when the engine reported another status."""
     job = engine.job()
     job.add(1)
     engine.refused[f"/jobs/{job.id}/checkpoints/details/1/subtasks/{SOURCE}"] = (500, "busy")

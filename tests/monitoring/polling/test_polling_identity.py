@@ -1,4 +1,4 @@
-"""A URL that suddenly leads to another cluster: its answers prove nothing of the jobs that are known."""
+"""If a URL leads to another cluster, its answers prove nothing about the known jobs."""
 
 from __future__ import annotations
 

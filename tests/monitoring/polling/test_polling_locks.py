@@ -1,4 +1,4 @@
-"""A table that somebody holds delays what needs it, and nobody else."""
+"""A locked table delays only the polls that need it."""
 
 from __future__ import annotations
 

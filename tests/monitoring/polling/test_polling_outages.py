@@ -1,4 +1,4 @@
-"""Times in which nothing was learned of a cluster are rows: what rules find missing then proves nothing."""
+"""Outages of polling are stored as rows, so that rules do not count checkpoints as missing in these times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to ask again."""
+"""When a cluster is polled next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 )
 def test_the_history_never_rolls_over_between_two_reads(interval_ms, poll_interval_s, history, pending):
     every_s = read_every_s(interval_ms, poll_interval_s, history, pending=pending)
-    # A run's moment may come right after a tick: then the next tick reads it.
+    # If a run is due right after a tick, only the next tick reads it.
     apart_s = every_s + tick_every_s(poll_interval_s, [every_s])
     assert every_s == pytest.approx(FASTEST_READ_S) or apart_s <= interval_ms / 1000 * history * 0.67
 
@@ -108,7 +108,7 @@ def test_a_silent_cluster_is_asked_less_often_but_never_given_up(jitter):
     ("age_s", "least", "most"), [(10, 10, 10), (29, 10, 10), (120, 3, 5), (600, 0, 1), (7200, 0, 1)]
 )
 def test_a_checkpoint_that_stays_pending_is_looked_into_less_and_less_often(age_s, least, most):
-    """Of ten ticks, three seconds apart."""
+    """Count the reads during ten ticks, three seconds apart."""
     now, triggered = NOW, NOW - timedelta(seconds=age_s)
     ticks = [now + timedelta(seconds=3 * number) for number in range(11)]
     looks = sum(

@@ -1,4 +1,4 @@
-"""What a task reports of a checkpoint after it failed (seen on Flink 2.3 and 1.20) is not missed."""
+"""Reports of tasks about an already failed checkpoint are stored (they occur in Flink 2.3 and 1.20)."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def test_nothing_of_a_job_that_ended_is_waited_for(engine: FakeEngine, cluster: 
 
 
 def _ms(poll: Workers) -> int:
-    """About now, as the engine's clock says it."""
+    """Return the current time in the engine's format, epoch milliseconds."""
     return int(poll.clock.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Jobs and runs: what they are matched by, how their states move, and what silence proves (nothing)."""
+"""Jobs and runs: how they are matched, how their statuses change, and that a missing answer proves nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll
 
 
 def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, cluster, poll):
-    """Flink keeps its answers for three seconds: just after the end they still lack the last checkpoint."""
+    """Flink caches its answers for three seconds. Just after a run's end, they lack its last checkpoint."""
     job = engine.job()
     job.add(1)
     poll()
@@ -97,7 +97,7 @@ def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, clu
 
 @pytest.mark.parametrize(("told", "kept_s"), [({}, 3.2), ({"web.refresh-interval": "700"}, 0.9)])
 def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engine, watch, poll, told, kept_s):
-    """However rarely the cluster is asked: a restart waits for it."""
+    """This holds for any poll interval, because a restart waits for the last read."""
     engine.instead["/jobmanager/config"] = [{"key": key, "value": value} for key, value in told.items()]
     watch(engine, poll_interval_s=60)
     job = engine.job()
@@ -113,7 +113,7 @@ def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engi
 
 
 def test_an_answer_is_as_old_as_its_question(engine, cluster, poll):
-    """A flight that took long brings what was known when it was asked."""
+    """A slow poll returns the status at the time of the request."""
     job = engine.job()
     poll()
     job.state, job.ended = "FAILED", job.started + 9000
@@ -132,7 +132,7 @@ def test_an_answer_is_as_old_as_its_question(engine, cluster, poll):
 
 def test_the_end_of_a_hold_down_is_planned(engine, watch, poll):
     watch(engine, poll_interval_s=60)
-    ended = engine.job(name="ended")  # a list without any job is held down for longer
+    ended = engine.job(name="ended")  # with a second job, because an empty list has a longer hold-down
     ended.state, ended.ended = "FINISHED", ended.started + 9000
     engine.job()
     poll()
@@ -169,7 +169,7 @@ def test_a_restart_by_the_engine_between_two_polls_is_seen_by_its_restore(engine
 
 
 def test_a_restart_that_restored_no_checkpoint_is_seen_by_its_failure(engine, cluster, poll):
-    """It went on in local state, with other vertices perhaps."""
+    """The restart continued from local state, perhaps with other vertices."""
     job = engine.job()
     job.add(1, 2)
     poll()
@@ -207,7 +207,7 @@ def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
 
 
 def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, poll):
-    """It did not start again: its start time is the same."""
+    """The job did not start again, because its start time is the same."""
     job = engine.job(state="FAILED")
     job.ended = job.started + 40_000
     poll()
@@ -243,7 +243,7 @@ def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, p
 
 
 def test_a_job_in_no_list_is_not_lost_while_the_engine_does_not_deny_it(engine, cluster, poll):
-    """A job manager that could not recover a job yet lists it nowhere, and answers 503 when asked for it."""
+    """A job manager that has not recovered a job yet does not list it, and answers 503 to requests for it."""
     job, _ = engine.job(), engine.job(name="other")
     poll()
     engine.jobs.remove(job)
@@ -459,7 +459,7 @@ def test_two_jobs_of_one_name_are_two_runs_and_the_living_one_is_current(engine,
 
 
 def ended_by_itself(job, **end):
-    """/jobs/:id as our job manager answers it."""
+    """Return the answer of Waymark's job manager to /jobs/:id."""
     source = {"write-records": 100, "write-records-complete": True}
     metrics = [("source", source), ("sink", {})]
     vertices = [
@@ -477,7 +477,7 @@ def test_the_final_savepoint_of_a_run_that_ended_by_itself_is_known_as_such(engi
     poll()
     job.add(1, is_savepoint=True, path="file:/sp/end")
     if adopted_before:
-        engine.instead[f"/jobs/{job.id}"] = ended_by_itself(job, **{"is-saved": False})  # it still runs
+        engine.instead[f"/jobs/{job.id}"] = ended_by_itself(job, **{"is-saved": False})  # the job still runs
         poll()
         assert (Savepoint.objects.get().origin, Run.objects.get().outcome) == (SavepointOrigin.ADOPTED, {})
     job.state, job.ended = "FINISHED", job.started + 9000
@@ -618,7 +618,7 @@ def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_
 
 
 def test_a_job_of_another_name_under_the_same_id_is_another_job(engine, cluster, poll):
-    """What it does says nothing about the first one: that one is lost."""
+    """The new job proves nothing about the first one, which is lost."""
     job = engine.job(name="orders")
     job.add(1)
     poll()

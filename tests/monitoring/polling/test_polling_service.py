@@ -1,4 +1,4 @@
-"""The process's own poller: it goes on after its tick, and after the database was away."""
+"""The poller thread of a process continues after its tick, and after an outage of the database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(count: int) -> bool:
 
 @contextmanager
 def nobody_can_connect() -> Iterator[None]:
-    """But for the test itself, whose connection stays."""
+    """Prevent all database connections except the open one of the test."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER ROLE CURRENT_USER NOLOGIN")
         try:

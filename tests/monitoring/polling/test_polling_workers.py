@@ -1,4 +1,4 @@
-"""What a worker remembers is only a copy: several workers, killed ones, and answers that say nothing new."""
+"""A worker's memory is only a cache: several workers, killed workers, and unchanged answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOKED = {"id", "observed_at", "first_seen_at", "noticed_at", "at", "run_id", "j
 
 
 def rows(cluster: Cluster) -> list[list[dict]]:
-    """What is stored of a cluster, but for keys and for when we looked."""
+    """Return all rows of a cluster, without keys and the times of polls."""
     queries = (
         Run.objects.filter(job__cluster=cluster).order_by("started_at", "number"),
         RunStateChange.objects.filter(run__job__cluster=cluster).order_by("run__started_at", "id"),
@@ -31,7 +31,7 @@ def rows(cluster: Cluster) -> list[list[dict]]:
 
 
 def life(engine):
-    """What happens to a job between polls, step by step."""
+    """Change a job step by step. The test polls after each step."""
     job = engine.job(interval=60_000)
     job.add(1, 2)
     yield
@@ -48,7 +48,7 @@ def life(engine):
     yield
     job.add(*range(5, 30))
     yield
-    # Seen by one worker, and over again when the next one looks; each in its turn, so once by either.
+    # Each worker sees the failed status once, and the running status once.
     for _ in range(2):
         job.state, job.ended = "FAILED", job.started + 20_000
         yield
@@ -140,7 +140,7 @@ def test_an_answer_that_says_nothing_new_costs_one_statement(engine, cluster, po
     poll()
     poll()
     engine.asked.clear()
-    poll.clock += timedelta(seconds=5)  # savepoints of others are looked for every 10 s
+    poll.clock += timedelta(seconds=5)  # external savepoints are read every 10 s
     engine.jobs[0].moved = None
     with CaptureQueriesContext(connection) as queries:
         poll.tick(0)
@@ -177,7 +177,7 @@ def test_old_jobs_are_read_once_and_then_cost_nothing(engine, cluster, poll):
     live = engine.job()
     poll()
     assert Run.objects.filter(final_read_done=True).count() == 30
-    for worker in (0, 1):  # the other remembers nothing
+    for worker in (0, 1):  # the other worker has no cache
         poll.clock += timedelta(seconds=20)
         engine.asked.clear()
         with CaptureQueriesContext(connection) as queries:
@@ -191,7 +191,7 @@ def test_live_jobs_are_read_before_old_ones(engine, cluster, poll):
     live = engine.job()
     poll()
     asked = [path for path in engine.asked if path.endswith("/checkpoints")]
-    # Eight at once, and the order in which these arrive is anyone's.
+    # Eight requests run in parallel, in any order.
     assert asked.index(f"/jobs/{live.id}/checkpoints") < 8
     assert len(asked) == len(old) + 1
 

@@ -1,4 +1,4 @@
-"""A reason is a value: made with its arguments, equal by them, stored as JSON, and text only for a reader."""
+"""A reason is a value with arguments. It is compared by them, stored as JSON, and rendered only for a reader."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def places(text: str) -> list[tuple[str, str]]:
 
 
 def example_of(form: str) -> object:
-    """An argument that can be shown in this form."""
+    """Return an argument that can be rendered in this form."""
     if form in ("length", "milliseconds", "bytes"):
         return 3
     if form == "cron":

@@ -1,4 +1,4 @@
-"""What `checkpointing` refuses is a reason of Waymark's, whether a form found it or a job manager says it."""
+"""Refusals of `checkpointing` become reasons, whether a form finds them or a job manager returns them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_what_a_job_manager_refuses_is_read() -> None:
     ],
 )
 def test_nothing_else_is_read(sent: object) -> None:
-    """The answer may be of another program."""
+    """The answer may come from another program."""
     found: Reason | None = refusal_in(sent)
     assert found is None

@@ -1,4 +1,4 @@
-"""A dead job comes back from its newest state, once, whatever the engine answers."""
+"""A dead job restarts once, from its newest snapshot, for all answers of the engine."""
 
 from datetime import timedelta
 
@@ -214,7 +214,7 @@ def test_a_launch_that_never_arrived_is_sent_again_under_the_same_id(job, job_ma
     advance(now)
     job_manager.loses_request_of = set()
     advance(now + timedelta(seconds=2))
-    assert job_manager.count("run") == 1  # too early to say that it did not arrive
+    assert job_manager.count("run") == 1  # too early to conclude that the request did not arrive
 
     attempt = go_on(job, now + SEND_AGAIN_AFTER + timedelta(seconds=2))
 
@@ -251,7 +251,7 @@ def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_
     first = go_on(job, now, step_s=10)
     job_manager.loses_request_of = set()
     moment = first.ended_at + timedelta(seconds=30)
-    advance(moment)  # decides the next one, and sends it
+    advance(moment)  # decides the next restart and sends it
     job_manager.add(first.engine_job_id, "flights").savepoint_path = "file:/chk/7"
 
     go_on(job, moment)
@@ -295,7 +295,7 @@ def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job,
 def test_a_job_that_somebody_started_and_ended_meanwhile_is_not_started_again(
     job, job_manager, now, monkeypatch, state
 ):
-    """No poll has seen it: the engine could not be reached in that time."""
+    """No poll has seen that run, because the engine was unreachable."""
     from monitoring.recovery.stages.stop_job import StopJob
 
     real = StopJob.conclude
@@ -445,7 +445,7 @@ def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held
 
 
 def test_a_death_is_held_down_from_when_it_was_seen(job, now):
-    """The engine's clock may be wrong by minutes."""
+    """The end time is not used, because the engine's clock may be wrong by minutes."""
     Run.objects.filter(pk=job.current_run_id).update(ended_at=now - timedelta(minutes=5), end_seen_at=now)
     assert advance(now).left == (Why.LEFT(job="flights", reason=Why.HELD_DOWN()),)
     assert not RestartAttempt.objects.exists()
@@ -464,7 +464,7 @@ def test_each_restart_has_its_decision_also_when_the_reason_is_the_same(job, job
 def test_a_run_that_was_stopped_before_it_was_polled_is_not_started_again(job, job_manager, poll, now):
     advance(now)
     started = RestartAttempt.objects.get().engine_job_id
-    job_manager.jobs[started].state = "CANCELED"  # by hand, on the engine
+    job_manager.jobs[started].state = "CANCELED"  # a person cancels it on the engine
     for second in range(2, 60, 2):
         advance(now + timedelta(seconds=second))
     assert RestartAttempt.objects.get().state == "failed"
@@ -488,12 +488,12 @@ def test_who_asks_or_how_often_says_nothing_of_the_state(rows, job, job_manager,
 
 
 def dies_again(job, job_manager, at):
-    """The old run came back by itself, and ended once more."""
+    """Let the old run end again, after it had returned by itself."""
     job_manager.end_times[job.current_run.engine_job_id] = int(at.timestamp() * 1000)
 
 
 def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager, now):
-    """It may come back once more: nothing that was decided on the death before may start it."""
+    """The job may return again, so decisions about its earlier death must not start it."""
     job_manager.loses_request_of = {"validate"}
     advance(now)
     dies_again(job, job_manager, now + timedelta(seconds=1))

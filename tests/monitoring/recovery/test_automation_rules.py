@@ -1,4 +1,4 @@
-"""What a job's own automation allows: pauses, the breaker, the age of a state, an empty start, others who manage it."""
+"""A job's automation settings: pauses, circuit breaker, age of the snapshot, empty start, external management."""
 
 from datetime import timedelta
 
@@ -161,7 +161,7 @@ class TestBreaker:
 
 class TestStates:
     def test_a_state_that_is_too_old_is_left_to_a_person(self, rows, job, job_manager, now):
-        Job.objects.filter(pk=job.pk).update(oldest_state_s=50)  # the newest one is older by seconds
+        Job.objects.filter(pk=job.pk).update(oldest_state_s=50)  # the newest snapshot is some seconds older
         advance(now)
         attempt = RestartAttempt.objects.get()
         assert attempt.state == "failed"

@@ -42,7 +42,7 @@ def test_the_states_of_earlier_runs_count():
 
 
 def test_what_somebody_went_back_behind_is_not_restored_again():
-    """Run 1 saved at 1 and 5, a person went back to 1, and run 2 died before its first checkpoint."""
+    """Run 1 has snapshots at 1 and 5. A person restored 1, and run 2 died before its first checkpoint."""
     lives = [Life(1, ""), Life(2, "sp-1")]
     assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], lives) == ["sp-1"]
 
@@ -70,14 +70,14 @@ def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
 
 
 def test_what_is_older_than_a_discarded_checkpoint_of_its_run_is_gone_too(rows, job):
-    """Its job manager was replaced: nobody saw it go."""
+    """The job manager was replaced, so that no poll saw the deletion."""
     earlier = rows.checkpoint(rows.run(job, RunState.FAILED), triggered_at=rows.ago(60))
     run = rows.run(job)
     savepoint = rows.checkpoint(run, triggered_at=rows.ago(50), is_savepoint=True)
     rows.checkpoint(run, triggered_at=rows.ago(40))
     rows.checkpoint(run, triggered_at=rows.ago(30), discarded=True)
     left = [rows.checkpoint(run, triggered_at=rows.ago(seconds)) for seconds in (20, 15)]
-    # A savepoint that was disposed of tells nothing of others.
+    # A disposed savepoint proves nothing about other snapshots.
     rows.checkpoint(run, triggered_at=rows.ago(10), is_savepoint=True, discarded=True)
     newest_first = [*reversed(left), savepoint, earlier]
     assert [each.path for each in restore_candidates(job)] == [each.external_path for each in newest_first]

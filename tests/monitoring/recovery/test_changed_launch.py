@@ -1,4 +1,4 @@
-"""Upgrade, rescale, back to an older version, clone: a start with another launch record, as exact as any restart."""
+"""Upgrade, rescale, revert and clone: starts with another launch record, which are as exact as any restart."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ def test_the_old_record_stays_in_force_until_the_new_run_is_there(live, job_mana
     assert "does not fit" in attempt.error
     live.refresh_from_db()
     assert live.launch == LAUNCH
-    assert attempt.stop_savepoint.path  # what to start the old version from
+    assert attempt.stop_savepoint.path  # the snapshot for the old version
 
 
 def test_when_the_savepoint_on_stop_fails_the_job_goes_on_as_it_was(live, job_manager, settle, now, monkeypatch):
@@ -122,7 +122,7 @@ class TestVersions:
 
 
 class TestTheWayBack:
-    """What does not start is undone, from the very state that it was to start from."""
+    """A change that does not start is undone, from the same snapshot."""
 
     @pytest.fixture
     def upgrade(self, live, now):
@@ -130,7 +130,7 @@ class TestTheWayBack:
 
     @pytest.fixture
     def back(self, live, upgrade, settle, now):
-        """The restart that follows the one that failed."""
+        """Return a function that lets the upgrade fail, and returns the restart that follows."""
 
         def settled() -> RestartAttempt:
             assert settle(upgrade, now).state == "failed"
@@ -163,7 +163,7 @@ class TestTheWayBack:
     def test_it_is_told_when_that_does_not_start_either(self, live, job_manager, upgrade, back, now):
         job_manager.starts_as = "FAILED"
         assert back().state == "failed"
-        assert RestartAttempt.objects.count() == 2  # and it ends there
+        assert RestartAttempt.objects.count() == 2  # no further restart follows
         assert Incident.objects.get().sentence.startswith("Restart 2 of flights failed: The new run is FAILED")
 
     def test_nothing_is_undone_while_it_is_not_known_what_became_of_the_start(
@@ -209,7 +209,7 @@ def test_an_engine_that_finds_a_state_gone_when_it_starts_is_given_the_next_one(
 
 
 def test_a_job_whose_stop_takes_longer_than_a_start_may_comes_back_all_the_same(live, job_manager, poll, now):
-    """Given up meanwhile, it would end with nobody to start it again."""
+    """If the attempt were given up meanwhile, the job would stop without a restart."""
     live.current_run.checkpoint_config = {"timeout": 3_600_000}
     live.current_run.save()
     job_manager.completes_savepoints = False

@@ -1,4 +1,4 @@
-"""An attempt is interrupted at every point where a worker can die or come twice; the job is started once."""
+"""An attempt is interrupted or repeated at every point where a worker can die. The job is started once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -25,11 +25,11 @@ STAGES = (CheckState, StopJob, StartJob, AwaitRunning)
 
 
 class Killed(BaseException):
-    """kill -9: no handler runs, nothing is tidied up."""
+    """Raised instead of a SIGKILL: no handler runs and nothing is cleaned up."""
 
 
 def kill_at(patch, owner, name, after):
-    """Dies when `owner.name` is called, before or after it did its work."""
+    """Raise Killed when `owner.name` is called, before or after its work."""
     real = getattr(owner, name)
 
     def die(*args, **kwargs):
@@ -119,7 +119,7 @@ def test_of_two_that_saw_an_attempt_free_one_gets_it(job, now):
 
 def test_a_worker_that_lost_its_claim_writes_nothing(job, now):
     attempt = open_attempt(job, RestartTrigger.MANUAL, "why", "ada", now, restore_path="file:/chk/7")
-    attempt.claimed_until = now  # what it believes to hold
+    attempt.claimed_until = now  # the claim that the worker believes to hold
     with pytest.raises(Overtaken):
         write(attempt, state="launching")
     attempt.refresh_from_db()
@@ -163,7 +163,7 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
 
 @pytest.mark.parametrize("trouble", [{"loses_request_of": {"config"}}, {"answers": {"config": (500, "busy")}}])
 def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now, trouble):
-    """Another cluster may answer at the address: it would get a second life of the job."""
+    """Another cluster may answer at the address, and a launch there would create a second run of the job."""
     job_manager.config = {"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"}
     known = identity_of(job_manager.config)
     Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
@@ -222,7 +222,7 @@ def test_a_second_attempt_is_refused_while_one_is_open(job, now):
 
 @pytest.mark.django_db(transaction=True)
 def test_four_workers_at_once_launch_once(job, job_manager, poll, now, monkeypatch):
-    monkeypatch.setattr(moving, "_moves", Semaphore(4))  # each as if it had a process of its own
+    monkeypatch.setattr(moving, "_moves", Semaphore(4))  # as if each worker were a separate process
 
     def work(worker):
         try:

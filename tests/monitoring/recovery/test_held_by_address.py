@@ -1,4 +1,4 @@
-"""A highly available Flink that was given by its address: a death is held down while the next leader may undo it."""
+"""A highly available Flink that is stored by address: a death is held down while the next leader may revoke it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from monitoring.recovery.cycle import advance
 from monitoring.recovery.moving import _Cycle
 
 KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud", "kubernetes.namespace": "prod"}
-# Of Kubernetes: a lease of 15 s, and the margin.
+# The hold-down with Kubernetes: a lease of 15 s, plus a margin.
 HELD = timedelta(seconds=45)
 
 
 @pytest.fixture(autouse=True)
 def cycles_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cycle adds the time that it took to `now`: on a busy machine more than the second before a bound."""
+    """Ignore the duration of cycles. On a busy machine it may exceed the second that a test leaves before a limit."""
     monkeypatch.setattr(_Cycle, "_moment", property(lambda cycle: cycle._now))
 
 
 @pytest.fixture
 def flink(job: Job, job_manager, now: datetime) -> Job:
-    """Its death was seen just now."""
+    """Return a Flink job whose death was just polled."""
     Cluster.objects.filter(pk=job.cluster_id).update(engine="flink")
     Run.objects.filter(pk=job.current_run_id).update(ended_at=now, end_seen_at=now)
     job_manager.config = dict(KUBERNETES)
@@ -133,7 +133,7 @@ def test_a_cluster_that_falls_silent_is_asked_again(restart, job_manager, now):
 
 
 def test_an_end_that_was_not_polled_yet_is_waited_for(flink, restart, job_manager, now):
-    """A person wanted it replaced, and it died meanwhile."""
+    """A person requested a restart, and the job died meanwhile."""
     Run.objects.filter(pk=flink.current_run_id).update(state="RUNNING", ended_at=None, end_seen_at=None)
     job_manager.jobs.clear()
     restart(RestartTrigger.MANUAL)
@@ -160,7 +160,7 @@ def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zooke
     assert "ZooKeeper still stores" in waits(attempt)
     assert job_manager.count("run") == 0
     client.delete(stored, recursive=True)
-    advance(now + timedelta(minutes=5, seconds=2))  # at once: its word is the last one
+    advance(now + timedelta(minutes=5, seconds=2))  # at once, because the deleted entry is final
     client.delete(root, recursive=True)
     client.stop()
     client.close()
@@ -168,7 +168,7 @@ def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zooke
 
 
 def test_another_cluster_at_the_address_is_told_nothing(flink, restart, job_manager, now):
-    """It is asked right before the launch: no poll has seen it yet."""
+    """Its identity is checked right before the launch, even if no poll has read it yet."""
     known = identity_of(KUBERNETES)
     assert known is not None
     Cluster.objects.filter(pk=flink.cluster_id).update(identity=known.as_row())

@@ -1,4 +1,4 @@
-"""A job started by a command: real processes."""
+"""Jobs that are started by a launch command, with real processes."""
 
 import asyncio
 import sys
@@ -22,13 +22,13 @@ ID = "0123456789abcdef0123456789abcdef"
 
 
 def zombie(process_id):
-    """Dead, and nobody has asked for its exit code yet."""
+    """Return whether the process has ended but has not been reaped."""
     return ") Z " in Path(f"/proc/{process_id}/stat").read_text()
 
 
 @pytest.fixture
 def program(tmp_path):
-    """`program("echo hello")`: the path of a script that does so."""
+    """Return a function that writes a script and returns its path, as in `program("echo hello")`."""
 
     def write(script):
         path = tmp_path / "start.sh"
@@ -41,8 +41,10 @@ def program(tmp_path):
 
 @pytest.fixture
 def started_by(job, job_manager, tmp_path):
-    """`started_by("print('done')")`: the job is started by a command that lets the engine choose the id, and then does
-    that."""
+    """Return a function that sets the job's launch command, as in `started_by("print('done')")`.
+
+    The command starts the job with an ID that the engine chooses, and then runs the given code.
+    """
 
     def write(then):
         body = '{"savepointPath": sys.argv[1], "flinkConfiguration": {"pipeline.name": "flights"}}'
@@ -166,7 +168,7 @@ def test_the_worker_keeps_its_secrets(program, tmp_path, monkeypatch):
 
 
 async def test_without_a_savepoint_the_command_is_not_run(program, tmp_path):
-    """It would start the job empty."""
+    """The command would start the job without state."""
     command = [program(f"touch {tmp_path}/ran"), "{savepoint}", "{job_id}"]
     with pytest.raises(NotRun, match="only from a savepoint, and there is none"):
         await run(command, LaunchValues("", ID, "flights", "http://flink:8081"), 10)
@@ -254,7 +256,7 @@ def test_a_job_that_it_started_without_saying_so_is_found(
 
 
 def test_a_state_that_is_gone_is_found_out_though_it_says_no_id(job, savepoint, job_manager, started_by, go_on, now):
-    """Else each restart would try the same state again."""
+    """Otherwise each restart would try the same snapshot again."""
     started_by("print('done')")
     job_manager.can_validate = False
     job_manager.starts_as = ["FAILED", "RUNNING"]
@@ -324,7 +326,7 @@ def test_a_command_that_is_killed_at_its_limit_is_said_with_that_limit(
 def test_the_count_of_launches_is_of_the_candidate_that_was_tried_last(
     rows, job, job_manager, program, go_on, now, monkeypatch
 ):
-    """The newer state is refused, the older one's command never ends."""
+    """The newer snapshot is refused, and the command for the older one never ends."""
     monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 1)
     rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
     job_manager.can_validate = False

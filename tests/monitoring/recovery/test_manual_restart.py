@@ -97,7 +97,7 @@ def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, no
 
 
 def test_when_the_job_dies_with_that_savepoint_nothing_is_started(live, job_manager, settle, now):
-    """It could only be started from an older state, which nobody chose."""
+    """The job could only start from an older snapshot, which nobody chose."""
     before, life = job_manager.answer, job_manager.jobs[live.current_run.engine_job_id]
 
     def answer(method, path, body):
@@ -159,7 +159,7 @@ def test_without_such_a_savepoint_nothing_is_stopped(live, now, state, stop_firs
 
 
 def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settle, now):
-    """A job that is stopped with a savepoint is FINISHED, and takes its retained checkpoints along."""
+    """A job that is stopped with a savepoint is FINISHED, and its retained checkpoints are deleted."""
     old = live.current_run.engine_job_id
     job_manager.checkpoints["file:/chk/7"] = old
     attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settl
 
 
 def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_manager, settle, now):
-    """A newer one took its place meanwhile."""
+    """A newer checkpoint has replaced it meanwhile."""
     before = job_manager.answer
 
     def answer(method, path, body):
@@ -225,7 +225,7 @@ def test_a_chosen_state_that_is_invalid_stops_nothing(live, savepoint, job_manag
     assert (attempt.state, attempt.error) == ("failed", "file:/sp/1 cannot be restored: _metadata is missing.")
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
     assert not job_manager.count("stop")
-    assert not Incident.objects.exists()  # the person who asked sees it
+    assert not Incident.objects.exists()  # the person who requested it sees the failure
 
 
 def test_a_savepoint_on_stop_that_fails_leaves_the_job_running(live, savepoint, job_manager, settle, now):
@@ -242,7 +242,7 @@ REFUSED = (400, "The cluster has no slots.")
 def test_a_job_that_was_stopped_and_not_started_is_an_incident(
     live, savepoint, job_manager, settle, poll, now, from_stop
 ):
-    """Until it runs again: that it is FINISHED is what the restart did to it, and not what somebody wished."""
+    """The incident stays open until the job runs again. The job is FINISHED because of the restart, not by choice."""
     job_manager.answers["run"] = REFUSED
     attempt = settle(restart_from(live, None if from_stop else savepoint, "ada", now), now)
     assert attempt.state == "failed"
@@ -291,7 +291,7 @@ def test_a_restart_of_a_job_that_had_ended_before_is_no_incident(job, savepoint,
     job_manager.answers["run"] = REFUSED
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert attempt.state == "failed"
-    assert not Incident.objects.exists()  # the person who asked sees it
+    assert not Incident.objects.exists()  # the person who requested it sees the failure
 
 
 def test_a_life_that_the_person_did_not_see_is_not_stopped(live, savepoint, job_manager, settle, now):
@@ -402,7 +402,7 @@ def test_a_person_may_restart_a_job_whose_automation_is_paused(job, savepoint, s
 
 
 def test_a_job_that_fails_by_itself_while_it_is_to_be_replaced_is_held_down(live, savepoint, job_manager, now):
-    """Flink may take it back: then there would be two."""
+    """Flink may revoke the failure. Then two runs would live."""
     restart_from(live, savepoint, "ada", now, stop_first=False)
     job_manager.jobs[live.current_run.engine_job_id].state = "FAILED"
     advance(now)

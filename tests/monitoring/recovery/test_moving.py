@@ -1,4 +1,4 @@
-"""Attempts of one cycle go on side by side: none waits for another one's engine or launch command."""
+"""Attempts of one cycle run in parallel. No attempt waits for another one's engine or launch command."""
 
 import sys
 from datetime import timedelta
@@ -25,7 +25,7 @@ web.urlopen(web.Request("{url}/jars/program.py/run", json.dumps(body).encode(), 
 
 @pytest.fixture
 def dead(rows, job_manager):
-    """`dead(cluster, name)`: a job that died five seconds ago, to be restarted as `LAUNCH` says."""
+    """Return a function that stores a job that died five seconds ago, with the launch record `LAUNCH`."""
 
     def make(cluster, name, manager=job_manager, **values) -> Job:
         job = rows.job(cluster, name=name, auto_restart=True, max_restarts_per_hour=6, **{"launch": LAUNCH} | values)
@@ -39,7 +39,7 @@ def dead(rows, job_manager):
 
 @pytest.fixture
 def starts_after(job_manager, tmp_path):
-    """The launch record of a command that ends only once the job of that name runs."""
+    """Return a function that gives the launch record of a command, which ends once the job `name` runs."""
 
     def write(name):
         path = tmp_path / "start.py"
@@ -97,7 +97,7 @@ def test_a_cluster_that_hangs_delays_no_other_restart(rows, job, job_manager, de
 
 
 def test_a_claim_is_renewed_while_its_act_is_under_way(job, tmp_path, now, monkeypatch):
-    """Else another worker would start the job as well, however long the command may take."""
+    """Otherwise another worker would start the job, too, if the command takes long."""
     path, claims = tmp_path / "start.sh", []
     path.write_text(f"#!/bin/sh\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A tick of recovery looks again when a hold-down ends or the last checkpoints were read, not only when it began."""
+"""A recovery tick also checks again when a hold-down ends or the last checkpoints were read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEAT = timedelta(seconds=1)
 
 
 class Clock:
-    """Stands still between waits. `meanwhile`: what happens while it waits for the nth time."""
+    """A clock that moves only in waits. `meanwhile` has the functions to call during the nth wait."""
 
     def __init__(self, start: datetime) -> None:
         self.at = start

@@ -1,4 +1,4 @@
-"""A program that a cluster lost is uploaded again, and a restart that lacks one stops nothing."""
+"""A program that a cluster lost is uploaded again. A restart without a program does not stop the job."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ def steps(attempt: RestartAttempt) -> list[tuple[str, str]]:
 
 
 def forget_at(job_manager: FakeJobManager, call: str, times: int) -> None:
-    """The cluster loses every program at the first so many calls of that name."""
+    """Let the cluster lose all programs at each of the first `times` calls of this name."""
     act, left = getattr(job_manager, f"_{call}"), iter(range(times))
 
     def forgetful(*given: object) -> object:
@@ -114,7 +114,7 @@ class TestTheCopy:
         later = now + timedelta(days=2)
         assert discard_unused(later) == 0
         Job.objects.update(launch=LAUNCH | {"jar_id": "newer.py"})
-        assert discard_unused(now + timedelta(hours=1)) == 0  # it may just have been uploaded for a first use
+        assert discard_unused(now + timedelta(hours=1)) == 0  # a new program may not be used yet
         assert discard_unused(later) == 1
         assert not ProgramPart.objects.exists()
 

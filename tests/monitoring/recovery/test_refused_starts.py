@@ -1,4 +1,4 @@
-"""A job is lost, and Flink tells which checkpoints are there only by starting it: a played Flink, polled for real."""
+"""A job is lost, and only starts show which checkpoints exist. The Flink is simulated, but really polled."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ sys.exit(job["state"] == "FAILED" and "Cannot find checkpoint or savepoint " + s
 
 @pytest.fixture
 def world(db) -> Iterator[World]:
-    """The job has completed two checkpoints that were polled; Flink retains both."""
+    """Yield a job with two completed and polled checkpoints, which Flink retains."""
     world = World(skew_s=0, can_validate=False, per_hour=6)
     yield world
     world.close()
@@ -42,7 +42,7 @@ def world(db) -> Iterator[World]:
 
 @pytest.fixture
 def polled_between(world, monkeypatch) -> None:
-    """The cluster is polled before the outcome of each step is settled."""
+    """Poll the cluster before the outcome of each step is stored."""
     real = moving._settle
 
     def settle(*given):
@@ -54,7 +54,7 @@ def polled_between(world, monkeypatch) -> None:
 
 
 def lose(world: World, unseen: int = 0) -> list[str]:
-    """The job manager is replaced after the last poll and `unseen` further checkpoints. Returns all their places."""
+    """Replace the job manager after the last poll and `unseen` further checkpoints. Return all checkpoints' paths."""
     run = world.living()
     assert run is not None
     world.wait(0.5)
@@ -65,7 +65,7 @@ def lose(world: World, unseen: int = 0) -> list[str]:
 
 
 def go_on(world: World, until, limit: int = 80) -> None:
-    """Cycles two seconds apart, with the rules of alerts, until that is so."""
+    """Run cycles and alert rules, two seconds apart, until `until` is true."""
     for _ in range(limit):
         world.wait(2)
         world.cycle()
@@ -90,7 +90,7 @@ def test_the_checkpoint_that_was_seen_is_tried_before_any_guess(world):
 
 
 def test_guesses_follow_the_seen_one_the_nearest_first_and_before_older_states(world):
-    """The engine retains one, and that one is two further than the one that was seen."""
+    """The engine retains one checkpoint, the second one after the newest polled one."""
     world.job.savepoints.create(
         run=world.job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=world.now
     )
@@ -127,11 +127,11 @@ def test_a_refused_start_is_read_no_further(world):
     refused = set(RefusedStart.objects.values_list("engine_job_id", flat=True))
     assert len(refused) == 2
     read = [each.job_id for each in world.engine.asked if each.call == "read" and each.job_id in refused]
-    assert len(read) <= 2 * len(refused)  # by the restart itself, why they failed
+    assert len(read) <= 2 * len(refused)  # the restart reads why the starts failed
 
 
 def test_a_start_that_fails_for_another_reason_is_a_run(world):
-    """Nothing is wrong with the state: the restart ends, and the death counts as any other."""
+    """The snapshot is not the reason. The restart ends, and the death counts like any other."""
     lose(world)
     world.engine.starts_as = "FAILED"
     go_on(world, lambda: world.job.runs.count() > 1)
@@ -140,7 +140,7 @@ def test_a_start_that_fails_for_another_reason_is_a_run(world):
 
 
 def test_what_was_refused_is_remembered_by_the_next_attempt(world):
-    """Guesses are never tried again; what was seen comes after all that was not tried yet."""
+    """Guessed paths are not tried again. Polled checkpoints are tried again after all untried ones."""
     oldest, seen = lose(world)
     world.engine.stored.clear()
     go_on(world, lambda: any(each.state == AttemptState.FAILED for each in world.attempts()))
@@ -149,13 +149,13 @@ def test_what_was_refused_is_remembered_by_the_next_attempt(world):
     assert first[-1] == oldest
     guesses = first[1:-1]
     assert guesses
-    world.engine.stored.add(seen)  # its storage is back
+    world.engine.stored.add(seen)  # the storage is available again
     go_on(world, succeeded(world))
     assert launched_from(world) == [*first, seen]
 
 
 def test_a_refusal_for_another_reason_is_forgotten(world):
-    """The program does not start for a while: that says nothing of any state."""
+    """The program does not start for a while, which proves nothing about any snapshot."""
     *gone, third = lose(world, unseen=1)
     world.engine.stored -= {*gone}
     world.engine.answers["run"] = (400, "The main method caused an error: Timed out connecting to Kafka.")
@@ -179,7 +179,7 @@ def test_a_state_that_was_refused_comes_after_one_that_was_not_tried(world):
 
 
 def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
-    """Looking costs no start, and goes on from what nobody saw."""
+    """Validation needs no start, and begins with checkpoints that were never polled."""
     Cluster.objects.update(engine=Engine.SPARK)
     world.engine.can_validate = True
     places = lose(world, unseen=1)
@@ -212,7 +212,7 @@ def made_by_flink(root, start, *files):
 
 @pytest.fixture
 def refused(rows, job, tmp_path):
-    """`refused("a…")`: a start of the job under that id was refused; its runs' checkpoints are below `tmp_path`."""
+    """Return a function that stores a refused start with a job ID. The runs' checkpoints are below `tmp_path`."""
     rows.checkpoint(job.current_run, 8, external_path=f"file:{tmp_path}/{job.current_run.engine_job_id}/chk-8")
     attempt = RestartAttempt.objects.create(
         job=job, epoch=0, trigger="automatic", state="failed", reason="", engine_job_id="f" * 32,

@@ -1,4 +1,4 @@
-"""Restores that no person asked for, and which queries write rows a second time."""
+"""Restores that no person requested, and queries that write rows a second time."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ AGAIN = RowsWrittenAgain((QuerySink("words", "kafka"),), is_known=True)
 NOBODY_ELSE = RowsWrittenAgain(is_known=True)
 
 
-# --- who asked -------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def asked_for(job_manager) -> list[bool]:
-    """Return for each start whether a person asked for its restore."""
+    """Return for each start whether a person requested its restore."""
     return [not body.get("automaticRestore", False) for body in job_manager.ran]
 
 
@@ -73,7 +73,7 @@ def test_a_scheduled_run_from_the_end_of_the_last_one_repeats_nothing(ended, job
 
 
 def test_a_scheduled_run_from_an_older_state_is_automatic(ended, job_manager, go_on, now):
-    """No final savepoint could be taken, and the last checkpoint is older than the job's last batch."""
+    """The job has no final savepoint, and its last checkpoint is older than its last batch."""
     Run.objects.update(outcome=OUTCOME | {"saved": False, "savepoint": "", "state": ""})
     set_run_schedule(ended, Cron("0 * * * *"), "ada", now)
     go_on(ended, now + timedelta(hours=1))
@@ -147,7 +147,7 @@ def test_an_engine_that_does_not_say_is_not_known(job):
     assert (of_run(job.current_run), of_run(None)) == (RowsWrittenAgain(), RowsWrittenAgain())
 
 
-# --- what the engine says --------------------------------------------------------------------------------------------
+# --- answers of the engine -------------------------------------------------------------------------------------------
 
 DETAIL = {
     "jid": "1" * 32,

@@ -1,4 +1,4 @@
-"""Another run of a job that has ended, from where the last one ended: by hand and on schedule."""
+"""Another run of an ended job starts where the last one ended, on request or on a schedule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitoring.savepoints.timetable import Cron
 
 @pytest.fixture
 def ended(job: Job, job_manager) -> Job:
-    """The job's only run ended by itself, with a final savepoint."""
+    """Return a job whose only run ended by itself, with a final savepoint."""
     run = job.current_run
     job_manager.jobs[run.engine_job_id].state = "FINISHED"
     run.state = RunState.FINISHED
@@ -132,7 +132,7 @@ def test_a_run_that_ended_before_it_was_seen_to_run_has_succeeded(ended, job_man
     assert go_on(ended, now).state == "succeeded"
 
 
-# --- on schedule
+# --- scheduled runs
 
 
 @pytest.fixture

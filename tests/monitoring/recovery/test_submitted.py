@@ -1,4 +1,4 @@
-"""A new job, started from nothing, from a savepoint, or from checkpoint locations that Spark wrote."""
+"""A new job is started without state, from a savepoint, or from checkpoint locations of Spark."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

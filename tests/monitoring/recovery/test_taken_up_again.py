@@ -1,4 +1,4 @@
-"""A death that a leader may still take back: while a highly available Flink stores the job, nothing is started."""
+"""A leader may still revoke a death. While a highly available Flink stores the job, no restart begins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quorum(zookeeper_hosts: str) -> Quorum:
 
 @pytest.fixture
 def available(job: Job, quorum: Quorum) -> Job:
-    """The job's cluster is found through ZooKeeper."""
+    """Let the job's cluster be found through ZooKeeper, and return the job."""
     Cluster.objects.filter(pk=job.cluster_id).update(
         discovery="zookeeper",
         zookeeper_hosts=quorum.hosts,
@@ -82,7 +82,7 @@ def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_
 
 
 def test_nothing_is_started_while_what_zookeeper_is_asked_with_cannot_be_read(available, job_manager, now, settings):
-    """It could not be told whether the job is still stored."""
+    """Without the secret it is unknown whether the job is still stored in ZooKeeper."""
     cluster, key = available.cluster, settings.SECRET_KEY
     cluster.zookeeper_password = "hunter2"
     cluster.save()

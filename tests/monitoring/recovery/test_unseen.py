@@ -1,4 +1,4 @@
-"""What a dead run completed and no poll saw: looked up where it lies, guessed only where that cannot be seen."""
+"""Checkpoints of a dead run that were never polled are found in the storage, or guessed if it cannot be read."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def job(rows) -> Job:
 
 @pytest.fixture
 def lost(rows, job, root) -> Run:
-    """Checkpoints every 9 s; its 8th was the last that was seen, 20 s before it was lost."""
+    """Return a lost run with checkpoints every 9 s. The 8th is the last polled one, 20 s before the loss."""
     run = rows.run(job, "LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
     rows.checkpoint(run, 8, external_path=f"file:{root}/{run.engine_job_id}/chk-8", triggered_at=rows.ago(21))
     return run
 
 
 def lay_down(root: Path, run: Run, *numbers: int) -> list[str]:
-    """Complete checkpoints of real Flink at the places of these numbers; their paths as the engine spells them."""
+    """Write complete Flink checkpoints with these numbers. Return their paths as the engine writes them."""
     places = [root / run.engine_job_id / f"chk-{number}" for number in numbers]
     return [f"file:{snapshots.lay_down(snapshots.names()[0], place)}" for place in places]
 
@@ -111,14 +111,14 @@ def test_where_it_cannot_be_seen_it_is_guessed_behind_what_was_seen(job, lost, t
 
 
 def test_a_run_of_which_nothing_was_seen_lies_beside_the_one_before(rows, job, lost, root):
-    """It was started from there, and lost before any of its checkpoints was polled."""
+    """The run was lost before any of its checkpoints was polled, so its directory follows from the previous run's."""
     following = rows.run(job, "LOST", number=lost.number + 1, started_at=rows.ago(1), ended_at=rows.ago(0))
     [eight, unseen] = [*lay_down(root, lost, 8), *lay_down(root, following, 10)]
     assert offered(job) == [unseen, eight]
 
 
 def test_one_that_failed_is_looked_at_too(job, lost, root):
-    """Its last checkpoints are read from the engine, but not waited for for ever."""
+    """A failed run's last checkpoints are read from the engine, but the restart does not wait for ever."""
     Run.objects.filter(pk=lost.pk).update(state="FAILED")
     [eight, nine] = lay_down(root, lost, 8, 9)
     assert offered(job) == [nine, eight]
@@ -146,7 +146,7 @@ def test_a_job_that_goes_on_from_savepoints_only_has_no_unseen_ones(job, lost, r
 
 @pytest.mark.parametrize("reached", [True, False])
 def test_what_somebody_went_back_behind_is_not_looked_for(rows, job, lost, root, settings, reached):
-    """A person went back to the 7th; that run died before its first checkpoint."""
+    """A person restored the 7th checkpoint, and that run died before its first checkpoint."""
     [seven, *_] = lay_down(root, lost, 7, 8, 9)
     rows.checkpoint(lost, 7, external_path=seven, triggered_at=rows.ago(30))
     rows.run(job, "FAILED", number=lost.number + 1, ended_at=rows.ago(0), restored_path=seven)
@@ -163,7 +163,7 @@ def test_a_person_may_choose_what_was_found_even_where_the_automation_takes_save
 
 def test_a_person_is_never_shown_a_guess(job, lost):
     assert following(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
-    assert len(offered(job)) > 1  # the automation guesses: nothing lies there
+    assert len(offered(job)) > 1  # the automation guesses paths, which do not exist
     assert found_checkpoints(job, Patience(60)) == []
 
 

@@ -1,4 +1,4 @@
-"""Completed savepoints are looked at: once when they are complete, the newest daily."""
+"""Completed savepoints are checked once after their completion, and the newest one daily."""
 
 import shutil
 from datetime import timedelta
@@ -93,7 +93,7 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
 def test_where_nobody_can_tell_only_the_newest_is_due_again_for_that_may_change(
     savepoint, job, job_manager, now, status
 ):
-    """An engine that cannot look at savepoints, and one that may not look at this one."""
+    """Some engines cannot check savepoints, and others may not read this one."""
     older = completed(job, now, 5)
     job_manager.answers["validate"] = (status, "Not here.")
     check_completed(now)

@@ -1,4 +1,4 @@
-"""Of several workers one deals with a savepoint, and what an overtaken one learned is not written."""
+"""Only one worker handles a savepoint at a time. A worker that lost its claim writes nothing."""
 
 from datetime import timedelta
 

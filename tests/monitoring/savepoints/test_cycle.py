@@ -30,7 +30,7 @@ def savepoint(job, now):
 
 
 class Killed(BaseException):
-    """kill -9: no handler runs."""
+    """Raised instead of a SIGKILL: no handler runs."""
 
 
 def reload(savepoint):
@@ -64,7 +64,7 @@ def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job
 def test_it_is_followed_for_as_long_as_it_takes_until_its_time_is_over(savepoint, job_manager, now):
     job_manager.completes_savepoints = False
     advance(now)
-    assert advance(seconds(now, 1)) == NOTHING  # nothing worth saying
+    assert advance(seconds(now, 1)) == NOTHING  # nothing to report
     assert reload(savepoint).state == SavepointState.IN_PROGRESS
 
     assert advance(now + TIMEOUT + MARGIN) == savepoints(failed=1)
@@ -88,7 +88,10 @@ class TestAScheduledOneThatFails:
         return job
 
     def fails(self, job, job_manager, now):
-        """One that is due at `now`; in how many minutes the next one is, and at what time that is."""
+        """Let a savepoint that is due at `now` fail.
+
+        Return in how many minutes the next one is due, and its time.
+        """
         Cluster.objects.update(last_answer_at=now)
         assert advance(now) == savepoints(requested=1, sent=1)
         newest = Savepoint.objects.latest("requested_at")
@@ -259,7 +262,7 @@ def test_a_worker_killed_anywhere_leads_to_one_savepoint(
 
     def die(*args):
         if killed_in == "call_all":
-            real(*args)  # the engine acted, the worker did not live to see it
+            real(*args)  # the engine executed the call, then the worker died
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -322,7 +325,7 @@ def test_a_savepoint_has_the_jobs_own_checkpoint_timeout_and_a_margin(rows, job,
     ("status", "state"), [(400, "failed"), (401, "in_progress"), (429, "in_progress"), (500, "in_progress")]
 )
 def test_an_engine_in_trouble_has_not_failed_the_savepoint(savepoint, job_manager, now, status, state):
-    """It may complete, and stop the job with it."""
+    """The savepoint may still complete, and stop the job."""
     advance(now)
     job_manager.answers["status"] = (status, "Not so.")
     advance(seconds(now, 1))

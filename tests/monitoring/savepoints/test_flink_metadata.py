@@ -1,4 +1,4 @@
-"""The metadata of snapshots that real Flink 1.20.5 and 2.3.0 took, in every way that they keep state."""
+"""The metadata of snapshots of real Flink 1.20.5 and 2.3.0, with every state backend."""
 
 import contextlib
 import struct
@@ -29,7 +29,7 @@ def test_it_tells_savepoints_from_checkpoints(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_names_the_operators(name):
     metadata = parse(snapshots.metadata(name))
-    # As REST names the sink's vertex of this job: the id is a hash of the user's name for it.
+    # The REST API has this ID for the job's sink. It is a hash of the user's name for the sink.
     assert "30526b369bc9f4583e22fa19af0d8bf4" in [operator.id for operator in metadata.operators]
     named = {operator.name for operator in metadata.operators}
     assert named == {""} if metadata.version < 5 else {"Source: numbers", "count", "nowhere: Writer"} <= named

@@ -1,4 +1,4 @@
-"""What becomes of completed savepoints: kept, pinned, disposed of; and never the one that a restart needs."""
+"""Completed savepoints are kept, pinned or disposed of. A savepoint that a restart needs is never disposed of."""
 
 import shutil
 import struct
@@ -35,7 +35,7 @@ def job(rows, job_manager):
 
 @pytest.fixture
 def taken(job, now):
-    """`taken(3)`: a completed savepoint of three hours ago."""
+    """Return a function that stores a completed savepoint. `taken(3)` is three hours old."""
 
     def take(hours_ago, origin=SavepointOrigin.SCHEDULED, **values):
         at = now - timedelta(hours=hours_ago)
@@ -216,7 +216,7 @@ class TestDisposal:
 
 
 class TestOfAClusterThatIsGone:
-    """Nobody answers for it any more; its storage is still there."""
+    """Savepoints of a cluster that no longer exists, but whose storage is available."""
 
     @pytest.fixture
     def storage(self, tmp_path, settings):
@@ -288,7 +288,7 @@ class TestOfAClusterThatIsGone:
         elsewhere = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", tmp_path / "savepoint-elsewhere")
         for path in (elsewhere, storage / ".." / "savepoint-elsewhere"):
             Savepoint.objects.filter(pk=going.pk).update(path=str(path), next_check_at=now)
-            assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}  # the engine was asked
+            assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}  # the request went to the engine
             assert reload(going).failure == "Nobody is to ask it."
         assert len(list(elsewhere.iterdir())) == 3
 
@@ -298,7 +298,7 @@ class TestOfAClusterThatIsGone:
 
 
 def taken_by_waymark(storage, kind):
-    """The directory of a checkpoint or a savepoint without files."""
+    """Write a checkpoint or savepoint without files, and return its directory."""
     store = FileCheckpointStorage(str(storage / "checkpoints"), JOB_ID)
     place = store.initialize_location(7, kind, str(storage / "savepoints"))
     store.write_metadata(

@@ -1,4 +1,4 @@
-"""A look at storage is waited for only so long, and those that hang are few."""
+"""Reads of storage have a time limit, and the number of hanging reads is limited."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = 60.0
 
 @pytest.fixture
 def answered() -> Iterator[threading.Event]:
-    """Until it is set, looks hang."""
+    """Yield an event. Reads hang until it is set."""
     event = threading.Event()
     yield event
     event.set()
@@ -86,7 +86,7 @@ def test_more_than_have_a_place_wait_for_one(answered: threading.Event) -> None:
     first.start()
     assert entered.wait(LONG)
     with pytest.raises(StorageSilent):
-        looks.look("/a", "/a/2", lambda: 7, Patience(0.05))  # not lost: no place is free
+        looks.look("/a", "/a/2", lambda: 7, Patience(0.05))  # all threads are in use
     threading.Timer(0.05, answered.set).start()
     assert looks.look("/a", "/a/2", lambda: 7, Patience(LONG)) == 7
     first.join(LONG)

@@ -1,4 +1,4 @@
-"""A savepoint stays while any job needs it, and is not let go in the moment in which a job takes it up."""
+"""A savepoint is kept while any job needs it, even if a job begins to use it during the disposal."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -32,7 +32,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def job(rows, job_manager):
-    """Its retention keeps one savepoint."""
+    """Return a job whose retention keeps one savepoint."""
     job = rows.job(rows.cluster(rest_url=job_manager.url), name="flights", launch=LAUNCH, savepoints_kept=1)
     rows.run(job)
     return job
@@ -53,7 +53,7 @@ def take(job, now, hours_ago, path=""):
 
 @pytest.fixture
 def old(job, now):
-    """One that the retention would let go."""
+    """Return a savepoint that the retention would dispose of."""
     take(job, now, 1)
     return take(job, now, 2)
 
@@ -174,7 +174,7 @@ def test_nothing_starts_from_one_that_was_let_go_in_the_meantime(job, old, now, 
 
 
 def in_thread(pool, act):
-    """`act` on a connection of its own; returns its future and the process of PostgreSQL that does it."""
+    """Run `act` in a thread with a separate connection. Return its future and the PID of its PostgreSQL process."""
     process = pool.submit(lambda: connection.cursor().execute("SELECT pg_backend_pid()").fetchone()[0]).result()
 
     def run():
@@ -198,7 +198,7 @@ def waits_or_is_done(future, process):
 
 @pytest.mark.django_db(transaction=True)
 class TestInTheSameMoment:
-    """The first of two holds its transaction open until the second waits for it."""
+    """Two concurrent acts: the first one keeps its transaction open until the second one waits for it."""
 
     def race(self, first, second):
         with ThreadPoolExecutor(1) as pool:

@@ -29,8 +29,8 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
         ({}, []),
         ({"count": 5}, []),
         ({"count": 3}, [5, 4]),
-        ({"count": 0}, [5, 4, 3, 2]),  # the newest good one stays
-        ({"hours": 3}, [5, 4, 3]),  # three hours old is no longer younger than three hours
+        ({"count": 0}, [5, 4, 3, 2]),  # the newest valid savepoint is kept
+        ({"hours": 3}, [5, 4, 3]),  # exactly three hours is too old
         ({"count": 4, "hours": 3}, [5]),
         ({"count": 1, "hours": 4.5}, [5]),
     ],

@@ -21,7 +21,7 @@ def job(rows, now):
 
 
 def polled_and_due(at):
-    """As at a tick of which the clusters have answered right before."""
+    """Request the due savepoints, as in a tick right after all clusters have answered a poll."""
     Cluster.objects.update(last_answer_at=at)
     return request_due(at)
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job
 
 
 def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
-    """After a night without Waymark what is stored says RUNNING of a job that is just being recovered."""
+    """After a night without Waymark, a job that is just being recovered may still be stored as RUNNING."""
     due = due_time(job)
     assert request_due(due)[WorkReason.SAVEPOINTS_DEFERRED] == 1
     assert Savepoint.objects.get().failure_value == Why.UNSEEN(since=now)

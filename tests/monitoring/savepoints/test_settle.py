@@ -11,7 +11,7 @@ from monitoring.savepoints.settle import ForgottenBut, settle
 
 
 def sent(rows, now):
-    """A savepoint whose request left; its answer was lost."""
+    """Return a savepoint whose request was sent, but whose answer was lost."""
     savepoint = request_savepoint(rows.run(rows.job()).job, SavepointOrigin.MANUAL, "ada", now)
     savepoint.posted_at = now
     savepoint.save()
@@ -62,7 +62,7 @@ def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now, path):
 
 
 def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
-    """To remove the one would remove the files of the other."""
+    """Otherwise the disposal of one savepoint would delete the files of the other."""
     savepoint = sent(rows, now)
     other = {"origin": SavepointOrigin.MANUAL, "state": SavepointState.COMPLETED, "path": "file:/sp/1"}
     Savepoint.objects.create(job=savepoint.job, run=savepoint.run, requested_at=now - timedelta(hours=1), **other)

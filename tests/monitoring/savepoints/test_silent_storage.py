@@ -1,4 +1,4 @@
-"""Storage that takes a connection, or lets a file be opened, and never answers: nobody waits for it for long."""
+"""Storage that accepts a connection, or opens a file, but never answers: all waits for it are short."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
 from tests.monitoring.savepoints.snapshots import lay_down, names
 from tests.waiting import eventually
 
-# Far below what a test waits for the opposite, far above what a look at healthy storage takes.
+# SOON_S is much longer than a read of healthy storage, and much shorter than the limit NEVER_S.
 SOON_S, NEVER_S = 0.3, 20.0
 
 
 @pytest.fixture
 def mute() -> Iterator[socket.socket]:
-    """A server that takes every connection, and says nothing on any. When it goes, so do those."""
+    """Yield a server that accepts connections but never sends anything. They are closed with the server."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
@@ -42,7 +42,7 @@ def root(request, mute, settings, monkeypatch) -> Iterator[str]:
     for name, value in (environment | {"EC2_METADATA_DISABLED": "true", "MAX_ATTEMPTS": "1"}).items():
         monkeypatch.setenv(f"AWS_{name}", value)
     root = f"ftp://{host}:{port}/flink" if request.param == "ftp" else f"s3://mute-{port}/flink"
-    importlib.import_module({"ftp": "ftplib", "s3": "s3fs"}[request.param])  # which takes longer than SOON_S
+    importlib.import_module({"ftp": "ftplib", "s3": "s3fs"}[request.param])  # the import takes longer than SOON_S
     settings.STATE_ROOTS = (root,)
     yield root
     mute.close()
@@ -52,7 +52,7 @@ def root(request, mute, settings, monkeypatch) -> Iterator[str]:
 
 @pytest.fixture
 def pipe(tmp_path, settings) -> Iterator[Path]:
-    """A state whose `_metadata` is a pipe that nobody writes into: opening it hangs in the kernel."""
+    """Yield a snapshot whose `_metadata` is a pipe without a writer, so that opening it hangs in the kernel."""
     settings.STATE_ROOTS = (str(tmp_path),)
     state = lay_down(names()[0], tmp_path / "abc" / "chk-9")
     metadata = state / "_metadata"
@@ -63,7 +63,7 @@ def pipe(tmp_path, settings) -> Iterator[Path]:
 
 
 def let_go(state: Path) -> bool:
-    """Whether nobody hangs there any more; who did has read nothing, and may come back for more."""
+    """Release the readers of the pipe, which may open it again. Return whether no read hangs."""
     with contextlib.suppress(OSError):
         os.close(os.open(state / "_metadata", os.O_WRONLY | os.O_NONBLOCK))
     return LOOKS.hanging(f" {state.parents[1]}") == 0
@@ -82,7 +82,7 @@ def test_every_look_ends_in_time(root, mute):
     said = f"could not be checked within {SOON_S} s: its storage does not respond"
     assert silent(lambda: stored.checkpoints_in(f"{root}/abc", Patience(SOON_S))) == f"{root}/abc {said}"
     mute.settimeout(NEVER_S)
-    mute.accept()[0].close()  # it was asked
+    mute.accept()[0].close()  # the server was contacted
     assert silent(lambda: stored.size_of(path, Patience(SOON_S))) == f"{path} {said}"
     assert silent(lambda: stored.look(path, Patience(SOON_S))) == f"{path} {said}"
     assert silent(lambda: stored.remove(path, Patience(SOON_S))) == f"{path} {said}"
@@ -150,7 +150,7 @@ class TestWorkers:
         rows.checkpoint(dead, 8, external_path=f"{root}/{dead.engine_job_id}/chk-8", triggered_at=rows.ago(21))
         job_manager.add(dead.engine_job_id, "flights", "FAILED")
         if answers:
-            settings.STATE_ROOTS = ()  # nothing is looked at
+            settings.STATE_ROOTS = ()  # no storage is read
 
         advance(now)
 

@@ -22,7 +22,7 @@ def test_every_so_often_starts_from_now_and_jobs_drift_apart():
         ("0 3 * * *", "UTC", datetime(2026, 11, 22, 3, tzinfo=UTC)),
         ("0 3 * * *", "Asia/Shanghai", datetime(2026, 11, 21, 19, tzinfo=UTC)),
         ("*/15 * * * *", "UTC", datetime(2026, 11, 21, 12, 15, tzinfo=UTC)),
-        ("0 12 * * *", "UTC", datetime(2026, 11, 22, 12, tzinfo=UTC)),  # this minute has begun: the next day
+        ("0 12 * * *", "UTC", datetime(2026, 11, 22, 12, tzinfo=UTC)),  # this minute has begun, so the next day
         ("0 0 29 2 *", "UTC", datetime(2028, 2, 29, tzinfo=UTC)),
     ],
 )
@@ -34,7 +34,7 @@ def test_the_hour_that_summer_time_skips_and_repeats_saves_once():
     nightly = Cron("30 2 * * *", "Europe/Berlin")
     spring = nightly.after(datetime(2027, 3, 28, 0, 0, tzinfo=UTC), 1, NO_JITTER)  # 02:30 does not exist that night
     assert spring == datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
-    autumn = nightly.after(datetime(2027, 10, 30, 23, 0, tzinfo=UTC), 1, NO_JITTER)  # 02:30 comes twice
+    autumn = nightly.after(datetime(2027, 10, 30, 23, 0, tzinfo=UTC), 1, NO_JITTER)  # 02:30 occurs twice
     assert nightly.after(autumn, 1, NO_JITTER) == datetime(2027, 11, 1, 1, 30, tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""The outside hears from us while we see, and only then."""
+"""Waymark pings an external monitor while its own checks succeed, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every part is asked, in a constant number of queries, and its silence is a fact."""
+"""Every component is checked with a constant number of queries, and a missing sign of life is a fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tick leaves behind: a row, and few lines, however often it fails."""
+"""A tick stores one row, and logs only a few lines even if it fails often."""
 
 from __future__ import annotations
 

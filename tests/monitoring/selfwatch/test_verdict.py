@@ -1,4 +1,4 @@
-"""When Waymark says that it is blind, and when it only has a warning."""
+"""When Waymark reports that it cannot monitor, and when it only reports a warning."""
 
 from __future__ import annotations
 

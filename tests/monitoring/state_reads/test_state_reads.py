@@ -1,4 +1,4 @@
-"""Questions about a snapshot's state: who may ask what, one at a time, and what becomes of readers that go wrong."""
+"""Reads of a snapshot's state: permissions, one read at a time, and failing reader processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def snapshot(job: Job) -> Checkpoint:
 
 @pytest.fixture
 def reader(tmp_path: Path, settings: Any) -> Any:
-    """`reader(script)`: what stands where manage.py stood."""
+    """Return a function that replaces manage.py by a script, as in `reader(script)`."""
     settings.BASE_DIR = tmp_path
 
     def write(script: str) -> None:
@@ -136,7 +136,7 @@ def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: 
 def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
     job: Job, snapshot: Checkpoint, now: datetime, kind: StateReadKind
 ) -> None:
-    """The real one; it looks for the snapshot before it starts Spark."""
+    """The real command looks for the snapshot before it starts Spark."""
     question = Question(
         kind, query="q", operator=0, view="total", key_field="a", key_text="-1", contains="--", partition=0
     )

@@ -1,4 +1,4 @@
-"""A row for each key that became another, and no secret in any of them."""
+"""A changed configuration adds a row for each changed key, without secrets."""
 
 from __future__ import annotations
 

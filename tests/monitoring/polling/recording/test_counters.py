@@ -1,4 +1,4 @@
-"""Few samples, and yet every failed checkpoint counted, over job managers that count anew."""
+"""A few samples count every failed checkpoint, even if a new job manager starts its counters at zero."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, to
     run = rows.run(rows.job())
     steps = [
         (0, {"total": 5, "completed": 5}),
-        (2, {"total": 6, "completed": 5, "in_progress": 1}),  # nothing that matters
-        (4, {"total": 6, "completed": 6}),  # may wait
+        (2, {"total": 6, "completed": 5, "in_progress": 1}),  # no relevant change
+        (4, {"total": 6, "completed": 6}),  # stored later
         (6, {"total": 7, "completed": 6, "failed": 1}),
-        (8, {"total": 7, "completed": 6, "failed": 1}),  # the same
+        (8, {"total": 7, "completed": 6, "failed": 1}),  # no change
         (10, {"total": 7, "completed": 6, "failed": 1, "restored": 1}),
-        (12, {"total": 1, "completed": 1, "restored": 1}),  # another job manager
+        (12, {"total": 1, "completed": 1, "restored": 1}),  # a new job manager
         (80, {"total": 9, "completed": 9, "restored": 1}),  # a minute later
     ]
     for at, values in steps:
@@ -32,7 +32,7 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, to
 def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, told, later):
     job = rows.job()
     first, second = rows.run(job), rows.run(job)
-    for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # at 20 the job manager was another one: 2, then 1, then 1
+    for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # a new job manager at 20: increases of 2, 1 and 1
         counters.record([told(first, checkpoints=counted(failed=failed))], later(at))
     for at, failed in ((40, 0), (50, 4)):
         counters.record([told(second, checkpoints=counted(failed=failed))], later(at))

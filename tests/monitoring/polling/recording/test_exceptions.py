@@ -1,4 +1,4 @@
-"""Everything that the engine told, once."""
+"""Every exception that the engine reports is stored once."""
 
 from __future__ import annotations
 

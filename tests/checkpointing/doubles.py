@@ -393,7 +393,7 @@ class CoordinatorHarness:
         self.coordinator.decline(DeclineCheckpoint(self.tasks.session_id, job_id, 1, checkpoint_id, reason.name, cause))
 
     def complete_one(self, files: tuple[StateFile, ...] = ()) -> CompletedCheckpoint:
-        """Trigger a checkpoint and acknowledge all of it."""
+        """Trigger a checkpoint, acknowledge it for all subtasks, and return it."""
         future = self.coordinator.trigger_checkpoint()
         self.acknowledge_all(self.triggered_ids[-1], files)
         return future.result(timeout=0)

@@ -45,7 +45,7 @@ class Handles(InMemoryStateHandleStore):
 
 
 def survives(disk: Disk, work: Callable[[], object], check: Callable[[Cut], None]) -> None:
-    """Run `work`, then `check` for each state that a power cut could leave."""
+    """Run `work`, then call `check` for each state of the disk that a power cut could leave."""
     with disk.recorded():
         work()
     over = 0

@@ -20,7 +20,7 @@ PUBLIC = Policy("A channel", private=False)
 
 
 def resolving(*answers: Sequence[str]) -> ResolveAsync:
-    """A resolver that gives these answers in turn."""
+    """Return a resolver that gives these answers in turn."""
     turns = iter(answers)
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:

@@ -129,7 +129,7 @@ async def test_a_driver_without_the_attempts_secret_is_refused_and_the_real_one_
 
 
 async def test_a_connected_driver_cannot_be_replaced_by_one_without_the_secret(manager: RunningJobManager) -> None:
-    """A `register` on a connection that is registered already is checked like the first."""
+    """A second `register` message on a registered connection is checked like the first one."""
     manager.launcher.registers = False
     job_id = await manager.submit()
     spec = await launched(manager, 1)

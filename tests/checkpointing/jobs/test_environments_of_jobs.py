@@ -43,7 +43,7 @@ async def environment_of(manager: RunningJobManager, job_id: str) -> Any:
 
 
 async def pip_says(manager: RunningJobManager, job_id: str) -> Any:
-    """Return why the job waits, once pip has printed a line."""
+    """Return why the job waits, or None until pip has printed a line."""
     wait = (await manager.get(f"/jobs/{job_id}"))["launch-wait"]
     return wait if wait is not None and wait["output"] else None
 

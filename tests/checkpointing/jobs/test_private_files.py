@@ -95,6 +95,6 @@ async def test_another_account_reads_nothing_of_an_older_versions_open_directory
 
 
 def _seen_by_nobody(directory: Path) -> str:
-    """Return the paths below the state directory that `nobody` can list or read."""
+    """Return the paths below the state directory that the account `nobody` can list."""
     find = ["find", str(directory / "state"), "-mindepth", "1"]
     return subprocess.run(find, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False).stdout

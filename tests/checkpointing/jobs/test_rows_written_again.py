@@ -32,13 +32,13 @@ def record(manager: RunningJobManager, job_id: str) -> AttemptRecord:
 
 @pytest.fixture
 def writes_again(manager: RunningJobManager) -> RunningJobManager:
-    """A job manager whose drivers report a sink that writes rows again."""
+    """Return a job manager whose drivers report a sink that writes rows again after a restore."""
     manager.launcher.after_restore = AfterRestore.WRITTEN_AGAIN
     return manager
 
 
 def may_write_again(manager: RunningJobManager) -> list[bool]:
-    """Return what each driver that restores a snapshot was told, in the order of their start."""
+    """Return for each driver that restores a snapshot whether it may write rows again, in the order of their start."""
     return [spec.restore.may_write_again for spec in manager.launcher.specs if spec.restore is not None]
 
 

@@ -85,7 +85,7 @@ async def test_a_rescale_during_a_stop_is_refused(manager: RunningJobManager) ->
 async def test_a_rescale_that_is_stored_while_a_stop_begins_waits_for_the_stop(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stop begins between the check of the request and the moment when its requirements are stored."""
+    """The stop begins after the rescale request is checked and before its requirements are stored."""
     job_id = await manager.submit_running(RETAIN)
     driver = await manager.driver(1)
     driver.acknowledges = False

@@ -21,7 +21,7 @@ async def recovered(manager: RunningJobManager) -> bool:
 
 
 async def upload_unused(manager: RunningJobManager) -> None:
-    """Upload a program that no job needs, and wait until it has gone."""
+    """Upload a program that no job needs, and wait until it is removed."""
     unused = await manager.upload(f"{PROGRAM}# {manager.address}\n", "unused.py")
 
     async def gone() -> bool:

@@ -23,7 +23,7 @@ async def call(
     headers: Mapping[str, str] | None = None,
     body: bytes | Iterable[bytes] = b"",
 ) -> Answer:
-    """Call the job manager at `address`. A body in parts goes without a Content-Length, in chunks."""
+    """Call the job manager at `address`. A body in parts is sent in chunks, without a Content-Length."""
     return await asyncio.to_thread(_call, address, method, path, headers or {}, body)
 
 

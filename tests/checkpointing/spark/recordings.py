@@ -29,7 +29,7 @@ _OFTEN = {"minDeltasForSnapshot": "2"}
 
 @dataclass(frozen=True)
 class LocalLog:
-    """A file sink's log, read without a JVM."""
+    """The log of a file sink, which is read without a JVM."""
 
     output: Path
 
@@ -131,7 +131,7 @@ RECORDINGS = {
 
 
 def record(spark: Any, name: str, root: Path) -> Recording:
-    """Run the query of that name below `root`. Changes settings of the session."""
+    """Run the query of that name below `root`, and return its recording. This changes settings of the session."""
     recorded = RECORDINGS[name]
     (root / "in").mkdir(parents=True)
     for key, value in {**_CHANGELOG, **_OFTEN, **LAYOUTS[recorded.layout]}.items():

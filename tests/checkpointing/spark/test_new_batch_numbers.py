@@ -157,7 +157,7 @@ def test_a_state_of_another_format_is_refused_with_its_file_and_format(rocksdb: 
 
 @pytest.mark.nightly
 def test_a_functions_own_rows_can_be_told_from_abandoned_ones(rocksdb: Jobs) -> None:
-    """Each batch adds its rows once, as with a batch id in a table. A view leaves out the abandoned batches."""
+    """Each batch adds its rows once, with its batch number. A view can then exclude the abandoned batches."""
     rows: dict[int, list[str]] = {}
 
     def add(frame: Any, batch: int) -> None:

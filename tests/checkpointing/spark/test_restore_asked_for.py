@@ -36,7 +36,7 @@ def planned(name: str, after_restore: AfterRestore, target: str = "kafka") -> Pl
 
 
 def state(queries: list[PlannedQuery], *, may_write_again: bool) -> SnapshotState:
-    """Return a checkpoint of these queries."""
+    """Return the state of a checkpoint of these queries."""
     operators = tuple(
         OperatorState(vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, ())
         for query in queries

@@ -24,14 +24,14 @@ import org.apache.flink.types.Value;
 import org.apache.flink.util.Collector;
 
 /**
- * Numbers, counted by key in keyed state. A file in the directory that is the only argument is a switch:
+ * Counts numbers by key in keyed state. The only argument is a directory. Files in it are switches:
  *
- * "rate"     rows per second of each source subtask (100 when there is none; read once a second)
- * "decline"  the asynchronous part of a snapshot fails: the task declines the checkpoint and lives
- * "slow"     the synchronous part of a snapshot waits until the file is gone
+ * "rate"     rows per second of each source subtask (100 without the file; read once a second)
+ * "decline"  the asynchronous part of a snapshot fails: the task declines the checkpoint but continues
+ * "slow"     the synchronous part of a snapshot waits until the file is removed
  * "fail"     the task fails
  *
- * Compiled by Janino, so without lambdas and inferred types.
+ * Janino compiles this class, which therefore has no lambdas and no inferred types.
  */
 public class CountJob {
     public static void main(String[] arguments) throws Exception {
@@ -128,7 +128,7 @@ public class CountJob {
         }
     }
 
-    /** A count that can refuse to be written. */
+    /** A count whose serialization can fail. */
     public static class Tally implements Value {
         public long count;
         public String switches = "";

@@ -19,11 +19,11 @@ import org.apache.flink.streaming.api.functions.sink.filesystem.rollingpolicies.
 import org.apache.flink.util.Collector;
 
 /**
- * Numbers, counted by key in keyed state, written down exactly once: a line "number key count version" each, in files
- * below the second argument. The first one is the directory of switches, see CountJob.java.
+ * Counts numbers by key in keyed state, and writes each one exactly once, as a line "number key count version", to
+ * files below the second argument. The first argument is the directory of switches, see CountJob.java.
  *
- * The jar's resource "ledger.properties" says which version it is, and the uid of the operator with the state: one class,
- * several versions of the program.
+ * The jar's resource "ledger.properties" has the version, and the uid of the operator with the state. So one class
+ * serves as several versions of the program.
  */
 public class LedgerJob {
     public static void main(String[] arguments) throws Exception {

@@ -48,7 +48,7 @@ def life(engine):
     yield
     job.add(*range(5, 30))
     yield
-    # Each worker sees the failed status once, and the running status once.
+    # Twice, with three steps each, so that each of two alternating workers polls every status.
     for _ in range(2):
         job.state, job.ended = "FAILED", job.started + 20_000
         yield

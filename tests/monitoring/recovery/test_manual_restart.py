@@ -117,7 +117,7 @@ def test_when_the_job_dies_with_that_savepoint_nothing_is_started(live, job_mana
 
 
 def test_a_stopped_job_is_started_only_once_its_savepoint_is_known(live, job_manager, settle, now):
-    """The cluster answers that the job has finished before it answers for the savepoint."""
+    """The cluster reports the job as finished before it reports the savepoint as complete."""
     before, life = job_manager.answer, job_manager.jobs[live.current_run.engine_job_id]
     overviews_after_stop = []
 
@@ -191,7 +191,7 @@ def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_m
 
 
 def test_no_job_is_cancelled_before_the_engine_has_checked_its_checkpoint_again(live, job_manager, settle, now):
-    """The checkpoint was checked before, and the job was saved meanwhile."""
+    """The earlier check is not sufficient, because a savepoint was taken meanwhile."""
     before = job_manager.answer
 
     def answer(method, path, body):

@@ -90,7 +90,7 @@ POLICIES = st.builds(
 
 
 @given(SAVEPOINTS, POLICIES)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a machine with much else to do
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine may be slow
 def test_whatever_the_policy_the_way_back_is_kept(savepoints, policy):
     gone = outlasted(judge(savepoints, policy, NOW))
     kept = [each for each in savepoints if each not in gone]
@@ -105,7 +105,7 @@ def test_whatever_the_policy_the_way_back_is_kept(savepoints, policy):
 
 
 @given(SAVEPOINTS, POLICIES)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a machine with much else to do
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine may be slow
 def test_keeping_twice_is_keeping_once(savepoints, policy):
     gone = outlasted(judge(savepoints, policy, NOW))
     kept = [each for each in savepoints if each not in gone]

@@ -27,7 +27,7 @@ def test_conformance_a19_acknowledge_by_acknowledge_to_a_retained_checkpoint(har
 
     assert harness.acknowledge(1, SOURCE.id, 0)
     assert harness.acknowledge(1, STATEFUL.id, 0, files=(private_file(1, "x"),))
-    assert harness.acknowledge(1, STATEFUL.id, 0)  # again: nothing changes
+    assert harness.acknowledge(1, STATEFUL.id, 0)  # a repeated acknowledgement changes nothing
     assert not future.done()
     harness.advance(3)
     assert harness.acknowledge(1, STATEFUL.id, 1)

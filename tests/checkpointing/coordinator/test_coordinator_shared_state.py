@@ -46,7 +46,7 @@ def test_no_checkpoint_starts_while_shared_files_are_being_removed(harness: Coor
     harness.acknowledge(2, STATEFUL.id, 0)
     harness.io.inline = False
     harness.acknowledge(2, STATEFUL.id, 1)
-    harness.io.run_next()  # metadata
+    harness.io.run_next()  # writes the metadata
     harness.io.run_next()  # store: checkpoint 1 is dropped, so its directory and file "a" must be removed
     assert harness.io.num_queued == 2
 

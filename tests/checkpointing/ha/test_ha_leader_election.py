@@ -305,7 +305,7 @@ def test_a_contender_that_cannot_lead_gives_way_to_the_next_one(make_contender, 
     second = make_contender("http://127.0.0.1:2")
     assert retrieval.wait(10).address == "http://127.0.0.1:2"
     assert second.leads
-    eventually(lambda: len(first.connection.children(LATCH)) == 2)  # the first one waits behind the second
+    eventually(lambda: len(first.connection.children(LATCH)) == 2)  # the first contender now waits behind the second
     assert second.leads
     assert second.events == ["granted"]
 

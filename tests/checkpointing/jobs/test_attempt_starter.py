@@ -63,7 +63,7 @@ class Bench:
     async def at_once(self, *changes: Any) -> AttemptRecord:
         """Begin the changes in this order, wait until all are written, and return the record on disk."""
         tasks = [asyncio.ensure_future(change) for change in changes]
-        for _ in range(10):  # each change goes as far as it can
+        for _ in range(10):  # let each change run until it waits
             await asyncio.sleep(0)
         self.io.may_run.set()
         await asyncio.gather(*tasks)

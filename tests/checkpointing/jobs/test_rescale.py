@@ -63,7 +63,7 @@ async def exception_names(manager: RunningJobManager, job_id: str) -> list[str]:
 
 
 async def test_a_job_is_restarted_with_its_new_parallelism_after_a_checkpoint(manager: RunningJobManager) -> None:
-    """The job has no restart strategy, which does not matter for this restart."""
+    """The restart happens although the job has no restart strategy."""
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
     await put(manager, job_id, body(4, lower=2))

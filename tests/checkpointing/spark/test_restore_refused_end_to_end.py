@@ -119,7 +119,7 @@ async def test_a_state_whose_batches_a_query_has_replaced_is_refused(manager: Ru
 
 
 async def test_a_clone_of_a_job_that_runs_is_refused_its_output(manager: RunningJobManager, words: Words) -> None:
-    """Both jobs would lose rows: the sink skips the older job's batches, and the newer job moves the older one's files."""
+    """Both jobs would lose rows: the sink skips the older job's batches, and the newer job moves that job's files."""
     jar = await manager.upload(INTO_FILES)
 
     async def submitted(savepoint: str | None, output: Path) -> str:

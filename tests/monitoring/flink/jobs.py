@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CountJobs:
-    """A starter of jobs. The files in the directory `switches` control them, see CountJob.java."""
+    """A starter of CountJobs. The files in the directory `switches` control the jobs, see CountJob.java."""
 
     def __init__(self, flink: FlinkCluster, jar: bytes, directory: Path) -> None:
         self.flink = flink

@@ -361,7 +361,7 @@ def test_a_job_that_was_redeployed_from_a_savepoint_while_its_cluster_was_away_i
     job.restored = restored_from(job, 1, is_savepoint=True)
     job.add(2)
     poll()
-    for restored in (job.restored, restored_from(job, 2)):  # two fail-overs
+    for restored in (job.restored, restored_from(job, 2)):  # simulates two fail-overs
         job.started += 60_000
         job.restored = restored
         poll()

@@ -51,6 +51,6 @@ def test_what_a_job_manager_refuses_is_read() -> None:
     ],
 )
 def test_nothing_else_is_read(sent: object) -> None:
-    """The answer may come from another program."""
+    """Other answers are ignored, because they may come from another program."""
     found: Reason | None = refusal_in(sent)
     assert found is None

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
     counts = lines.groupBy("value").count().writeStream.outputMode("update").trigger(**trigger)
     words = counts.queryName("words").foreachBatch(writer_to(Path(output))).start()
-    Path(output, "id").write_text(words.id)  # before all queries are started
+    Path(output, "id").write_text(words.id)  # written before the second query starts
     copies = lines.writeStream.queryName("copies").trigger(**trigger).format("json").start(f"{output}/copies")
 
     words.awaitTermination()

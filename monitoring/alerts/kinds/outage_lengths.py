@@ -116,8 +116,8 @@ class WaymarkBlindReason(ReasonCode):
     RULE = (
         "alerts.waymark-blind-rule",
         _(
-            "Opens when Waymark has not polled a cluster for {limit:length} although a poll was due. Waymark "
-            "reports an outage of its own when it is back."
+            "Opens when Waymark has not polled a cluster for {limit:length} although a poll was due. If "
+            "Waymark itself was down, it reports this after its start."
         ),
     )
     OVER = "alerts.waymark-blind-over", _("Waymark polls every cluster on schedule.")

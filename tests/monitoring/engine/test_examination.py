@@ -188,9 +188,7 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
     flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "redirects to a log-in page (https://sso.example/login?next=flink): enter one that takes" in str(
-        problem.reason
-    )
+    assert problem.reason == EngineReason.LOG_IN_PAGE(location="https://sso.example/login?next=flink")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from dashboard.documentation import as_html, documents, explained_codes
 PAGES = sorted(documents())
 
 
-def anchors(page: str) -> set[str]:
-    return set(re.findall(r'id="([^"]+)"', as_html(page)[1]))
+def anchors(name: str) -> set[str]:
+    return set(re.findall(r'id="([^"]+)"', as_html(name)[1]))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_html_without_left_over_markdown(page: str) -> None:
-    title, html = as_html(page)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_html_without_left_over_markdown(name: str) -> None:
+    title, html = as_html(name)
     prose = re.sub(r"<(pre|code)>.*?</\1>", "", html, flags=re.DOTALL)
 
     assert title
@@ -26,14 +26,14 @@ def test_a_page_is_html_without_left_over_markdown(page: str) -> None:
     assert not re.search(r"\| -|^[-*] |^\d+\. |^#|\]\(", prose, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_its_links_lead_to_sections_that_exist(page: str) -> None:
-    for address in re.findall(r'<a href="([^"]+)"', as_html(page)[1]):
+@pytest.mark.parametrize("name", PAGES)
+def test_its_links_lead_to_sections_that_exist(name: str) -> None:
+    for address in re.findall(r'<a href="([^"]+)"', as_html(name)[1]):
         parts = urlsplit(address)
         if not parts.scheme:
-            name = parts.path.removeprefix("/documentation/").strip("/") or page
-            assert name in PAGES
-            assert not parts.fragment or parts.fragment in anchors(name), address
+            target = parts.path.removeprefix("/documentation/").strip("/") or name
+            assert target in PAGES
+            assert not parts.fragment or parts.fragment in anchors(target), address
 
 
 def test_a_code_of_a_reason_is_an_anchor() -> None:

@@ -29,6 +29,7 @@ from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
 from monitoring.alerts.defaults import DEFAULT_NAMES
 from monitoring.alerts.failure_reason import checkpoint_failure
+from monitoring.alerts.kinds import kinds
 from monitoring.alerts.walk import Watch
 from monitoring.masking import shown_launch
 from monitoring.models import (
@@ -365,7 +366,13 @@ def _codes_of(reason: object) -> Iterator[str]:
 @register.filter
 def rule_name(rule: AlertRule) -> str:
     """Return the name of a rule. Only default names are translated, not those that people chose."""
-    return _(rule.name) if rule.name in DEFAULT_NAMES else rule.name
+    return _(rule.name) if rule.name in _given_names() else rule.name
+
+
+@cache
+def _given_names() -> frozenset[str]:
+    """Return the names that Waymark gives to rules: those of the default rules, and the titles of the types."""
+    return DEFAULT_NAMES | {kind.title for kind in kinds().values()}
 
 
 @register.filter

@@ -101,7 +101,7 @@ def test_a_secret_that_no_key_opens_stays_and_is_never_started_with(job: Job, se
     LaunchVersion.objects.get().save()
     RestartAttempt.objects.get().save()
     assert in_the_tables() == before
-    with pytest.raises(CommandError, match="job flights: launch: The stored secret cannot be opened"):
+    with pytest.raises(CommandError, match="job flights: launch: The stored secret cannot be decrypted"):
         call_command("secrets", "check", stdout=StringIO())
 
 

@@ -98,7 +98,7 @@ def test_what_no_key_opens_is_named_and_left_alone(rows: Rows, settings: Setting
     before = in_the_table()
     settings.SECRET_KEY = "another one"
     rows.cluster(name="kept", token=PLAIN)
-    with pytest.raises(CommandError, match="cluster lost: token: The stored secret cannot be opened"):
+    with pytest.raises(CommandError, match="cluster lost: token: The stored secret cannot be decrypted"):
         manage("rekey")
     with pytest.raises(CommandError, match="cluster lost: token"):
         manage("check")

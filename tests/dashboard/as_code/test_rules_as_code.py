@@ -174,7 +174,9 @@ def test_the_command_exports_shows_and_imports(tmp_path: Path) -> None:
     file.write_text(run("export"))
     assert run("import", str(file)) == "Nothing to change: the file says what is there.\n"
     file.write_text(SMALL.replace("threshold: 5", "threshold: 0"))
-    with pytest.raises(CommandError, match=r"Nothing was changed\.\nline 9: threshold is '0': At least 1"):
+    with pytest.raises(
+        CommandError, match=r"Nothing was changed\.\nline 9: threshold is '0': Enter a whole number from 1"
+    ):
         run("import", str(file))
 
 

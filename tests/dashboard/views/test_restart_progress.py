@@ -74,4 +74,4 @@ def test_a_failure_names_its_section_of_the_documentation(viewer: Client, job: J
 
     page = viewer.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
 
-    assert "What to do: see <code>recovery.no-state-known</code> in docs/errors.md." in page
+    assert '<a href="/documentation/errors/#recovery.no-state-known">What to do</a>' in page

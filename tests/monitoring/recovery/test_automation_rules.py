@@ -104,7 +104,7 @@ class TestPauses:
         pauses.pause(cluster, "upgrade", None, "ada", now)
         job_manager.loses_request_of = set()
         advance(now + timedelta(seconds=2))
-        assert RestartAttempt.objects.get().error.startswith("Nothing was started: the automation of")
+        assert RestartAttempt.objects.get().error_value.code is Why.AUTOMATION_PAUSED
         assert job_manager.count("run") == 0
 
     @pytest.mark.parametrize(

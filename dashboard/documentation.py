@@ -39,6 +39,8 @@ def as_html(name: str) -> tuple[str, SafeString]:
         extensions=["fenced_code", "tables", "toc"], extension_configs={"tables": {"use_align_attribute": True}}
     )
     html = _LINK.sub(_link, converter.convert(source))
+    # A wide table scrolls on its own, also by keyboard.
+    html = html.replace("<table>", '<div class="table-wrap" tabindex="0"><table>').replace("</table>", "</table></div>")
     return source.partition("\n")[0].removeprefix("# "), mark_safe(html)  # noqa: S308 - the files are part of the release
 
 

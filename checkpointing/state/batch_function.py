@@ -147,7 +147,7 @@ class OperatorStateFiles:
         self._files = LocalFiles()
 
     def versions(self) -> list[int]:
-        """Return the versions, ascending."""
+        """Return the versions of the state that are stored, in ascending order."""
         return sorted(int(name) for name in self._files.names(str(self.directory)) if name.isdigit())
 
     def read_before(self, batch: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Convert answers to rows for `bulk`, as columns by name. Pure functions."""
+"""Convert the engine's answers to rows for `monitoring.bulk`: a list of values for each column name. Pure functions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ class RelativeReason(ReasonCode):
 
 
 class RelativeFigure(CheckpointFigure):
-    """A kind whose value is a percentage of the p95. `figure` names the figure; `measured` is the text of its value."""
+    """A kind of rule whose value is a percentage of the p95 of a figure of the job.
+
+    `figure` is the name of the figure, and `measured` the text of its current value.
+    """
 
     unit = Unit.PERCENT
     figure: ClassVar[ReasonCode]

@@ -18,7 +18,10 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class BegunBatches:
-    """The begun batches of the queries at `locations`. A batch's function thread calls `note` and `note_error`."""
+    """The batches that the queries at `locations` have started.
+
+    The thread of a batch's function calls `note` and `note_error`.
+    """
 
     def __init__(self, locations: Sequence[Path]) -> None:
         self._locations = locations
@@ -74,7 +77,7 @@ def _cpu_ticks(thread: int) -> int:
 
 
 def begun_batch(location: Path) -> int:
-    """Return the last begun batch, or -1 if no function was called yet. Raise ValueError."""
+    """Return the last batch that was started, or -1 if no function was called yet. Raise ValueError."""
     try:
         return int((location / _NAME).read_text())
     except FileNotFoundError:

@@ -43,7 +43,7 @@ class CoordinatorTermination:
         return self._closed
 
     def abandon(self) -> None:
-        """Cancel an end that has not begun."""
+        """Cancel an end that has not started."""
         self._first = None
 
     def proceed(self) -> None:

@@ -138,7 +138,7 @@ class AttemptStarter:
 
     @property
     def is_new_life(self) -> bool:
-        """Return whether no attempt of this life of the job has begun. Call it after `read_record`."""
+        """Return whether no attempt of this life of the job has started. Call it after `read_record`."""
         return self._former is None
 
     async def former(self, record: AttemptRecord) -> Attempt | None:

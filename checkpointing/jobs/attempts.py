@@ -49,7 +49,7 @@ class AttemptRecord:
     failed first since that checkpoint.
     `pod`: the pod of the driver as namespace/name; None for a process of `host`.
     `batch_numbers`: the range that the attempt's batches may use.
-    `final_savepoint`: the directory of the final savepoint that was begun last. If it has a `_metadata`, it is
+    `final_savepoint`: the directory of the newest final savepoint that was started. If it has a `_metadata`, it is
     complete.
     `python_environment`: the name of the cached environment that the driver runs in.
     `sinks`: the sinks of the queries that this attempt, or one that it continues, was about to start; () before that.

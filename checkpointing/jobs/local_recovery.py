@@ -65,7 +65,7 @@ class LocalRestore:
 
     `batches`: the last committed batch of each query.
 
-    `in_flight`: a query has begun a batch after its last commit, and will run it again with the same number.
+    `in_flight`: a query has started a batch after its last commit, and will run it again with the same number.
     `checkpoint_id`: the snapshot that the first attempt in this chain of local recoveries restored, if it did.
     `of_any_boot`: the files are on shared storage, so another machine or another boot may have written them.
     """
@@ -133,7 +133,7 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
 
 
 def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_are_known: bool) -> bool:
-    """Return whether an attempt's files prove that none of its queries has begun a batch. Blocking."""
+    """Return whether an attempt's files prove that none of its queries has started a batch. Blocking."""
     work = _left_in(former)
     if work is None:
         return False

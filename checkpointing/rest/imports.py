@@ -38,7 +38,7 @@ class ImportHandlers:
     async def begin(self, request: Request) -> JSONResponse:
         """Begin an import. `checkpoints` has locations by query name; a program with one query may use the name "".
 
-        `entryClass` is the program that the savepoint is for. Large state takes time; `status` tells the progress.
+        `entryClass` is the program that the savepoint is for. Large state takes time; `status` reports the progress.
         """
         self._dispatcher.require_all_recovered()
         body = await json_body(request)

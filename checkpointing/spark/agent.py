@@ -107,7 +107,7 @@ class Reports(Protocol):
 class _Cut:
     """The cut of one query for one checkpoint. `barrier_s` is monotonic.
 
-    `barrier`: the batch at whose end the query is cut. None before the query's turn, or if it has begun no batch.
+    `barrier`: the batch at whose end the query is cut. None before the query's turn, or if it has started no batch.
     `progress`: the query's figures when they last changed, at `progressed_s`.
     `ending`: the query was asked to end after its batch. `batch`: the batch at which it was cut.
     `failing_since_s`: when staging first failed.

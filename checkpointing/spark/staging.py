@@ -81,7 +81,7 @@ class QueryFiles:
     def next_boundary(self) -> int | None:
         """Return the batch whose end is the next boundary, or the last one if no batch runs.
 
-        Return None if none has begun.
+        Return None if no batch was started.
 
         The query's output so far belongs to this batch or to earlier ones, because a batch's offsets are written before
         it runs. In a continuous query an epoch always runs, and nothing is known about it before it ends.

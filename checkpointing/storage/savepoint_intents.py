@@ -131,7 +131,7 @@ class SavepointIntents:
 
 
 def jobs_with_intents(directory: Path) -> set[str]:
-    """Return the jobs with savepoints that were begun and have not ended. Raise OSError."""
+    """Return the jobs with savepoints that were started and have not ended. Raise OSError."""
     try:
         return {entry.name.partition(".")[0] for entry in directory.iterdir()}
     except FileNotFoundError:

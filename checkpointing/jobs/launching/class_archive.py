@@ -178,7 +178,7 @@ def _modified(paths: Iterable[Path]) -> list[float]:
 
 
 def _can_share(java_home: Path) -> bool:
-    """Return whether this Java has an archive of its own classes, which not every Java has. Waymark's builds on it."""
+    """Return whether this Java has an archive of its own classes, which the archive of Waymark extends."""
     return any((real_home(java_home) / "lib" / "server").glob("classes*.jsa"))
 
 

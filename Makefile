@@ -13,7 +13,7 @@ TESTS ?= tests
 # More than the cores of a small machine: half of the time tests wait.
 WORKERS ?= 3
 PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
-COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
+COMPILE := uv pip compile --quiet --no-strip-extras --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16

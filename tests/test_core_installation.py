@@ -32,8 +32,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("core") / "venv"
     venv.create(home, symlinks=True)
     constraints = home / "locked.txt"
-    locked = re.findall(r"^([\w.-]+==[^\\\n]+?) \\$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
-    constraints.write_text("\n".join(locked))
+    locked = re.findall(
+        r"^([\w.-]+)(?:\[.*\])?(==[^\\\n]+?) \\$", (ROOT / "requirements.txt").read_text(), re.MULTILINE
+    )
+    constraints.write_text("\n".join(name + version for name, version in locked))  # pip takes no extras in constraints
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet", "--compile"]
     wanted = map(str, core().values())
     done = subprocess.run([*pip, "--constraint", str(constraints), *wanted], capture_output=True, text=True)

@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,22 @@ def declared() -> dict[str, Requirement]:
     return core() | {name: requirement for extra in extras().values() for name, requirement in extra.items()}
 
 
+def locked(file: str) -> dict[str, Requirement]:
+    """Return the packages of a lock file, each with its one version."""
+    return by_name(re.findall(r"^(\w[\w.-]*(?:\[.*\])?==[^\s;\\]+)", (ROOT / file).read_text(), re.MULTILINE))
+
+
+def requirements_of(package: Requirement) -> Iterator[Requirement]:
+    """Yield what an installed `package` needs on this machine with its extras."""
+    try:
+        texts = requires(package.name) or []
+    except PackageNotFoundError:  # a package for another system
+        return
+    for needed in map(Requirement, texts):
+        if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in {"", *package.extras}):
+            yield needed
+
+
 def imported() -> set[str]:
     """Return the top-level names that the product imports, without the standard library and its own."""
     names = {name for file in modules().values() for name in imports_of(file)}
@@ -100,11 +116,24 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
 
 def test_the_locked_versions_are_declared_ones() -> None:
-    locked = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
-    versions = {canonicalize_name(name): version for name, version in locked.items()}
-    assert project()["name"] not in versions, "PyPI's package of this name is another project"
+    packages = locked("requirements.txt")
+    assert project()["name"] not in packages, "PyPI's package of this name is another project"
     for name, requirement in declared().items():
-        assert requirement.specifier.contains(versions[name], prereleases=True), requirement
+        [version] = packages[name].specifier
+        assert requirement.specifier.contains(version.version, prereleases=True), requirement
+
+
+def test_the_lock_files_name_the_extras_of_packages() -> None:
+    """pip before 23.3 does not find the version of `name[extra]` in a line `name==version`.
+
+    It takes the newest one, and then refuses it because its hash is not listed.
+    """
+    for file in ("requirements.txt", "requirements-dev.txt"):
+        packages = locked(file)
+        for package in packages.values():
+            for needed in requirements_of(package):
+                if needed.extras and (found := packages.get(canonicalize_name(needed.name))):
+                    assert needed.extras <= found.extras, f"{file}: {package.name} needs {needed}"
 
 
 def test_each_package_is_declared_once_and_all_names_every_extra() -> None:

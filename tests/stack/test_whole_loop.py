@@ -256,7 +256,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     incident = person.get_by_role("row").filter(has_text=MOODY).filter(has_text="checkpoints failed within 15 min")
     eventually("the incident", lambda: person.reload() and incident.first.is_visible(), 180)
     incident.first.get_by_role("link", name="failed within").click()
-    expect(person.get_by_text("The batch did not end within 4 s").first).to_be_visible()
+    expect(person.get_by_text("The batch did not end within the timeout of 4 s").first).to_be_visible()
     person.screenshot(path=PICTURES / "loop-incident.png", full_page=True)
     person.goto(stack.url("web") + "/mail/")
     eventually("its mail", lambda: person.reload() and person.get_by_text(re.compile("Moody")).first.is_visible(), 180)

@@ -178,7 +178,7 @@ def _modified(paths: Iterable[Path]) -> list[float]:
 
 
 def _can_share(java_home: Path) -> bool:
-    """Return whether this Java has an archive of its own classes, which the archive of Waymark extends."""
+    """Return whether this Java has an archive of the JDK's classes, which Waymark's archive extends."""
     return any((real_home(java_home) / "lib" / "server").glob("classes*.jsa"))
 
 

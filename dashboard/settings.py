@@ -83,7 +83,7 @@ def _locations(name: str) -> list[str]:
     for location in locations:
         if not re.fullmatch(r"(file:)?/+[^/].*|(?!file:)[a-z][a-z0-9+.-]*://[^/@]+(/.*)?", location):
             allowed = "an absolute path below /, or an address without credentials, such as s3://bucket/flink"
-            raise ImproperlyConfigured(f"{name}: {location!r} is not allowed; name {allowed}")
+            raise ImproperlyConfigured(f"{name}: {location!r} is not allowed; use {allowed}")
     return locations
 
 

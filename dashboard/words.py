@@ -9,9 +9,9 @@ CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), 
 
 # Features that some versions of Flink, or Waymark's job manager, do not have. EngineVersion.lacks returns these texts.
 LACKING = (
-    _("checkpoints by hand (/jobs/:id/checkpoints)"),
-    _("settings with a launch (flinkConfiguration)"),
-    _("another parallelism in flight (resource-requirements)"),
+    _("manual checkpoints (/jobs/:id/checkpoints)"),
+    _("settings per launch (flinkConfiguration)"),
+    _("rescaling of a running job (resource-requirements)"),
 )
 
 BADGES = (

@@ -210,7 +210,7 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
         case Cancel() if job is not None:
             return _cancel(job)
         case BringBack() | Upgrade() | Cancel():
-            raise ValueError(f"{decision} of a job that is not there")
+            raise ValueError(f"{decision} needs a job, but the history job does not exist")
         case _:
             assert_never(decision)
 

@@ -251,7 +251,7 @@ def _exemption(entry: str) -> Exemption:
         pass
     target = parse(f"http://{entry.removeprefix('*.')}")
     if isinstance(target, Denied) or "/" in entry or (":" in entry and not entry.rpartition(":")[2].isdecimal()):
-        raise ValueError(f"{entry!r} is not allowed; a network like 10.0.0.0/8, an address, a host, or *.domain")
+        raise ValueError(f"{entry!r} is not allowed; use a network such as 10.0.0.0/8, an address, a host, or *.domain")
     port = target.port if ":" in entry.rpartition("]")[2] else None
     try:
         return Exemption(ip_network(target.host), "", port)

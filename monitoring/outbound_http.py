@@ -125,7 +125,7 @@ def send(
     except TimeoutError:
         raise TimeoutError("no answer came in time") from None
     except aiohttp.ClientResponseError:
-        raise NotReached("it does not answer in HTTP") from None
+        raise NotReached("its response is not HTTP") from None
     except aiohttp.InvalidURL:
         raise NotReached("its address is not valid") from None
     except (aiohttp.ClientError, OSError) as error:

@@ -94,7 +94,7 @@ def _written_sums(path: Path, size: int) -> tuple[int, bytes] | None:
     (step,) = struct.unpack(">i", sums[4:8])
     known = sums[8:]
     if step < 1 or len(known) != 4 * -(-size // step):
-        raise ValueError(f"{path.name} is damaged: it has {size} bytes, and checksums for another number")
+        raise ValueError(f"{path.name} is damaged: it has {size} bytes, which do not match the number of its checksums")
     return step, known
 
 
@@ -107,7 +107,7 @@ def _check_against_hadoop(path: Path, size: int) -> None:
         for begin, end in _checked_parts(size, step):
             file.seek(begin)
             if sums_of(file.read(end - begin), step) != known[begin // step * 4 : -(-end // step) * 4]:
-                raise ValueError(f"{path.name} is damaged: its checksum is another one")
+                raise ValueError(f"{path.name} is damaged: its content does not match its checksum")
 
 
 def _checked_parts(size: int, step: int) -> list[tuple[int, int]]:
@@ -133,7 +133,7 @@ def _check_zip(path: Path, content: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if (member := archive.testzip()) is not None:
-                raise ValueError(f"{path.name} is damaged: its member {member}")
+                raise ValueError(f"{path.name} is damaged: its member {member} does not match its checksum")
             metadata = json.loads(archive.read("metadata").decode().partition("\n")[2])
     except (zipfile.BadZipFile, KeyError, zlib.error) as error:
         raise ValueError(f"{path.name} is damaged: {error}") from error
@@ -146,9 +146,9 @@ def _check_zip(path: Path, content: bytes) -> None:
 def _check_log(path: str, content: bytes) -> None:
     lines = content.decode().splitlines()
     if path != "metadata" and not (lines and re.fullmatch(r"v\d+", lines.pop(0))):
-        raise ValueError(f"{path} is damaged: it does not begin with a version")
+        raise ValueError(f"{path} is damaged: it does not begin with a version such as v1")
     if not lines or not all(_is_whole(line) for line in lines):
-        raise ValueError(f"{path} is damaged: it is cut off, or no JSON")
+        raise ValueError(f"{path} is damaged: it is truncated or not JSON")
 
 
 def _is_whole(line: str) -> bool:

@@ -59,7 +59,10 @@ def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:
             writer.write(chunk)
         written = writer.tell()
     if written != size or found.checksum() != checksum:
-        raise ValueError(f"{source} is damaged: {written} bytes with checksum {found.checksum()}")
+        raise ValueError(
+            f"{source} is damaged: it has {written} bytes with checksum {found.checksum()}, "
+            f"not {size} bytes with checksum {checksum}"
+        )
 
 
 def known_checksums(directory: str | None, locations: Mapping[str, Path]) -> FileChecksums:

@@ -278,7 +278,7 @@ def _store_files(
     for number in range(base + 1, target + 1):
         steps = versions[number].steps if number in versions else []
         if not steps:
-            raise IncompleteBatch(f"{store.directory}: nothing leads to version {number} of the state")
+            raise IncompleteBatch(f"{store.directory}: the files of version {number} of the state are missing")
         chosen.extend(steps)
     for name in chosen:
         yield from _with_companions(listing, store, name, names, read)
@@ -380,7 +380,7 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
         return
     chosen = entries_up_to(names, batch)
     if chosen is None:
-        raise IncompleteBatch(f"the sink's log does not have every entry up to batch {batch} any more")
+        raise IncompleteBatch(f"the file sink's log lacks entries of batches up to {batch}")
     for name in chosen:
         yield _log_file(listing, prefix + name, SINK)
 

@@ -116,11 +116,13 @@ class LocalState:
         try:
             record = from_plain(LiveQueries, json.loads((work / RECORD_NAME).read_text()))
         except FileNotFoundError as error:
-            raise LocalStateUnusable("it ended before it started its queries") from error
+            raise LocalStateUnusable("the attempt ended before it started its queries") from error
         except (OSError, ValueError, TypeError, AttributeError, MalformedMessage) as error:
             raise LocalStateUnusable(f"{RECORD_NAME} cannot be read: {error}") from error
         if not of_any_boot and (not record.boot_id or record.boot_id != boot_id()):
-            raise LocalStateUnusable("the machine was restarted since, or is another: not all of it may be there")
+            raise LocalStateUnusable(
+                "the machine was restarted since, or is a different one, so some of the local state may be missing"
+            )
         return cls({live.name: _local_query(live, work / live.directory) for live in record.queries})
 
     @property
@@ -192,7 +194,9 @@ def _local_query(live: LiveQuery, location: Path) -> LocalQuery:
     newest = max(offsets, default=-1)
     _check_nothing_else_began(live, location, newest)
     if newest > following:
-        raise LocalStateUnusable(f"query {live.name!r}: there are offsets of batch {newest}, commits end with {batch}")
+        raise LocalStateUnusable(
+            f"query {live.name!r}: the newest offsets are of batch {newest}, the newest commit of {batch}"
+        )
     if live.started_after is not None and (batch is None or batch < live.started_after):
         raise LocalStateUnusable(f"query {live.name!r}: the commit of batch {live.started_after} is missing")
     return LocalQuery(live, location, batch, following in offsets)
@@ -256,7 +260,9 @@ def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str,
     for path in listing:
         match = _STATE_FILE.fullmatch(path.rpartition("/")[2]) if path.startswith("state/") else None
         if match is not None and int(match["version"]) > newest + 1:
-            raise IncompleteBatch(f"{path} is of batch {int(match['version']) - 1}, the offsets end with {newest}")
+            raise IncompleteBatch(
+                f"{path} is of batch {int(match['version']) - 1}, newer than the newest offsets, {newest}"
+            )
 
 
 def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
@@ -271,9 +277,9 @@ def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
     last = max(logged, default=-1)
     if not batch <= last <= newest:
         told = f"ends with batch {last}" if logged else "has no batch"
-        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {told}, the offsets end with {newest}")
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {told}, but the newest offsets are of batch {newest}")
     if last > batch and query.live.partitions:
-        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, which would be skipped, its state not kept")
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, so Spark would skip it and lose its state")
 
 
 def _check_every_operator_is_there(live: LiveQuery, listing: Mapping[str, int]) -> None:

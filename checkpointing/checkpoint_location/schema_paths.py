@@ -34,7 +34,7 @@ def _moved(path: str, location: Path) -> str:
     """Return the new path of a schema file, `state/<operator>/_stateSchema/<store>/<name>`."""
     inside = path.split("/")[-5:]
     if inside[0] != "state" or inside[2] != "_stateSchema":
-        raise ValueError(f"{path!r} is no path of a state schema")
+        raise ValueError(f"{path!r} is not the path of a state schema")
     return f"{hadoop_path(location)}/{'/'.join(inside)}"
 
 

@@ -191,7 +191,9 @@ class ZooKeeperAttemptRegistry:
         """Raise AttemptTaken unless an earlier try of this same request created the node."""
         node = self._find(job_id, None)
         if node is None:
-            raise ConnectionUnavailable(f"{_path(job_id)} came and went")  # a retry follows
+            raise ConnectionUnavailable(
+                f"{_path(job_id)} was created by another request and then deleted"
+            )  # a retry follows
         living = _attempt_of(job_id, node)
         if (node.owner_session, living) != (self._connection.session_id, attempt):
             raise AttemptTaken(job_id, living)
@@ -327,6 +329,7 @@ def _attempt_of(job_id: str, node: Node) -> int:
         attempt = None
     if not isinstance(attempt, int):
         raise AttemptUnreadable(
-            f"{_path(job_id)} holds {node.data[:80]!r}, which no driver wrote; no attempt can start while it is there"
+            f"{_path(job_id)} holds {node.data[:80]!r}, which no driver wrote. No attempt can start until it is "
+            "deleted."
         )
     return attempt

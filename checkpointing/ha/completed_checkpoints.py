@@ -72,7 +72,7 @@ class CheckpointHandle:
         try:
             fields = json.loads(data)
             if fields["version"] != HANDLE_VERSION:
-                raise ValueError(f"version {fields['version']!r} of a checkpoint handle is not known")
+                raise ValueError(f"version {fields['version']!r} of a checkpoint handle is not supported")
             claimed = RetentionPolicy(fields["claimed"]) if "claimed" in fields else None
             return cls(int(fields["checkpoint_id"]), str(fields["location"]), CheckpointKind(fields["kind"]), claimed)
         except (KeyError, TypeError) as error:

@@ -145,8 +145,8 @@ def _decoded(job_id: str, text: str) -> JobGraph:
     """Return the stored graph. Raise KeyError, TypeError or ValueError on what `put` did not write for this job."""
     content = json.loads(text)
     if content["version"] not in (_VERSION, _VERSION_WITH_SEALED):
-        raise ValueError(f"version {content['version']!r} of a job graph is not known")
+        raise ValueError(f"version {content['version']!r} of the job graph's format is not supported")
     graph = JobGraph.from_json(content["graph"])
     if graph.job_id != job_id:
-        raise ValueError(f"it is the graph of job {graph.job_id}")
+        raise ValueError(f"the graph belongs to another job, {graph.job_id}")
     return graph

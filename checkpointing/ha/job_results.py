@@ -44,7 +44,7 @@ class JobResult:
 
     def __post_init__(self) -> None:
         if not self.status.globally_terminal:
-            raise ValueError(f"{self.status.value} is no result: the job may still be recovered")
+            raise ValueError(f"{self.status.value} is not a final status: the job may still be recovered")
         if _JOB_ID.fullmatch(self.job_id) is None:
             raise ValueError(f"{self.job_id!r} is not a job id")
 

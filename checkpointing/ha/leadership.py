@@ -132,7 +132,7 @@ class StandaloneLeaderElection:
 
     def start(self, contender: LeaderContender) -> None:
         if self._contender is not None or self._closed:
-            raise ElectionClosed("an election is started once")
+            raise ElectionClosed("the election was already started or closed; it cannot be started again")
         self._contender = contender
         self._session_id = str(uuid.uuid4())
         contender.grant_leadership(self._session_id)

@@ -73,7 +73,7 @@ class HighAvailabilitySettings:
 
     def __post_init__(self) -> None:
         if self.mode is HighAvailabilityMode.ZOOKEEPER and not self.hosts:
-            raise ValueError("mode ZOOKEEPER needs hosts")
+            raise ValueError("hosts: high availability with ZooKeeper needs the addresses of its servers")
         if not self.cluster_id.strip("/"):
             raise ValueError("cluster_id must not be empty")
 

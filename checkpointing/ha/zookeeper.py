@@ -330,7 +330,7 @@ class ZooKeeperConnection:
         with _errors_of(what):
             results = self._await(transaction.commit_async())
         if fence is not None and isinstance(results[0], kazoo_errors.NoNodeError):
-            raise LeadershipLost(f"{what}: {fence} is gone, another leader may rule")
+            raise LeadershipLost(f"{what}: {fence} no longer exists, so another job manager may be the leader")
         for result in results:
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency

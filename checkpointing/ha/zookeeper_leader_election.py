@@ -67,7 +67,7 @@ class ZooKeeperLeaderElection:
     def start(self, contender: LeaderContender) -> None:
         with self._lock:
             if self._notifier is not None or self._closed:
-                raise ElectionClosed("an election is started once")
+                raise ElectionClosed("the election was already started or closed; it cannot be started again")
             self._notifier = _Notifier(contender, self.has_leadership, self._give_up)
         self._connection.add_listener(self._on_connection)
         self._thread.start()
@@ -99,7 +99,7 @@ class ZooKeeperLeaderElection:
             if self._notifier is None:
                 return None
             if self._session_id is None or not self._leads(self._session_id):
-                raise LeadershipLost("this job manager does not lead")
+                raise LeadershipLost("this job manager is not the leader")
             return f"{LATCH}/{self._latch}"
 
     def confirm_term(self, session_id: str) -> None:
@@ -108,7 +108,7 @@ class ZooKeeperLeaderElection:
             try:
                 self._connection.retrying(lambda: self._connection.confirm(str(fence)))
             except NodeMissing as error:
-                raise LeadershipLost(f"{fence} is gone, another leader may rule") from error
+                raise LeadershipLost(f"{fence} no longer exists: another job manager may be the leader") from error
         if not self.has_leadership(session_id):
             raise LeadershipLost(f"the term of session {session_id} is over")
 

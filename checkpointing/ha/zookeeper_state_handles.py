@@ -92,7 +92,7 @@ class ZooKeeperStateHandleStore:
         try:
             self._commit_known(name, handle, [SetData(self._node(name), handle, ANY_VERSION), Exists(self._lock(name))])
         except NodeMissing as error:
-            raise NodeMissing(f"{self._node(name)} is not locked here") from error
+            raise NodeMissing(f"{self._node(name)} does not exist, or this job manager holds no lock on it") from error
 
     def get_and_lock(self, name: str) -> bytes:
         return self._connection.retrying(lambda: self._get_and_lock(name))

@@ -81,7 +81,7 @@ def _read(file: Path) -> ArchivedJob | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["version"] != _VERSION:
-            raise ValueError(f"version {content['version']!r} is not known")
+            raise ValueError(f"version {content['version']!r} is not supported")
         answers = content["answers"]
         status, ended_ms = JobStatus(answers[OVERVIEW]["state"]), int(answers[OVERVIEW]["end-time"])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -112,14 +112,14 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
     if pid is None and not of_any_boot:
         return None
     if pid is not None and is_group_alive(pid):
-        raise LocalStateUnusable("a process of it is still alive")
+        raise LocalStateUnusable("a process of the attempt is still running")
     state = LocalState.read(work, of_any_boot=of_any_boot)
     if facts.has_snapshot and not _got_further(former, work, state):
         return None
     if not state.batches and not state.in_flight:
         return None
     if facts.rescales and state.in_flight:
-        raise LocalStateUnusable("its last batch is not committed, so its state cannot be rescaled")
+        raise LocalStateUnusable("the last batch is not committed, so the state cannot be rescaled")
     state.check()
     return LocalRestore(
         former.attempt,

@@ -104,13 +104,13 @@ def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) 
     if len(set(asked.values())) > 1:
         told = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in asked.items())
         problem = f"upperBound differs between stateful vertices ({told}); they share {SHUFFLE_PARTITIONS}"
-        raise InvalidRequirements([f"{problem}: give all of them the same"])
+        raise InvalidRequirements([f"{problem}. Set the same upperBound for all of them"])
     upper = next(iter(asked.values()))
     changed = {vertex.query for vertex in moving if vertex.parallelism != upper}
     stuck = next((vertex for vertex in stateful if _is_alone(vertex, stateful) and vertex.query in changed), None)
     if stuck is not None:
         raise InvalidRequirements(
-            [f"{stuck.id} ({stuck.name}): keeps all state in one partition, and Spark cannot rescale its query"]
+            [f"{stuck.id} ({stuck.name}) keeps all state in one partition, so Spark cannot rescale its query"]
         )
     return upper
 

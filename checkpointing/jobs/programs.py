@@ -128,7 +128,7 @@ def _checked_name(file_name: str) -> str:
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
-        raise InvalidProgram(f"{name[:300]!r} is not allowed as a file name; it is no Unicode text.") from None
+        raise InvalidProgram(f"{name[:300]!r} is not allowed as a file name; it is not valid Unicode.") from None
     if length > MAX_NAME_BYTES:
         raise InvalidProgram(f"The file name is {length} bytes long; at most {MAX_NAME_BYTES} are allowed.")
     return name
@@ -215,7 +215,7 @@ def _zipped_source(program: Program, module: str) -> bytes:
                     return archive.read(name)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise InvalidProgram(f"{program.name} is not a zip file that can be read: {error}") from error
-    raise InvalidProgram(f"{program.name} holds no module {module!r} ({path}.py)")
+    raise InvalidProgram(f"{program.name} has no module {module!r} ({path}.py)")
 
 
 def _parsed(source: bytes, file_name: str) -> ast.Module:

@@ -43,7 +43,7 @@ def check_pure(wheel: bytes | Path) -> None:
             with archive.open(metadata[0]) as file:
                 lines = file.read(_MOST_METADATA_BYTES).decode().splitlines()
     except (zipfile.BadZipFile, IndexError, UnicodeDecodeError, NotImplementedError, RuntimeError) as error:
-        raise NotPure("it is no wheel") from error
+        raise NotPure("it is not a wheel") from error
     if "Root-Is-Purelib: true" not in lines:
         raise NotPure("it has compiled parts; put it into an environment of the job (waymark.python.requirements)")
 

@@ -68,7 +68,7 @@ class Refusal(Enum):
         ),
     )
     NAME_NEEDED = "imports.name-needed", _("write NAME=LOCATION for each query")
-    TWO_LOCATIONS = "imports.two-locations", _("query {query} has two locations")
+    TWO_LOCATIONS = "imports.two-locations", _("query {query} has two locations; give each query only one")
     LOCATION_NEEDED = (
         "imports.location-needed",
         _("{text} is not allowed; LOCATION or NAME=LOCATION is expected"),
@@ -78,7 +78,7 @@ class Refusal(Enum):
         "locations.not-absolute",
         _("{location} is neither an absolute path nor an address (scheme://…)"),
     )
-    OTHER_MACHINE = "locations.other-machine", _("{location}: a file: address of another machine")
+    OTHER_MACHINE = "locations.other-machine", _("{location}: a file: address must not name another machine")
     SLASHES_MISSING = "locations.slashes-missing", _("{location}: write scheme://…, with two slashes")
     HAS_PASSWORD = (
         "locations.has-password",

@@ -82,7 +82,7 @@ class DriverHandler:
         async for text in websocket.iter_text():
             message = decode(text)
             if not isinstance(message, typing.get_args(DriverMessage)):
-                raise MalformedMessage(f"type: {message.type!r} is not a driver's to send")
+                raise MalformedMessage(f"type: {message.type!r} is not a message that a driver may send")
             if expects_register and not isinstance(message, Register):
                 raise MalformedMessage(f"type: the first message must be register, not {message.type!r}")
             expects_register = False

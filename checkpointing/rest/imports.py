@@ -144,11 +144,11 @@ def _locations(body: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(given, dict) or not given or not all(isinstance(each, str) for each in given.values()):
         raise bad_request(_FORM)
     if "" in given and len(given) > 1:
-        raise bad_request("checkpoints: one of several locations has no query; name each")
+        raise bad_request("checkpoints: one of several locations has no query; name the query of each location")
     try:
         locations = {query: canonical(location) for query, location in given.items()}
     except StorageError as error:
         raise bad_request(f"checkpoints: {error}") from error
     if len(set(locations.values())) < len(locations):
-        raise bad_request("checkpoints: two queries have the same location; each query has one of its own")
+        raise bad_request("checkpoints: two queries have the same location; give each query its own location")
     return locations

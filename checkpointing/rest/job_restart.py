@@ -79,7 +79,7 @@ class JobRestart:
     def _check_usable(self, location: str, launch: Json) -> None:
         verdict = self._validated(location, launch)
         if not verdict["valid"]:
-            what = "--from-savepoint" if self.savepoint is not None else "The state that the job ended with"
+            what = "--from-savepoint" if self.savepoint is not None else "The snapshot that the job ended with"
             raise OperationFailed(f"{what}: {verdict['reason']}")
         if self.job["state"] not in ENDED and self._goes_with_a_cancel(location):
             raise OperationFailed(

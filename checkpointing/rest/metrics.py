@@ -103,7 +103,7 @@ def _aggregations(request: Request) -> list[str]:
     chosen = [name.lower() for name in _listed(request, "agg")]
     for name in chosen:
         if name not in _AGGREGATIONS:
-            raise bad_request(f"agg: {name!r} is not allowed; {', '.join(_AGGREGATIONS)} are")
+            raise bad_request(f"agg: {name!r} is not allowed; {', '.join(_AGGREGATIONS)} are allowed")
     return chosen or list(_AGGREGATIONS)
 
 

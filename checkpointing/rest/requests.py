@@ -70,7 +70,7 @@ async def json_body(request: Request) -> Mapping[str, Any]:
     except UnicodeEncodeError as error:
         # Half a character would break every answer that contains it.
         character = f"\\u{ord(error.object[error.start]):04x}"
-        raise bad_request(f"Bad request received: the body has half a character ({character}).") from error
+        raise bad_request(f"Bad request received: the body contains an unpaired surrogate ({character}).") from error
     if not isinstance(body, dict):
         raise bad_request("Bad request received: the body is not a JSON object.")
     return body

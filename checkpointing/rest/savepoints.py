@@ -55,8 +55,8 @@ async def usable_savepoint(
         raise SavepointUnusable(str(error)) from error
     if entry_class is not None and not allow_other_program and not _is_same(entry_class, checkpoint.entry_class):
         raise SavepointUnusable(
-            f"{path} belongs to another program, {checkpoint.entry_class} (job {checkpoint.job_name!r}), "
-            f"not to {entry_class}"
+            f"{path} was taken by another program, {checkpoint.entry_class} (job {checkpoint.job_name!r}), "
+            f"not by {entry_class}"
         )
     if not allow_other_program and (replaced := await services.io.run(lambda: _replaced(services, checkpoint))):
         raise SavepointUnusable(replaced)

@@ -198,7 +198,7 @@ def follow(
             text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)
             if waits:
                 text = f"The job is {status} after {timeout_s:g} s: it {launch_wait_text(waits)}."
-            raise JobFailed(f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that.")
+            raise JobFailed(f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to stop this.")
         wait(_POLL_S)
 
 

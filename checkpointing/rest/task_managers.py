@@ -37,7 +37,11 @@ class TaskManagerHandlers:
         """Return the end of the driver's log. The log of an executor on another machine is there."""
         _, attempt, executor = self._found(request)
         if executor.id != "driver" or attempt.process is None:
-            raise RestError(404, f"The log of {request.path_params['taskmanagerid']} is kept on its own machine.")
+            raise RestError(
+                404,
+                f"The log of {request.path_params['taskmanagerid']} is not available here: it is on the machine of "
+                "the executor.",
+            )
         return PlainTextResponse(await attempt.last_log_lines())
 
     def _running(self) -> Iterator[tuple[str, Attempt, Executor]]:

@@ -62,7 +62,7 @@ _current: SinkContext | None = None
 def current() -> SinkContext:
     """Return the context of this process's job. Only the driver has one; Python workers do not."""
     if _current is None:
-        raise NotInADriver("there is no job here: sinks get their context from the driver that runs the program")
+        raise NotInADriver("this process has no job: sinks work only in the driver of a Waymark job")
     return _current
 
 
@@ -83,5 +83,7 @@ def query_of(frame: DataFrame) -> str:
     # The batch's session is a clone that knows no queries.
     query = SparkSession.builder.getOrCreate().streams.get(query_id) if query_id else None
     if query is None or query.name is None:
-        raise NotInADriver("this is no batch of a streaming query: call the sink from foreachBatch, on its thread")
+        raise NotInADriver(
+            "the rows are not a batch of a streaming query; call the sink from foreachBatch, on its thread"
+        )
     return str(query.name)

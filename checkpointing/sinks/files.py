@@ -58,9 +58,9 @@ class FileSink:
         query: str | None = None,
     ) -> None:
         if format not in FORMATS:
-            raise ValueError(f"format={format!r}: one of {', '.join(FORMATS)}")
+            raise ValueError(f"format={format!r} is not allowed; use one of {', '.join(FORMATS)}")
         if isinstance(partition_by, str):
-            raise ValueError(f"partition_by={partition_by!r}: a list of columns")
+            raise ValueError(f"partition_by={partition_by!r} is not allowed; a list of column names is expected")
         self._format = format
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
@@ -72,7 +72,7 @@ class FileSink:
         job = context.current()
         if BATCH in frame.columns:
             raise ValueError(
-                f"the rows have a column {BATCH!r}, which the names of the batches' directories would hide"
+                f"the rows have a column {BATCH!r}, which is the name of the sink's own partition column; rename it"
             )
         if self._claimed_for != job:
             self._directory.claim(job, self._query or context.query_of(frame))
@@ -94,5 +94,5 @@ def _local(path: str | Path) -> Path:
     text = str(path).removeprefix("file://") if str(path).startswith("file:///") else str(path)
     text = text.removeprefix("file:")
     if not Path(text).is_absolute():
-        raise ValueError(f"path={str(path)!r}: an absolute path of this machine's file system")
+        raise ValueError(f"path={str(path)!r} is not allowed; an absolute path in the local file system is expected")
     return Path(text)

@@ -120,4 +120,4 @@ def from_json(text: str) -> Lineage:
     try:
         return tuple(Segment(str(timeline), int(after), int(number)) for timeline, after, number in json.loads(text))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{text[:80]!r} is no lineage of timelines") from error
+        raise ValueError(f"{text[:80]!r} is not a lineage of timelines") from error

@@ -158,19 +158,21 @@ def _next_fence(path: Path, former: Fence | None, job: SinkContext, query: str, 
     if former is None:
         return mine
     if former.query != query:
-        raise SinkDirectoryTaken(f"{path} holds the output of query {former.query!r}: give {query!r} another one")
+        raise SinkDirectoryTaken(
+            f"{path} holds the output of query {former.query!r}: give query {query!r} another directory"
+        )
     if former.job_id == job.job_id:
         if job.attempt < former.attempt:
             raise FencedOut(f"attempt {job.attempt} may not write to {path}: attempt {former.attempt} has claimed it")
         former_jobs = former.former_jobs
     elif job.job_id in former.former_jobs:
         raise FencedOut(
-            f"job {job.job_id} may not write to {path}: job {former.job_id} has gone on from its state and claimed it"
+            f"job {job.job_id} may not write to {path}: job {former.job_id}, started from its state, has claimed it"
         )
     elif not any(segment.timeline in former.timelines for segment in lineage):
         raise SinkDirectoryTaken(
-            f"{path} holds the output of job {former.job_id}: start job {job.job_id} from a state of that one, "
-            "or give it another directory"
+            f"{path} holds the output of job {former.job_id}: start job {job.job_id} from a snapshot of "
+            f"job {former.job_id}, or give it another directory"
         )
     else:
         former_jobs = (*former.former_jobs, former.job_id)

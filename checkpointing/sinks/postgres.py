@@ -82,9 +82,11 @@ class PostgresSink:
         shared: bool = False,
     ) -> None:
         if isinstance(key, str) or (key is not None and not key):
-            raise ValueError(f"key={key!r}: a list of the columns that tell rows apart, or None to append rows")
+            raise ValueError(
+                f"key={key!r} is not allowed; a list of columns that identify a row, or None to append rows"
+            )
         if history and key is None:
-            raise ValueError("history=True: only for a sink with a key; appended rows are kept anyway")
+            raise ValueError("history=True is allowed only with a key; without a key, the sink keeps all rows anyway")
         self._dsn = dsn
         self._name = table
         self._key = list(key or ())

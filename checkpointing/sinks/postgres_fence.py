@@ -168,7 +168,7 @@ def _begin(connection: Connection, target: str, query: str, job: SinkContext) ->
         (target, query, job.job_id, job.job_id),
     ).fetchone()
     if row is None:
-        raise RuntimeError(f"the sink of {target} was deleted while it was made")
+        raise RuntimeError(f"the row of the sink {target} was deleted while it was created")
     return row  # type: ignore[no-any-return]
 
 
@@ -185,10 +185,10 @@ def _refuse_unrelated(connection: Connection, target: str, query: str, job: Sink
         choices = "Or drop the table to start over, or use shared=True if both are to write to it."
         if other_query != query:
             raise SinkTableTaken(
-                f"{target} holds the output of query {other_query!r}: give {query!r} another one. {choices}"
+                f"{target} holds the output of query {other_query!r}: give query {query!r} another table. {choices}"
             )
         raise SinkTableTaken(
-            f"{target} holds the output of job {writer}: start job {job.job_id} from a state of that one, "
+            f"{target} holds the output of job {writer}: start job {job.job_id} from a snapshot of job {writer}, "
             f"or give it another table. {choices}"
         )
 
@@ -221,7 +221,7 @@ def _check_admitted(
     )
     if known.fetchone() is not None:
         raise FencedOut(
-            f"job {job.job_id} may not write: job {writer}, which went on from its state, has taken over {target}"
+            f"job {job.job_id} may not write: job {writer}, started from its state, has taken over {target}"
         )
 
 
@@ -238,7 +238,7 @@ def _timeline(connection: Connection, sink: int, job: SinkContext, lineage: Line
         (sink, job.timeline, job.job_id, to_json(lineage)),
     ).fetchone()
     if row is None:
-        raise RuntimeError(f"timeline {job.timeline} was deleted while it was made")
+        raise RuntimeError(f"the row of timeline {job.timeline} was deleted while it was created")
     return row  # type: ignore[no-any-return]
 
 

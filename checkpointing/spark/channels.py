@@ -64,7 +64,7 @@ def _named(producer: QueryEnds, known: set[str]) -> set[str]:
     if not names <= known:
         raise ProgramError(
             f"option {FEEDS_OPTION} of query {producer.query!r}: {text!r} is not allowed; "
-            f"names of this job's queries, separated by commas: {', '.join(sorted(known))}"
+            f"use names of this job's queries, separated by commas: {', '.join(sorted(known))}"
         )
     return names
 
@@ -86,7 +86,7 @@ def _same_directory(producer: QueryEnds, consumer: QueryEnds, source: Source) ->
     if _sees(read, written):
         raise ProgramError(
             f"query {consumer.query!r} reads {read}, which takes in files of query {producer.query!r}'s sink past the "
-            f"sink's own log: a restart would count output twice. Read {written} itself, or a directory apart from it."
+            f"sink's own log, so a restart would count rows twice. Read {written} itself, or a separate directory."
         )
     return False
 
@@ -166,8 +166,8 @@ def _refuse_circles(channels: Sequence[Channel]) -> None:
         circle = _way_back(start, consumers)
         if circle:
             raise ProgramError(
-                f"the queries feed each other in a circle: {' → '.join(circle)}. No batch boundary of all of them fits "
-                "together, so there is no consistent snapshot; break the circle, or run its parts as jobs of their own"
+                f"the queries feed each other in a circle: {' → '.join(circle)}. There is no consistent snapshot "
+                "of such queries. Break the circle, or run its parts as separate jobs."
             )
 
 

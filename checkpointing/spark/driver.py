@@ -395,8 +395,9 @@ class Driver:
         """Raise ContextStopped if the SparkContext was stopped. Then the queries have neither finished nor failed."""
         if self._spark is not None and jvm.is_stopped(self._spark):
             raise jvm.ContextStopped(
-                "The SparkContext was stopped under the queries. A program must not call stop(), the job manager does; "
-                f"a cluster that removes the application says why in the driver's log. {last_words}".strip()
+                "The SparkContext was stopped while the queries ran. A program must not call stop(); the job manager "
+                "stops it. "
+                f"If the cluster removed the application, the driver's log has the cause. {last_words}".strip()
             )
 
     def _context_stopped(self, error: Exception) -> jvm.ContextStopped | None:

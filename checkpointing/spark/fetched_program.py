@@ -37,7 +37,7 @@ def fetch_program(
         try:
             address = find_leader(_RETRY_S)
             content = None if address is None else _content(spec, address, token)
-            problem = "there is no leader"
+            problem = "no job manager is the leader"
         except (OSError, http.client.HTTPException) as error:
             content, problem = None, str(error)
         if content is not None:
@@ -65,4 +65,4 @@ def _content(spec: DriverSpec, address: str, token: str | None) -> bytes | None:
         with error:
             if error.code >= 500:
                 return None
-            raise ProgramNotFetched(f"The job manager does not give the program out: {error.code}") from error
+            raise ProgramNotFetched(f"The job manager refused to send the job's program: HTTP {error.code}") from error

@@ -293,6 +293,6 @@ def refuse_exactly_once(query: str, configuration: Mapping[str, str]) -> None:
     asked = configuration.get(_MODE, "")
     if asked.upper().replace("-", "_") == "EXACTLY_ONCE":
         raise ProgramError(
-            f"{_MODE}: {asked!r} is not possible with the continuous trigger of query {query!r}, whose output is not "
-            "undone by a restart; AT_LEAST_ONCE, or another trigger"
+            f"{_MODE}: {asked!r} is not possible with the continuous trigger of query {query!r}, whose output a "
+            "restart cannot undo. Use AT_LEAST_ONCE or another trigger."
         )

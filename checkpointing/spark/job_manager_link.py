@@ -180,7 +180,7 @@ class JobManagerLink:
             self._confirmed_s = began
             return None
         if not isinstance(answer, Registered):
-            raise MalformedMessage(f"a registration is answered by {answer.type}")
+            raise MalformedMessage(f"the job manager answered the registration with {answer.type!r}")
         self._confirmed_s = began
         with self._lock:
             old_session, self._session_id = self._session_id, answer.session_id
@@ -210,7 +210,7 @@ class JobManagerLink:
                     self._confirmed_s = max(self._confirmed_s, began)
             pings = [(began, pong) for began, pong in pings if not pong.is_set()]
             if pings and now - pings[0][0] > timeout_s:
-                raise TimeoutError(f"the job manager does not answer for {timeout_s:.0f} s")
+                raise TimeoutError(f"the job manager has not answered for {timeout_s:.0f} s")
             try:
                 text = socket.recv(timeout=max(0.01, min(next_beat - now, _LONGEST_WAIT_S)))
             except TimeoutError:

@@ -40,9 +40,10 @@ def check_input_is_there(query: str, location: Path, batch: int) -> None:
     if lost:
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         raise InputLost(
-            f"Query {query!r} would have to read again what came after batch {batch}, and its source has lost it: "
-            f"{', '.join(lost[:_NAMED])}{more} cannot be found. Bring the files back; or allow non-restored state, and "
-            "the query goes on without their rows."
+            f"Query {query!r} must read the input after batch {batch} again, but the source has lost files of it: "
+            f"{', '.join(lost[:_NAMED])}{more} cannot be found. Restore the files. Or allow non-restored state: then "
+            "the "
+            "query continues without their rows."
         )
 
 

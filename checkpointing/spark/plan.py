@@ -289,7 +289,7 @@ def _table_sink(spark: Any, table: str) -> Sink:
     elif not _is_temporary(spark, table):
         return Sink(table, None)
     raise ProgramError(
-        f"toTable({table!r}): Spark's catalog is in memory, so the table would be gone after a restart. Name the place "
+        f"toTable({table!r}): Spark's catalog is in memory, so the table would be gone after a restart. Set the path "
         'of its files with .option("path", ...), or give the job a catalog (spark.sql.catalog...).'
     )
 

@@ -81,7 +81,7 @@ def _importable(program_path: Path, module_name: str, import_directory: Path) ->
             raise ProgramError(f"{program_path.name} is not a zip archive")
         return program_path
     if program_path.suffix != ".py":
-        raise ProgramError(f"{program_path.name} is neither a .py file nor a .zip of them")
+        raise ProgramError(f"{program_path.name} is neither a .py file nor a .zip of .py files")
     if "." in module_name:
         raise ProgramError(f"{program_path.name} is a single file and has no package {module_name!r}; upload a .zip")
     return _copied(program_path, import_directory / f"{module_name}.py")
@@ -96,7 +96,7 @@ def _copied(program_path: Path, target: Path) -> Path:
 def _load_script(program_path: Path, entry: str, import_directory: Path) -> Program:
     """Compile the script. Its functions reach Spark's workers by value, so its module need not be importable."""
     if not entry:
-        raise ProgramError("there is no entry; write module:function, or script.py")
+        raise ProgramError("the entry class is missing; write module:function, or script.py")
     path = _importable(program_path, "script", import_directory)
     if path.suffix == ".zip":
         code, file = _code_in_zip(path, entry.removesuffix(".py"))
@@ -257,7 +257,7 @@ def as_writers(returned: Any, entry_class: str, started: Sequence[Any] = ()) -> 
     if others:
         raise ProgramError(
             f"{entry_class} must start a query, or return a DataStreamWriter or a list of them, "
-            f"it returned {_described(others[0])}"
+            f"but it returned {_described(others[0])}"
         )
     if not writers:
         raise ProgramError(f"{entry_class} returned an empty list: there is no query to run")

@@ -123,7 +123,9 @@ def renumber(spark: SparkSession, location: Path, batch: int, to: int) -> None:
         OSError, ValueError: a file cannot be read or written, or the number is not allowed.
     """
     if not batch < to < GREATEST:
-        raise ValueError(f"batch {batch} cannot become batch {to}: between {batch + 1} and {GREATEST - 1} are allowed")
+        raise ValueError(
+            f"batch {batch} cannot become batch {to}: a number from {batch + 1} to {GREATEST - 1} is allowed"
+        )
     distance = to - batch
     _check_formats(location)
     for log in ("offsets", "commits"):
@@ -155,7 +157,7 @@ def _check_formats(location: Path) -> None:
 def _check_known(path: Path, version: str, known: Sequence[str]) -> None:
     if version not in known:
         raise FormatNotKnown(
-            f"{path} has format {version!r}, and batches of {' and '.join(known)} alone can be given new numbers"
+            f"{path} has format {version!r}, but only batches of format {' and '.join(known)} can be renumbered"
         )
 
 

@@ -90,7 +90,7 @@ def _check_version(spark: SparkSession, files: QueryFiles, partitions: int) -> N
     if tuple(map(int, spark.version.split(".")[:2])) < _REPARTITIONS_SINCE:
         raise RescaleRefused(
             f"The state of query {files.query!r} cannot be put on {partitions} partitions: "
-            f"PySpark {spark.version} cannot do that, 4.3 can. Leave the parallelism as it was."
+            f"this needs PySpark 4.3 or later, and the job runs with {spark.version}. Leave the parallelism as it was."
         )
 
 
@@ -105,8 +105,8 @@ def _check_possible(files: QueryFiles, partitions: int) -> int:
     provider = _recorded(files.location / "offsets" / str(batch)).get(_PROVIDER, "").rpartition(".")[2]
     if provider and provider != "RocksDBStateStoreProvider":
         raise RescaleRefused(
-            f"The state of query {files.query!r} cannot be put on {partitions} partitions: Spark repartitions the "
-            f"state of RocksDBStateStoreProvider only, this one is of {provider}. Leave the parallelism as it was."
+            f"The state of query {files.query!r} cannot be put on {partitions} partitions: Spark repartitions only "
+            f"the state of RocksDBStateStoreProvider, and this query uses {provider}. Leave the parallelism as it was."
         )
     return batch
 
@@ -117,7 +117,8 @@ def _check_keyed(plan: QueryPlan, partitions: int) -> None:
         if kind is VertexKind.STATEFUL and operator not in plan.keyed:
             raise RescaleRefused(
                 f"The state of query {plan.query!r} cannot be put on {partitions} partitions: its operator "
-                f"{vertex.name!r} keeps all state in one, and Spark would lose it. Leave the parallelism as it was."
+                f"{vertex.name!r} keeps all state in one partition, and Spark would lose it. Leave the parallelism as "
+                "it was."
             )
 
 
@@ -126,7 +127,7 @@ def _recorded(offsets: Path) -> dict[str, str]:
     try:
         recorded: dict[str, str] = json.loads(offsets.read_text().splitlines()[1])["conf"]
     except (IndexError, KeyError, ValueError) as error:
-        raise RescaleRefused(f"{offsets} does not say which settings the batch ran with: {error!r}") from error
+        raise RescaleRefused(f"{offsets} has no readable settings of the batch: {error!r}") from error
     return recorded
 
 

@@ -156,8 +156,8 @@ def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: 
             raise RestoreRefused(
                 f"Checkpoint {snapshot.checkpoint.checkpoint_id} has no state for {vertex.name!r} of query "
                 f"{vertex.query!r}, and Spark cannot add a stateful operator to a query that has run. To start the "
-                "query without state, give it another name and an output that is empty, and allow non-restored state: "
-                "it reads its input from the beginning, and would write rows a second time into the output that it has."
+                "query without state, give it another name and an empty output, and allow non-restored state. It "
+                "then reads its input from the beginning, so its current output would get rows a second time."
             )
 
 
@@ -281,7 +281,7 @@ def _bring(source: Path, target: Path, file: StateFile) -> None:
     if file.path.endswith(".sst"):
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.stat().st_size != file.size:
-            raise ValueError(f"{source} is damaged: {source.stat().st_size} bytes, {file.size} are expected")
+            raise ValueError(f"{source} is damaged: it has {source.stat().st_size} bytes instead of {file.size}")
         try:
             os.link(source, target)
         except OSError:  # another file system, or one without links

@@ -57,7 +57,7 @@ def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
     if asked is None:
         return False
     if asked != "repeat":
-        raise ProgramError(f"{BATCH_NUMBERS}: {asked!r} of query {query!r} is not allowed; repeat is")
+        raise ProgramError(f"{BATCH_NUMBERS}: {asked!r} of query {query!r} is not allowed; only repeat is allowed")
     if sink.format.lower() not in _OF_FUNCTIONS:
         raise ProgramError(
             f"{BATCH_NUMBERS}: {asked!r} is not possible for query {query!r}, which writes to {sink.format}: its sink "
@@ -126,7 +126,7 @@ def refuse_unless_empty(query: PlannedQuery) -> None:
     if commits:
         raise ProgramError(
             f"Query {query.name!r} has its own checkpointLocation {query.own_location}, which has {commits} committed "
-            "batches, but the job starts without state. To go on from there, submit the job with "
+            "batches, but the job starts without state. To continue from there, submit the job with "
             f"--from-checkpoint {query.name}={query.own_location}; to start without state, remove the option."
         )
     log.info("query %s: its state is in the job's checkpoints, not in %s", query.name, query.own_location)

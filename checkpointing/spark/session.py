@@ -77,7 +77,7 @@ def enter_directory(configuration: Mapping[str, str], spark: SparkSession) -> No
     except OSError as error:
         raise ProgramError(
             f"{DIRECTORY}: {directory} cannot be used where the driver runs ({error.strerror}). Create the directory "
-            "there, or set the key to another one, or to nothing if all paths are absolute."
+            "there, or set the key to another directory, or remove the key if all paths are absolute."
         ) from error
     hadoop = jvm_view(spark).org.apache.hadoop.fs
     # The JVM of a spare driver started in another directory, and a JVM cannot change its directory.
@@ -91,6 +91,6 @@ def refuse_relative(query: str, path: str, configuration: Mapping[str, str], spa
         return
     if str(hadoop_configuration(spark).get("fs.defaultFS")).startswith("file:"):
         raise ProgramError(
-            f"Query {query!r} writes to {path!r}, a relative path, and each attempt of the job has a directory of its "
-            f"own. Use an absolute path, or set {DIRECTORY} to the directory that relative paths are below."
+            f"Query {query!r} writes to {path!r}, a relative path, and each attempt of the job has its own "
+            f"directory. Use an absolute path, or set {DIRECTORY} to the directory that contains relative paths."
         )

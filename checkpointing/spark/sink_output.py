@@ -217,7 +217,7 @@ def read_entries(files: Iterable[Path]) -> list[str]:
     for file in files:
         version, *entries = file.read_text().splitlines() or [""]
         if version != _FORMAT:
-            raise ValueError(f"{LOG_NAME}/{file.name} has format {version!r}: {_FORMAT} is known")
+            raise ValueError(f"{LOG_NAME}/{file.name} has format {version!r}; only {_FORMAT!r} is supported")
         found += entries
     return list(dict.fromkeys(found))
 

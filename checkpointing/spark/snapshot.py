@@ -144,7 +144,7 @@ class SnapshotWriter:
         for file in staged.selected:
             vertex = plan.vertex(file.owner)
             if vertex is None or file.owner.subtask >= vertex.parallelism:
-                raise IncompleteBatch(f"{file.path} belongs to no operator of query {plan.query!r} that is known")
+                raise IncompleteBatch(f"{file.path} belongs to no known operator of query {plan.query!r}")
             grouped[vertex.id, file.owner.subtask].append(file)
         if isinstance(self._files, MemoryFiles):
             largest = max((sum(file.size for file in files) for files in grouped.values()), default=0)

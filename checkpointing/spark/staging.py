@@ -168,7 +168,7 @@ def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
             continue
         _link_or_copy(files.path_of(file.path), target)
         if target.stat().st_size != file.size:
-            raise IncompleteBatch(f"{file.path} has {target.stat().st_size} bytes, {file.size} were listed")
+            raise IncompleteBatch(f"{file.path} has {target.stat().st_size} bytes instead of {file.size}")
         if are_told_by_sums(file.path, file.size):
             with contextlib.suppress(FileNotFoundError):
                 _link_or_copy(sums_path(files.path_of(file.path)), sums_path(target))

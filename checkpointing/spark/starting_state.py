@@ -183,7 +183,9 @@ class SnapshotState:
         elif query.output is not None and not is_in_flight(
             query.location, self.snapshot.checkpoint.batches[query.name]
         ):
-            raise ValueError(f"query {query.name!r} has Spark's file sink and no batch number to continue with")
+            raise ValueError(
+                f"query {query.name!r} has Spark's file sink, but no batch number is known to continue with"
+            )
 
     def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
         if query.name not in self.snapshot.queries:
@@ -233,7 +235,7 @@ class FormerAttempt:
         now, then = {query.name for query in queries}, set(self.state.queries)
         if now != then:
             raise LocalStateUnusable(
-                f"the program has the queries {sorted(now)}, the attempt before had {sorted(then)}"
+                f"the program has the queries {sorted(now)}, but the previous attempt had {sorted(then)}"
             )
 
     def build(self, query: PlannedQuery) -> int | None:
@@ -401,8 +403,8 @@ def _check_numbers_stay(query: PlannedQuery, partitions: int | None) -> None:
     """
     if query.repeats_numbers and partitions is not None:
         raise RescaleRefused(
-            f"The state of query {query.name!r} cannot be put on {partitions} partitions: that takes a batch number, "
-            f"and the query keeps its numbers ({BATCH_NUMBERS}: repeat). Leave the parallelism as it was."
+            f"The state of query {query.name!r} cannot be put on {partitions} partitions: a rescale uses up a batch "
+            f"number, and the query must keep its numbers ({BATCH_NUMBERS}: repeat). Leave the parallelism as it was."
         )
 
 

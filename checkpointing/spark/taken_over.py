@@ -55,7 +55,7 @@ class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untype
     def _jsq(self) -> Any:
         self._run.wait_until_begun()
         if self.running is None:
-            raise RuntimeError(f"query {self._name} does not run")
+            raise RuntimeError(f"query {self._name} is not running")
         return java_query(self.running.spark_query)
 
     @property

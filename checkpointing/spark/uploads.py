@@ -117,7 +117,7 @@ class ExecutorUploads:
         tag = f"{POOL}-{uuid.uuid4().hex}"
         running = self._thread.submit(self._run, uploads, what, tag)
         if self._is_starved(running, tag, is_over) and running.exception() is not None:
-            raise UploadFailed(f"no processor got free for it within {self._patience_s:g} s")
+            raise UploadFailed(f"no processor core was free for the upload within {self._patience_s:g} s")
         uploaded = running.result()
         _check_arrived({each.path: each.size for each in uploads}, uploaded)
         return uploaded
@@ -178,13 +178,13 @@ def _check_arrived(sizes: dict[str, int], uploaded: Sequence[Uploaded]) -> None:
     for each in uploaded:
         wanted[parent(each.location)][name(each.location)] = sizes.pop(each.path)
     if sizes:
-        raise UploadFailed(f"no word of {', '.join(sorted(sizes)[:3])}")
+        raise UploadFailed(f"no executor confirmed the upload of {', '.join(sorted(sizes)[:3])}")
     for directory, expected in wanted.items():
         found = files_for(directory).sizes(directory)
         for file, size in expected.items():
             if found.get(file) != size:
                 raise UploadFailed(
-                    f"{directory}/{file} is said to be there and is not: the executors' storage is another"
+                    f"an executor uploaded {directory}/{file}, but the driver cannot find it: their storage differs"
                 )
 
 

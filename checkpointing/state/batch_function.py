@@ -177,7 +177,9 @@ def _claim(query: RunningBatch, name: str, function: BatchFunction) -> None:
     key = query.location / name
     run, owner = _claims.get(key, (query.run, function))
     if run == query.run and owner is not function:
-        raise ValueError(f"name: two functions of the query keep operator state as {name!r}; give each its own name")
+        raise ValueError(
+            f"name: two functions of the query use the name {name!r} for operator state; give each its own name"
+        )
     _claims[key] = (query.run, function)
 
 

@@ -84,7 +84,9 @@ class RuntimeContext:
     def _new(self, name: str, ttl: StateTtlConfig | None) -> str:
         """Check a new state and return its name for messages. Names that begin with $ are Spark's own."""
         if not isinstance(name, str) or not name or name.startswith("$"):
-            raise ValueError(f"the name of a state is a text that is not empty and has no $ in front, not {name!r}")
+            raise ValueError(
+                f"name: {name!r} is not allowed; a state's name is a non-empty string that does not begin with $"
+            )
         if name in self.ttls:
             raise ValueError(f"two states of the function have the name {name!r}")
         if ttl is not None and not isinstance(ttl, StateTtlConfig):
@@ -133,7 +135,7 @@ class TimerService:
 
     def _in(self, mode: TimeMode) -> Any:
         if self._mode is not mode:
-            raise ValueError(f"the function runs with time_mode {self._mode.name}; this needs {mode.name}")
+            raise ValueError(f"the function runs with time_mode {self._mode.name}; this call needs {mode.name}")
         return self._values
 
 
@@ -198,7 +200,10 @@ def _time_mode(function: KeyedProcessFunction, asked: TimeMode | None) -> TimeMo
     if not limited:
         return asked or TimeMode.NONE
     if asked not in (None, TimeMode.PROCESSING_TIME):
-        raise ValueError(f"time_mode: {asked.name} has no time to live, which state {limited[0]!r} asks for")
+        raise ValueError(
+            f"time_mode: state {limited[0]!r} has a time to live, which {asked.name} does not support; use "
+            "PROCESSING_TIME"
+        )
     return TimeMode.PROCESSING_TIME
 
 
@@ -261,7 +266,8 @@ class _Processor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typ
         if isinstance(result, tuple) and len(result) == len(self._columns):
             return dict(zip(self._columns, result, strict=True))
         raise TypeError(
-            f"{type(self._function).__name__} put out {result!r}; a row has the columns {', '.join(self._columns)}"
+            f"{type(self._function).__name__} returned {result!r}; a row must have the columns "
+            f"{', '.join(self._columns)}"
         )
 
 

@@ -142,7 +142,7 @@ class OperatorStateStore:
 
     def _entry(self, name: str, mode: StateMode) -> _Entry:
         if not isinstance(name, str) or not name:
-            raise ValueError(f"the name of a {mode.value} state is a text that is not empty, not {name!r}")
+            raise ValueError(f"name: {name!r} is not allowed; the name of a {mode.value} state is a non-empty string")
         entry = self._entries.setdefault(name, _Entry(name, mode))
         if entry.mode is not mode:
             raise ValueError(f"operator state {name!r} is a {entry.mode.value} state, not a {mode.value} state")
@@ -179,7 +179,7 @@ class OperatorStateContext:
 
     def _only(self) -> OperatorStateStore:
         if self.parallelism != 1:
-            raise ValueError(f"there are {self.parallelism} subtasks; say whose state it is: context.subtask(index)")
+            raise ValueError(f"there are {self.parallelism} subtasks; choose one with context.subtask(index)")
         return self.stores[0]
 
 
@@ -239,7 +239,10 @@ def to_plain(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
     for store in stores:
         for name, entry in store.entries.items():
             if modes.setdefault(name, entry.mode) is not entry.mode:
-                raise ValueError(f"operator state {name!r} is a {modes[name].value} state in one subtask, not in all")
+                raise ValueError(
+                    f"operator state {name!r} must have the same mode in all subtasks; it is {modes[name].value} in "
+                    "only some"
+                )
     return {"version": VERSION, "subtasks": [_plain_store(store) for store in stores]}
 
 
@@ -264,7 +267,7 @@ def from_plain(value: Any, where: str) -> tuple[OperatorStateStore, ...]:
             for subtask in value["subtasks"]
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise OperatorStateUnusable(f"{where}: this is no operator state: {str(value)[:80]}") from error
+        raise OperatorStateUnusable(f"{where}: this is not operator state: {str(value)[:80]}") from error
 
 
 def _entry_of(name: str, plain: Mapping[str, Any]) -> _Entry:

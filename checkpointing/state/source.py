@@ -46,7 +46,9 @@ class SourceOffset:
         Raise OperatorStateUnusable for one of a source without operator state.
         """
         if set(offset) != {_POSITION, _STATE}:
-            raise OperatorStateUnusable(f"the offset {json.dumps(offset)[:80]} is not of a source with operator state")
+            raise OperatorStateUnusable(
+                f"the offset {json.dumps(offset)[:80]} was not written by a source with operator state"
+            )
         return SourceOffset(offset[_POSITION], OperatorStateContext(from_plain(offset[_STATE], "the source's offset")))
 
 

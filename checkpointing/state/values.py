@@ -23,7 +23,7 @@ def json_copy(value: Any, where: str) -> Any:
         return [json_copy(item, f"{where}[{number}]") for number, item in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: json_copy(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise NotJson(f"{where}: {_described(value)} cannot be kept; allowed is {KINDS_ALLOWED}")
+    raise NotJson(f"{where}: {_described(value)} cannot be stored; allowed are {KINDS_ALLOWED}")
 
 
 def _described(value: Any) -> str:

@@ -168,7 +168,9 @@ def _description(checkpoint: CompletedCheckpoint, operator: OperatorState) -> di
     """Return Spark's operator metadata: `_metadata/metadata`, or the newest `_metadata/v2/<batch>`."""
     found = {_place(file): file for file in files_of(operator) if file.path.split("/")[2] == "_metadata"}
     if not found:
-        raise SnapshotUnusable(checkpoint.location, f"operator {operator.name!r} has no description of its state")
+        raise SnapshotUnusable(
+            checkpoint.location, f"the files that describe the state of operator {operator.name!r} are missing"
+        )
     file = found[max(found)]
     try:
         description: dict[str, Any] = json.loads(read_file(checkpoint, file).decode().partition("\n")[2])

@@ -253,4 +253,4 @@ def _where(frame: DataFrame, condition: str) -> DataFrame:
     try:
         return frame.where(F.expr(condition))
     except PySparkException as error:
-        raise ValueError(f"where: {condition!r} is no condition: {_first_line(error)}") from error
+        raise ValueError(f"where: {condition!r} is not a valid condition: {_first_line(error)}") from error

@@ -108,7 +108,9 @@ class FileCheckpointStorage:
         directory = checkpoint_directory(self.job_directory, message.checkpoint_id)
         memory = self._files(directory)
         if not isinstance(memory, MemoryFiles):
-            raise MalformedMessage("AcknowledgeCheckpoint.contents: state belongs into the checkpoint's directory")
+            raise MalformedMessage(
+                "AcknowledgeCheckpoint.contents: not allowed; the state must be written to the checkpoint's directory"
+            )
         for location, content in message.contents.items():
             if not is_safe_location(location) or not location.startswith(f"{name(directory)}/"):
                 raise MalformedMessage(f"AcknowledgeCheckpoint.contents: {location!r} is not below {name(directory)}")
@@ -128,7 +130,7 @@ class FileCheckpointStorage:
         verify_files(checkpoint, files)
         content = encode_metadata(checkpoint)
         if checkpoint.properties.is_savepoint and not self._owns_pool():
-            raise StorageError(f"{checkpoint.location}: another job manager leads, and may be removing it")
+            raise StorageError(f"{checkpoint.location}: another job manager is the leader and may be deleting it")
         files.write_durably(f"{checkpoint.location}/{METADATA}", content)
         self._ended(checkpoint.location)
         return len(content)
@@ -165,7 +167,7 @@ class FileCheckpointStorage:
                 raise UnsafeLocation(f"{file.location!r} is not a file of the shared pool")
         for file in files:
             if not self._owns_pool():
-                raise NotOurPool(f"{self.job_directory}/{SHARED} is another leader's now")
+                raise NotOurPool(f"{self.job_directory}/{SHARED} now belongs to another leader")
             self._files(self.job_directory).remove_file(f"{self.job_directory}/{file.location}")
 
     def found(self, known_ids: Collection[int]) -> Sequence[CompletedCheckpoint]:
@@ -294,7 +296,7 @@ def _make_below(directory: str, files: Files) -> None:
         files.make_directory(directory, new=True, parents=False)
     except FileNotFoundError as error:
         raise StorageUnreachable(
-            f"{directory}: {parent(directory)} has gone; its storage may not be mounted"
+            f"{directory}: {parent(directory)} no longer exists; its storage may not be mounted"
         ) from error
 
 

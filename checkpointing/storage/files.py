@@ -249,7 +249,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
             writer.flush()
             copied = writer.tell()
     if copied != size:
-        raise OSError(errno.EIO, f"{copied} bytes were copied, not the {size} of {source}")
+        raise OSError(errno.EIO, f"{copied} bytes of {source} were copied instead of {size}")
 
 
 def _copied_by_kernel(reader: int, writer: int) -> int:

@@ -232,7 +232,9 @@ def _driver(scheme: str, location: str) -> Any:
         raise DriverMissing(location, _package(scheme)) from error
     except ValueError:
         pass  # fsspec knows no such protocol
-    raise UnknownScheme(f"{location}: {scheme!r} is no storage for snapshots; file:, s3, gs, abfs, hdfs, sftp, … are")
+    raise UnknownScheme(
+        f"{location}: {scheme!r} is not supported as storage for snapshots; use file:, s3, gs, abfs, hdfs, sftp, …"
+    )
 
 
 def _package(scheme: str) -> str:

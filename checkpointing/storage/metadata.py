@@ -63,7 +63,7 @@ def _checked_body(content: bytes, directory: str) -> dict[str, Any]:
         raise MetadataFromNewerVersion(directory, version, VERSION)
     body = envelope.get("checkpoint")
     if version != VERSION or not isinstance(body, dict) or envelope.get("sha256") != _checksum(body):
-        raise MetadataTampered(directory, "the checksum of _metadata does not fit: it was changed or damaged")
+        raise MetadataTampered(directory, "_metadata does not match its checksum: it was changed or damaged")
     return body
 
 

@@ -55,4 +55,4 @@ def _resolved(location: str) -> str:
     try:
         return str(Path(location).resolve())
     except RuntimeError as error:
-        raise StorageError(f"{location}: its symbolic links go in circles") from error
+        raise StorageError(f"{location}: its symbolic links form a loop") from error

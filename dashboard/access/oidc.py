@@ -97,7 +97,7 @@ def _person(claims: Mapping[str, Any]) -> Person:
     """Return the person from the claims. Authlib has already checked signature, audience, nonce and times."""
     issuer, subject = str(claims.get("iss", "")), str(claims.get("sub", ""))
     if issuer != settings.OIDC_ISSUER or not subject or len(subject) > 255:
-        raise NotLoggedIn(_("The answer is not of the provider that is configured here."))
+        raise NotLoggedIn(_("The response comes from another identity provider than the configured one."))
     name = str(claims.get("preferred_username") or claims.get("email") or subject)
     verified = claims.get("email_verified", True) is not False
     email = str(claims.get("email") or "") if verified else ""

@@ -91,7 +91,7 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
         audit.record(by, "job.program-refused", target, name=name, why=str(answer))
-        why = _("The cluster did not take it: %(answer)s") % {"answer": rendered(answer.reason)}
+        why = _("The program could not be uploaded: %(answer)s") % {"answer": rendered(answer.reason)}
         raise NotStarted("upload", why) from answer
     keep(job.cluster, answer, name, content, by, timezone.now())
     audit.record(by, "job.program", target, name=name, jar_id=answer, size=len(content), sha256=digest)

@@ -303,7 +303,7 @@ def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile
         raise conflict(refused) from refused
     kept = copy_of(job.cluster, jar_id)
     if kept is None:
-        raise RuntimeError(f"{jar_id} was kept and is not there")
+        raise RuntimeError(f"{jar_id} was uploaded, but Waymark has no copy of it")
     return Status(201, {"jar_id": jar_id, "name": kept.name, "size": kept.size, "sha256": kept.sha256})
 
 

@@ -28,7 +28,7 @@ def _in_utc(at: datetime) -> datetime:
     try:
         return at.astimezone(UTC)
     except OverflowError:
-        raise ValueError("a time between the years 1 and 9999 is needed") from None
+        raise ValueError("a time from year 1 to year 9999 in UTC is needed") from None
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]

@@ -98,5 +98,5 @@ class Feeder:
 def _position(path: Path) -> tuple[int, int]:
     match = _NAME.fullmatch(path.name)
     if match is None:
-        raise ValueError(f"{path.name} is not a file of this feeder")
+        raise ValueError(f"{path.name} is not named like the files of this feeder")
     return int(match[1]), int(match[2])

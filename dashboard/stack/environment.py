@@ -93,7 +93,7 @@ def make_var(var: Path) -> None:
         InvalidEnvironment: `var` is a directory that all accounts need.
     """
     if str(var) in _SYSTEM_DIRECTORIES:
-        raise InvalidEnvironment(f"WAYMARK_VAR: '{var}' is not allowed; a directory that only Waymark uses")
+        raise InvalidEnvironment(f"WAYMARK_VAR: '{var}' is not allowed; use a directory that only Waymark uses")
     var.mkdir(mode=0o700, parents=True, exist_ok=True)
     if var.stat().st_uid != os.geteuid():
         return  # only its owner may change the permissions; `doctor` warns about them

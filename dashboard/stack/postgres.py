@@ -44,7 +44,7 @@ def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
     chosen = environ.get("PG_BINDIR")
     if chosen:
         if not _has_server(Path(chosen)):
-            raise ServerFailed(f"PG_BINDIR={chosen} holds no `initdb` and `postgres`.")
+            raise ServerFailed(f"PG_BINDIR={chosen} does not contain the programs `initdb` and `postgres`.")
         return Path(chosen)
     for bindir in (*_wheel_bindirs(), *_system_bindirs()):
         if _has_server(bindir):
@@ -169,7 +169,10 @@ class PostgresServer:
 
     def prepare(self) -> None:
         if len(os.fsencode(self.address)) > _SOCKET_PATH_LIMIT:
-            raise ServerFailed(f"The path of PostgreSQL's socket is too long for the kernel: {self.address}")
+            raise ServerFailed(
+                f"The path of PostgreSQL's socket is too long for the kernel: {self.address}. Use a WAYMARK_VAR with "
+                "a shorter path."
+            )
         for directory in (self._home, self._sockets):
             self._own(directory)
         self._bindir = self._reachable_bindir()
@@ -235,7 +238,9 @@ class PostgresServer:
         found = directory.lstat()
         owners = (os.geteuid(),) if self._user is None else (os.geteuid(), *_server_ids())
         if stat.S_ISLNK(found.st_mode) or found.st_uid not in owners:
-            raise ServerFailed(f"{directory} belongs to somebody else; remove it or use another WAYMARK_VAR.")
+            raise ServerFailed(
+                f"{directory} is a link or belongs to another user. Remove it, or use another WAYMARK_VAR."
+            )
         directory.chmod(0o700 if self._user is None else 0o710)
         if self._user is not None:
             os.chown(directory, self._user, self._user)
@@ -308,11 +313,11 @@ class PostgresServer:
         match = re.search(r"(\d+)", shown)
         if match and match[1] != made_by.split(".")[0]:
             raise ServerFailed(
-                f"{self._data} was made by PostgreSQL {made_by}, the server found is {shown.strip()}. "
+                f"{self._data} was created by PostgreSQL {made_by}, but the server that was found is {shown.strip()}. "
                 "Set PG_BINDIR to that version's binaries."
             )
 
     def _tool(self, name: str) -> str:
         if self._bindir is None:
-            raise ServerFailed("PostgresServer.prepare() comes first")
+            raise ServerFailed("PostgresServer.prepare() must be called first")
         return str(self._bindir / name)

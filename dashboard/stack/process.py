@@ -127,7 +127,7 @@ def wait_until(condition: Callable[[], bool], *, limit_s: float, what: str, ever
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            raise ServerFailed(f"{what}: nothing after {limit_s:g} s")
+            raise ServerFailed(f"{what}: timed out after {limit_s:g} s")
         time.sleep(every_s)
 
 
@@ -141,7 +141,10 @@ def running(server: Server, *, log: Path, limit_s: float = 60) -> Iterator[Serve
 
     def answers_or_ended() -> bool:
         if process.poll() is not None:
-            raise ServerFailed(f"{server.name} ended with {process.returncode} while it started:\n{_tail(log)}")
+            raise ServerFailed(
+                f"{server.name} ended with exit code {process.returncode} during its start. The end of its "
+                f"log:\n{_tail(log)}"
+            )
         return server.answers()
 
     try:

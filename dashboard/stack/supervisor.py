@@ -220,7 +220,7 @@ class Supervisor:
             return
         how = _how(code)
         if child.part.step or (not child.was_up and child.tries >= _FIRST_TRIES):
-            raise GaveUp(f"{child.name} {how} while it started. Its last words:\n" + self._last_words(child))
+            raise GaveUp(f"{child.name} {how} during its start. The end of its output:\n" + self._last_words(child))
         if child.state is PartState.UP and now - child.started > _HEALTHY_AFTER_S:
             child.backoff_s = _FIRST_BACKOFF_S
         self._output.say(f"{child.name}: {how}; starting it again in {child.backoff_s:g} s")

@@ -27,5 +27,5 @@ def mail(request: HttpRequest, mail_id: str) -> HttpResponse:
 
 def _mailbox() -> Path:
     if settings.MAILBOX_DIR is None:
-        raise Http404("Waymark sends mail through a server and stores none here.")
+        raise Http404("Waymark sends its mail through a server and stores no mail here.")
     return Path(settings.MAILBOX_DIR)

@@ -100,7 +100,7 @@ def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column
     if name is not None and (dated[0].name, dated[0].end) != (name, end):
         raise RuntimeError(f"{name} is not the oldest partition of {table.name} that ends at {end}")
     if name is None and dated[0].start is not None and dated[0].start < end:
-        raise RuntimeError(f"{table.name} has a partition before {end}, {dated[0].name}, that nobody expected")
+        raise RuntimeError(f"{table.name} has a partition before {end}, {dated[0].name}, which is unexpected")
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a table with pending checks cannot be attached
         cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {before}")
@@ -214,6 +214,6 @@ def _aligned(moment: datetime, width: timedelta) -> datetime:
 def _partition(name: str, bound: str, rows: int, size: int) -> Partition:
     found = _BOUND.search(bound)
     if found is None:
-        raise RuntimeError(f"partition {name}: its bounds {bound!r} are not ours")
+        raise RuntimeError(f"partition {name}: Waymark did not create its bounds {bound!r}")
     start, end = (datetime.fromisoformat(text) if text else None for text in found.group("start", "end"))
     return Partition(name, start, end, rows, size)

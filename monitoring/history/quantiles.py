@@ -177,7 +177,9 @@ def _check(figures: Sequence[str], stretch: Stretch) -> None:
             raise ValueError(f"figure {figure!r} is not known; allowed are {', '.join(FIGURES)}")
     start, end = stretch.start, stretch.end
     if start.tzinfo is None or end.tzinfo is None or start > end:
-        raise ValueError(f"start {start} and end {end}: two moments with a time zone, in this order")
+        raise ValueError(
+            f"start {start} and end {end} are not allowed; both need a time zone, and start must not be after end"
+        )
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,9 @@ def _figures(parts: Sequence[Part], figures: Sequence[str], wanted: Sequence[flo
 def _each(parts: Sequence[Part], figure: str, wanted: Sequence[float]) -> list[Told]:
     for row in (row for part in parts for row in part.rows):
         if row["version"] not in sketch.READ:
-            raise sketch.UnknownSketch(f"the roll-up of {row['start']} is of version {row['version']}")
+            raise sketch.UnknownSketch(
+                f"the roll-up of {row['start']} has version {row['version']}, which is not supported"
+            )
     told: list[Told] = []
     for first in range(0, len(parts), _AT_ONCE):
         some = parts[first : first + _AT_ONCE]

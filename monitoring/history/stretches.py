@@ -200,7 +200,7 @@ def read_hours(jobs: Collection[int], days: Collection[datetime], figure: str) -
     """Return the same as `read_days` for the hours of these days (given as midnights, UTC)."""
     found, hours_from = _unchanged(jobs, min(days), max(days) + WHOLE_DAY)
     if hours_from is not None and min(days) < hours_from:
-        raise NotRolledUp(f"roll-ups of hours before {hours_from:%Y-%m-%d} are forgotten")
+        raise NotRolledUp(f"hourly roll-ups before {hours_from:%Y-%m-%d} were deleted")
     on_days = Q()
     for day in days:
         on_days |= Q(start__gte=day, start__lt=day + WHOLE_DAY)
@@ -259,7 +259,7 @@ def _within_reach(job: Job, done: int | None) -> None:
         behind = (cursor.fetchone() or (0,))[0] > MOST_BEHIND
     if behind:
         at = RollupProgress.objects.values_list("at", flat=True).first()
-        raise NotRolledUp(f"roll-ups were last made {at:%Y-%m-%d %H:%M} UTC and are behind")
+        raise NotRolledUp(f"roll-ups are behind: they were last computed at {at:%Y-%m-%d %H:%M} UTC")
 
 
 def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[datetime]:
@@ -386,7 +386,7 @@ def _checkpoints(job: Job, asked: Sequence[Asked], most: int | None) -> list[tup
         if most is not None:
             cursor.execute(_COUNT, parameters)
             if (cursor.fetchone() or (0,))[0] > most:
-                raise NotRolledUp(f"more than {most} checkpoints are not rolled up yet, or of hours of several runs")
+                raise NotRolledUp(f"more than {most} checkpoints are not in roll-ups of a single run")
         cursor.execute(_CHECKPOINTS, parameters)
         return list(cursor.fetchall())
 
@@ -397,7 +397,7 @@ def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tu
     read, gone = 0, _removed_days(job) if asked else frozenset()
     for place, run, start, end in asked:
         if start.astimezone(UTC).date() in gone:
-            raise NotRolledUp(f"checkpoints of {start:%Y-%m-%d} are kept no more")
+            raise NotRolledUp(f"checkpoints of {start:%Y-%m-%d} were deleted")
         try:
             found = reading.table(job, [run] if run else runs, start, end)
         except Unreadable as why:

@@ -7,10 +7,13 @@ from monitoring.reasons.reason import ReasonCode
 
 
 class AddressReason(ReasonCode):
-    TOO_LONG = "addresses.too-long", _("An address has at most {most} characters; this one has {count}.")
-    BAD_CHARACTERS = "addresses.bad-characters", _("An address has no spaces, control characters or backslashes.")
+    TOO_LONG = "addresses.too-long", _("An address can have at most {most} characters; this one has {count}.")
+    BAD_CHARACTERS = (
+        "addresses.bad-characters",
+        _("An address cannot contain spaces, control characters or backslashes."),
+    )
     UNREADABLE = "addresses.unreadable", _("This is not a valid address: {error}.")
-    BAD_SCHEME = "addresses.bad-scheme", _("An address begins with http:// or https://.")
+    BAD_SCHEME = "addresses.bad-scheme", _("An address must begin with http:// or https://.")
     NO_HOST = "addresses.no-host", _("The host is missing: {scheme}://host:port is needed.")
     HAS_CREDENTIALS = (
         "addresses.has-credentials",
@@ -18,7 +21,7 @@ class AddressReason(ReasonCode):
     )
     BAD_HOST = "addresses.bad-host", _("{host!r} is not a valid host name.")
     UNRESOLVED = "addresses.unresolved", _("The name {host} does not resolve: {error}.")
-    WITHOUT_ADDRESS = "addresses.without-address", _("{host} has no address.")
+    WITHOUT_ADDRESS = "addresses.without-address", _("The name {host} resolves to no address.")
 
     FORBIDDEN = (
         "addresses.forbidden",

@@ -23,8 +23,8 @@ class AutomationReason(ReasonCode):
     )
 
     WHY_NEEDED = "automation.why-needed", _("Enter a reason, so that others know why it is paused.")
-    WHY_TOO_LONG = "automation.why-too-long", _("At most {most} characters; these are {count}.")
+    WHY_TOO_LONG = "automation.why-too-long", _("Enter at most {most} characters; the text has {count}.")
     LATER_END_NEEDED = (
         "automation.later-end-needed",
-        _("Enter a time in the future, or nothing to pause until somebody resumes."),
+        _("Enter a time in the future. Leave it empty to pause until a person ends the pause."),
     )

@@ -63,7 +63,7 @@ class EngineReason(ReasonCode):
     TOO_DEEP = "engines.too-deep", _("{where} is nested more than {most} deep.")
     NOT_A_JOB_STATE = "engines.not-a-job-state", _("{value!r} is not a job state.")
     NOT_A_CHECKPOINT_ID = "engines.not-a-checkpoint-id", _("{value} is not a checkpoint id.")
-    NOT_ONE_OF = "engines.not-one-of", _("{name} {value!r} is none of {allowed}.")
+    NOT_ONE_OF = "engines.not-one-of", _("{name} is {value!r}; expected one of {allowed}.")
     WITHOUT_RESULT = "engines.without-result", _("The operation is COMPLETED without a result.")
     FLAG = "engines.flag", _("true or false")
     NUMBER = "engines.number", _("a number")
@@ -96,7 +96,7 @@ class EngineReason(ReasonCode):
         _("The engine restarted the job from savepoint {number}"),
     )
     RESTARTED_AFTER = "engines.restarted-after", _("The engine restarted the job after: {cause}")
-    NOT_READ_TO_END = "engines.not-read-to-end", _("not read to the end within {limit_s:g} s")
+    NOT_READ_TO_END = "engines.not-read-to-end", _("the read did not finish within {limit_s:g} s")
     PROBLEMS = "engines.problems", "{problems:clauses}"
 
     # Where a Spark cluster keeps the rest of a log, by the code that Waymark's job manager sends.
@@ -266,7 +266,7 @@ class EngineReason(ReasonCode):
     )
     VERSION_UNREADABLE = (
         "engines.version-unreadable",
-        _("The version {version!r} cannot be read; it is treated as a new Flink."),
+        _("The version {version!r} is not recognized. Waymark treats the cluster as a recent Flink version."),
     )
     VERSION_TOO_OLD = (
         "engines.version-too-old",
@@ -279,5 +279,5 @@ class EngineReason(ReasonCode):
         "engines.version-too-new",
         _("Flink {version} is newer than {newest}, the newest version that Waymark is tested with."),
     )
-    CLOCK_AHEAD = "engines.clock-ahead", _("Its clock is {seconds:.0f} s ahead of ours.")
-    CLOCK_BEHIND = "engines.clock-behind", _("Its clock is {seconds:.0f} s behind ours.")
+    CLOCK_AHEAD = "engines.clock-ahead", _("Its clock is {seconds:.0f} s ahead of Waymark's.")
+    CLOCK_BEHIND = "engines.clock-behind", _("Its clock is {seconds:.0f} s behind Waymark's.")

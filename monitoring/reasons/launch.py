@@ -43,7 +43,7 @@ class LaunchReason(ReasonCode):
         "launch.savepoint-needed",
         _("{place} is needed in an argument: a job is never started empty"),
     )
-    ARGUMENT_TOO_LONG = "launch.argument-too-long", _("an argument has at most {most} characters")
+    ARGUMENT_TOO_LONG = "launch.argument-too-long", _("an argument can have at most {most} characters")
     FOR_A_SHELL = (
         "launch.for-a-shell",
         _("{found} is shell syntax, but the command runs without a shell: enter each argument separately"),

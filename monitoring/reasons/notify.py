@@ -10,7 +10,7 @@ from monitoring.reasons.reason import ReasonCode
 class NotifyReason(ReasonCode):
     CHANNEL_OFF = "notify.channel-off", _("the channel was switched off")
     CHANNEL_FULL = "notify.channel-full", _("the channel's limit of {count} messages in 10 min is reached")
-    AFTER_EARLIER = "notify.after-earlier", _("an earlier message about it is still being delivered")
+    AFTER_EARLIER = "notify.after-earlier", _("an earlier message about the incident is still being delivered")
     OVER_BEFORE_TOLD = "notify.over-before-told", _("resolved before a notification was sent")
     OVER_WHILE_HIDDEN = "notify.over-while-hidden", _("resolved while another incident hid it")
     HIDDEN = "notify.hidden", _("hidden by incident {incident}")

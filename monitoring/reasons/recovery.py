@@ -84,7 +84,7 @@ class RecoveryReason(ReasonCode):
         "recovery.change-undone",
         _(
             "The job does not start with the changes of restart {epoch}. Waymark starts it without them, "
-            "from the same state."
+            "from the same snapshot."
         ),
     )
 
@@ -121,13 +121,13 @@ class RecoveryReason(ReasonCode):
     )
     FILES_GONE = (
         "recovery.files-gone",
-        _("its files were deleted outside Waymark; choose another state"),
+        _("its files were deleted outside Waymark; choose another snapshot"),
     )
     FILES_DISPOSED = (
         "recovery.files-disposed",
-        _("its files are deleted or are being deleted; choose another state"),
+        _("its files are deleted or are being deleted; choose another snapshot"),
     )
-    NOT_OFFERED = "recovery.not-offered", _("choose one of the states listed below")
+    NOT_OFFERED = "recovery.not-offered", _("choose one of the snapshots listed below")
     NOT_STOPPED_WITH_SAVEPOINT = (
         "recovery.not-stopped-with-savepoint",
         _("{state} exists only if the job is stopped with a savepoint"),
@@ -261,14 +261,14 @@ class RecoveryReason(ReasonCode):
     NO_STATE_YET = "recovery.no-state-yet", _("The job has no state: none of its runs has completed a batch.")
     CANNOT_BE_CHECKED = (
         "recovery.cannot-be-checked",
-        _("{path}: this cluster cannot check a state before it is used."),
+        _("{path}: this cluster cannot check a snapshot before it is used."),
     )
-    USED_UNCHECKED = "recovery.used-unchecked", _("{why}; the state is used without a check.")
+    USED_UNCHECKED = "recovery.used-unchecked", _("{why}; the snapshot is used without a check.")
     STATE_COMPLETE = "recovery.state-complete", _("{path} is complete.")
     STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why:clause}.")
     STARTS_EMPTY = (
         "recovery.starts-empty",
-        _("No state can be restored; the job is configured to start empty in this case."),
+        _("No snapshot can be restored; the job is configured to start without state in this case."),
     )
     STATE_TOO_OLD = (
         "recovery.state-too-old",
@@ -280,11 +280,11 @@ class RecoveryReason(ReasonCode):
     )
     ONLY_STATE_REJECTED = (
         "recovery.only-state-rejected",
-        _("The only state could not be restored, and a job is never started empty; last error: {why}"),
+        _("The only snapshot could not be restored, and a job is never started empty; last error: {why}"),
     )
     ALL_STATES_REJECTED = (
         "recovery.all-states-rejected",
-        _("None of the {count} states could be restored, and a job is never started empty; last error: {why}"),
+        _("None of the {count} snapshots could be restored, and a job is never started empty; last error: {why}"),
     )
 
     # Steps: stop the job.
@@ -312,11 +312,11 @@ class RecoveryReason(ReasonCode):
     STOPPED_TO_GO_ON = "recovery.stopped-to-go-on", _("Stopped. The job continues from {path}.")
     ENDED_WITHOUT_SAVEPOINT = (
         "recovery.ended-without-savepoint",
-        _("The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."),
+        _("The job ended before it could be stopped with a savepoint. Nothing was started; choose a snapshot."),
     )
     ENDED_SAVEPOINT_FAILED = (
         "recovery.ended-savepoint-failed",
-        _("The job ended and its savepoint failed: {failure} Nothing was started; choose a state."),
+        _("The job ended and its savepoint failed: {failure} Nothing was started; choose a snapshot."),
     )
     SAVEPOINT_NOT_KNOWN_YET = (
         "recovery.savepoint-not-known-yet",
@@ -349,7 +349,7 @@ class RecoveryReason(ReasonCode):
     # Steps: start the job.
     NO_STATE_TO_RESTORE = (
         "recovery.no-state-to-restore",
-        _("There is no state to restore, and a job is never started empty."),
+        _("There is no snapshot to restore, and a job is never started empty."),
     )
     STARTED = "recovery.started", _("Started as {id} {how}.")
     FROM_STATE = "recovery.from-state", _("from {path}")

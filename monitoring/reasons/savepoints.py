@@ -90,7 +90,7 @@ class SavepointReason(ReasonCode):
     JOB_KEEPS_ALL = "savepoints.job-keeps-all", _("the job keeps all")
     AMONG_NEWEST = "savepoints.among-newest", _("among the newest {count}")
     YOUNGER = "savepoints.younger", _("younger than {age:length}")
-    OUTLASTED = "savepoints.outlasted", _("number {place}, {age:length} old; the job {policy}")
+    OUTLASTED = "savepoints.outlasted", _("number {place} from the newest, {age:length} old; the job {policy}")
     KEEPS_ALL = "savepoints.keeps-all", _("keeps all")
     KEEPS_NEWEST = "savepoints.keeps-newest", _("keeps the newest {count}")
     KEEPS_YOUNG = "savepoints.keeps-young", _("keeps those of the last {age:length}")

@@ -41,7 +41,7 @@ class WorkReason(ReasonCode):
     SAVEPOINTS_DISPOSED = "work.savepoints-disposed", _("{count} deleted")
     SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be deleted yet")
 
-    RETENTION = "work.retention", _("Retention: {gone} released.")
+    RETENTION = "work.retention", _("Retention: {gone} no longer kept.")
     SAVEPOINT = "work.savepoint", _("{count} savepoint")
     SAVEPOINTS_COUNTED = "work.savepoints-counted", _("{count} savepoints")
     MESSAGE = "work.message", _("{count} message")
@@ -122,8 +122,8 @@ class WorkReason(ReasonCode):
 
     NOT_PINGED = "work.not-pinged", _("The dead man's switch is not pinged. {why}")
 
-    STATE_READ = "work.state-read", _("State of {snapshot} of {job}: answered.")
-    STATE_NOT_READ = "work.state-not-read", _("State of {snapshot} of {job}: {problem}.")
+    STATE_READ = "work.state-read", _("The state of {snapshot} of {job} was read.")
+    STATE_NOT_READ = "work.state-not-read", _("The state of {snapshot} of {job} was not read: {problem}.")
 
     POLLED = "work.polled", _("{cluster}: {events:clauses}.")
     CLUSTER_SILENT = "work.cluster-silent", _("{cluster} does not answer: {why}")

@@ -113,7 +113,7 @@ def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)
         died_at = min(run.ended_at, begun)  # ended_at is by the engine's clock, end_seen_at by Waymark's
-        _done(attempt, _("See the death"), Why.RUN_ENDED(run=run.number, at=died_at), died_at, begun)
+        _done(attempt, _("Detect the failure"), Why.RUN_ENDED(run=run.number, at=died_at), died_at, begun)
     _done(attempt, _("Decide"), stored(attempt, "reason"), begun, now)
 
 

@@ -88,7 +88,9 @@ class _Reader:
         self._version = self._int()
         if self._version not in VERSIONS:
             known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
-            raise NotFlinkMetadata(f"it has version {self._version} of Flink's format; {known} can be read")
+            raise NotFlinkMetadata(
+                f"it has version {self._version} of Flink's format, but only versions {known} can be read"
+            )
 
     def metadata(self) -> FlinkMetadata:
         checkpoint_id = self._long()
@@ -98,7 +100,7 @@ class _Reader:
         rest = self._content[self._at :]
         is_savepoint = None if self._version < 4 else _SAVEPOINT_TYPE in rest
         if is_savepoint is not None and not rest.startswith(b"\xac\xed"):
-            raise CutShort("what it says of itself is cut short")
+            raise CutShort("the properties at its end are truncated")
         return FlinkMetadata(self._version, checkpoint_id, operators, tuple(self._files), is_savepoint)
 
     def _master_state(self) -> None:
@@ -277,7 +279,7 @@ class _Reader:
             raise self._unreadable()
         taken = self._content[self._at : self._at + count]
         if len(taken) < count:
-            raise CutShort(f"it is cut short after {len(self._content)} bytes")
+            raise CutShort(f"it is truncated after {len(self._content)} bytes")
         self._at += count
         return taken
 

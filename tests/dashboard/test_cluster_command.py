@@ -54,11 +54,11 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ftp://127.0.0.1"], "url 'ftp://127.0.0.1': An address begins with http"),
-        (["127.0.0.1:8081"], "url '127.0.0.1:8081': An address begins with http"),
+        (["ftp://127.0.0.1"], "url 'ftp://127.0.0.1': An address must begin with http"),
+        (["127.0.0.1:8081"], "url '127.0.0.1:8081': An address must begin with http"),
         (["http://user:pw@127.0.0.1"], "url .*An address must not contain a name or a password"),
         (["http://127.0.0.1:1"], "url .*nothing listens there"),
-        ([], "url '': An address begins with http"),
+        ([], "url '': An address must begin with http"),
         (["http://127.0.0.1:1", "--every", "0"], "poll_interval_s '0': Enter a number of seconds from 1 to 3600"),
         (["http://127.0.0.1:1", "--labels", "a b"], "labels 'a b': 'a b' is not a label"),
         (["--zookeeper", "zk"], "zookeeper_hosts 'zk': 'zk' is not a server"),
@@ -85,7 +85,7 @@ def test_a_name_is_given_once(flink: FlinkServer) -> None:
 
 def test_one_that_is_down_can_be_added_when_that_is_meant() -> None:
     assert "it does not answer yet" in run("add", "x", "http://127.0.0.1:1", "--unanswered")
-    with pytest.raises(CommandError, match="begins with http"):
+    with pytest.raises(CommandError, match="must begin with http"):
         run("add", "y", "gopher://127.0.0.1:1", "--unanswered")
 
 

@@ -74,10 +74,10 @@ def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | Non
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "begins with http"),
-        ("hooks.example", "begins with http"),
-        ("ftp://hooks.example", "begins with http"),
-        ("file:///etc/passwd", "begins with http"),
+        ("", "must begin with http"),
+        ("hooks.example", "must begin with http"),
+        ("ftp://hooks.example", "must begin with http"),
+        ("file:///etc/passwd", "must begin with http"),
         ("https://", "The host is missing"),
         ("http://:80", "The host is missing"),
         ("http://a:99999", "not a valid address: Port out of range"),

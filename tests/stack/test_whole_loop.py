@@ -271,7 +271,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     expect_exact_carriers(database, upstream)
     person.goto(job_page + "restarts/")
     expect(person.get_by_text("ConnectionError: the carriers' service is down").first).to_be_visible()
-    expect(person.get_by_text("See the death").first).to_be_visible()
+    expect(person.get_by_text("Detect the failure").first).to_be_visible()
     person.screenshot(path=PICTURES / "loop-brought-back.png", full_page=True)
 
     # The engine does not restart this job, so a killed driver ends the run.

@@ -114,7 +114,7 @@ class ClassArchives:
         """Return whether the archive matches its checksum. Read the file once, and again if it has changed."""
         try:
             if self._checksums.of(archive) != archive.with_suffix(_TOLD).read_text():
-                raise ValueError("it is not what was written")
+                raise ValueError("its content does not match its checksum")
         except FileNotFoundError:
             return False
         except (OSError, ValueError) as error:

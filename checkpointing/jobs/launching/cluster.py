@@ -95,7 +95,9 @@ class ClusterSubmission:
         for place in places:
             if (place / "bin" / "spark-submit").exists():
                 return place / "bin" / "spark-submit"
-        raise LaunchFailed(f"There is no bin/spark-submit in {', '.join(map(str, places)) or 'any Spark'}.")
+        raise LaunchFailed(
+            f"bin/spark-submit was not found in {', '.join(map(str, places)) or 'an installation of Spark'}."
+        )
 
 
 def _with_zips(settings: Mapping[str, str], work: Path) -> dict[str, str]:

@@ -105,7 +105,9 @@ def deployment_of(
     deployment = Deployment(master, manager, DeployMode(mode))
     if deployment.driver_is_in_the_cluster and manager in (ClusterManager.LOCAL, ClusterManager.STANDALONE):
         raise InvalidConfiguration(
-            DEPLOY_MODE, mode, f"client with {MASTER} {master}: only YARN and Kubernetes run Python drivers themselves"
+            DEPLOY_MODE,
+            mode,
+            f"use client with {MASTER}={master}: only YARN and Kubernetes run Python drivers in the cluster",
         )
     return deployment
 
@@ -116,9 +118,10 @@ def check_reachable(deployment: Deployment, site: Site) -> None:
         raise InvalidConfiguration(
             MASTER,
             deployment.master,
-            "a master on this machine, because executors elsewhere cannot write to this job manager's state directory; "
-            "set WAYMARK_SHARED_STORAGE=true once it and the checkpoint directories lie on storage that all of them "
-            "see under the same path",
+            "use a master on this machine, because executors on other machines cannot write to this job manager's "
+            "state "
+            "directory. Or put that directory and the checkpoint directories on storage that all machines mount at the "
+            "same path, and set WAYMARK_SHARED_STORAGE=true",
         )
     if not deployment.driver_is_in_the_cluster:
         return
@@ -126,7 +129,7 @@ def check_reachable(deployment: Deployment, site: Site) -> None:
         raise InvalidConfiguration(
             DEPLOY_MODE,
             deployment.mode.value,
-            f"client while {name} is {address}: a driver in the cluster cannot reach that",
+            f"use client, because a driver in the cluster cannot reach {name}={address}",
         )
 
 

@@ -59,7 +59,7 @@ def _total_memory(proc: Path) -> int:
     for line in (proc / "meminfo").read_text().splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
-    raise ValueError(f"{proc / 'meminfo'} does not say MemTotal")
+    raise ValueError(f"{proc / 'meminfo'} has no line MemTotal")
 
 
 def _groups_of(proc: Path, groups: Path) -> Iterator[Path]:

@@ -188,7 +188,7 @@ def _check_ours(directory: Path) -> None:
     """Raise OSError unless the directory belongs to this account: another user may have created it first."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "somebody else's", str(directory))
+        raise PermissionError(errno.EPERM, "belongs to another user, or is not a directory", str(directory))
 
 
 def filesystem_of(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:

@@ -17,7 +17,14 @@ NEW_RUN = 2  # the value of a restart event that is a new run; a restart by the 
 
 
 def window(default: int) -> Number:
-    return Number(_("Window"), Unit.SECONDS, default, 60, 30 * 86_400, _("How far back is counted, such as 15 min."))
+    return Number(
+        _("Window"),
+        Unit.SECONDS,
+        default,
+        60,
+        30 * 86_400,
+        _("Only events within this time are counted, such as 15 min."),
+    )
 
 
 class CountInWindow(Kind):

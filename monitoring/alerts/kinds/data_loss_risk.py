@@ -21,16 +21,16 @@ class DataLossRiskReason(ReasonCode):
         "alerts.data-loss-risk-rule",
         _(
             "Opens {lead:length} before the newest checkpoint or savepoint of a job, running or dead, is "
-            "{keeps:length} old. Its source retains data for that long; afterwards, input since that state "
-            "can no longer be read again."
+            "{keeps:length} old. The source of the job retains data for that long. After that, the input "
+            "since the snapshot can no longer be read again."
         ),
     )
-    NO_STATE = "alerts.no-state", _("{subject} has no state.")
+    NO_STATE = "alerts.no-state", _("{subject} has no checkpoint or savepoint.")
     FOUND = (
         "alerts.data-loss-risk",
         _(
-            "The newest state of {subject} is from {at:minute}; its source retains data for {keeps:length}. "
-            "Afterwards, input since that state can no longer be read again."
+            "The newest snapshot of {subject} is from {at:minute}; its source retains data for "
+            "{keeps:length}. After that, the input since the snapshot can no longer be read again."
         ),
     )
 
@@ -46,11 +46,16 @@ class DataLossRisk(Age):
         7 * _DAY,
         60,
         3650 * _DAY,
-        _("The retention of the topic or table, such as 7 d."),
+        _("How long the topic or table retains its data, such as 7 d."),
     )
     parameters: ClassVar[Mapping[str, Number | Day]] = {
         "lead_s": Number(
-            _("Tell people before"), Unit.SECONDS, _DAY, 0, 3650 * _DAY, _("The time that a repair needs.")
+            _("Warn in advance"),
+            Unit.SECONDS,
+            _DAY,
+            0,
+            3650 * _DAY,
+            _("How long before the data is lost the incident opens. Allow enough time for a repair."),
         )
     }
     check_every_s = 300

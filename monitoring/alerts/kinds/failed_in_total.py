@@ -36,7 +36,7 @@ class FailedInTotal(Kind):
     source = Source.FAILURES
     threshold = Number(_("Threshold"), Unit.COUNT, 100, 1, 10_000_000, _("Failed checkpoints that open an incident."))
     parameters: ClassVar[Mapping[str, Number | Day]] = {
-        "since": Day(_("Since"), _("Counted from the beginning of this day, UTC; empty: from the first one known."))
+        "since": Day(_("Since"), _("Counts from the start of this UTC day. Empty: from the first known checkpoint."))
     }
     check_every_s = 300
     counts = True

@@ -147,7 +147,7 @@ class StateSize(CheckpointFigure):
     column = "state_size"
     rule = StateSizeReason.RULE
     found = StateSizeReason.FOUND
-    threshold = Number(_("Threshold"), Unit.BYTES, 10 * _GB, 1, 1024**6, _("Such as 500 MB or 10 GB, of 1024 each."))
+    threshold = Number(_("Threshold"), Unit.BYTES, 10 * _GB, 1, 1024**6, _("Such as 500 MB or 10 GB (1 GB = 1024 MB)."))
 
 
 KINDS = (EndToEndDuration(), Alignment(), StartDelay(), StateSize())

@@ -21,7 +21,7 @@ from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.rule_facts import Facts
 from monitoring.reasons.reason import Reason, ReasonCode
 
-_DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
+_DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("The p95 is computed over this many whole UTC days before today."))
 ENOUGH = 3  # weeks that must have data for an hour
 _WEEKS = Number(
     _("Weeks of the same hour"),
@@ -29,8 +29,11 @@ _WEEKS = Number(
     None,
     ENOUGH,
     6,
-    _("Compares with the p95 of the same hour of the week in so many weeks before, where three of them tell it."),
-    _("Empty: with that of the days."),
+    _(
+        "Compares with the p95 of the same hour of the week over this many past weeks, if at least three "
+        "of them have data."
+    ),
+    _("Empty: compares with the p95 over “Days”."),
 )
 _THRESHOLD = Number(_("Threshold"), Unit.PERCENT, 200, 101, 100_000, _("Percent of the p95: 200 is twice as much."))
 
@@ -168,7 +171,7 @@ class RelativeDuration(RelativeFigure):
         "days": _DAYS,
         "weeks": _WEEKS,
         "least_ms": Number(
-            _("At least"), Unit.MILLISECONDS, 1000, 0, 86_400_000, _("A shorter p95 counts as this much: such as 1 s.")
+            _("At least"), Unit.MILLISECONDS, 1000, 0, 86_400_000, _("A lower p95 counts as this value, such as 1 s.")
         ),
     }
 

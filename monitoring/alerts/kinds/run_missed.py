@@ -51,7 +51,12 @@ class RunMissed(Age):
     group = _("Job")
     source = Source.SCHEDULED_RUNS
     threshold = Number(
-        _("Finished within"), Unit.SECONDS, 3600, 60, 30 * 86_400, _("After the time when it was due, such as 1 h.")
+        _("Finished within"),
+        Unit.SECONDS,
+        3600,
+        60,
+        30 * 86_400,
+        _("Counted from the time when the run was due, such as 1 h."),
     )
 
     def explain(self, terms: Terms) -> Reason:

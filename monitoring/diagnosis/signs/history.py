@@ -53,7 +53,7 @@ class HistoryReason(ReasonCode):
             "checkpoints reach the timeout of {timeout:milliseconds} about {day:day}."
         ),
     )
-    RAISE_TIMEOUT = "diagnosis.raise-timeout", _("before that day; or find out what grows")
+    RAISE_TIMEOUT = "diagnosis.raise-timeout", _("before that day, or find the cause of the growth")
     DAYS = "diagnosis.days", _("Days evaluated")
     STATE_PER_DAY = "diagnosis.state-per-day", _("State growth per day")
 

@@ -72,7 +72,7 @@ def put(source: Path, path: str) -> None:
     storage.make_durable([target, directory])
     sha256 = sha256_of(source)
     if storage.checksum(target, sha256) != sha256:
-        raise OSError(f"{target} was written, and reads otherwise")
+        raise OSError(f"{target} was written, but reading it back returned different content")
 
 
 def here(path: str, sha256: str) -> Path:
@@ -90,7 +90,7 @@ def _bring(path: str, sha256: str, copy: Path) -> None:
     arriving = copy.with_name(f".{uuid.uuid4().hex}")
     try:
         if files().get(place(path), arriving, sha256) != sha256:
-            raise OSError(f"{place(path)} has another content than was written")
+            raise OSError(f"{place(path)} does not have the content that was written")
         arriving.replace(copy)
     finally:
         arriving.unlink(missing_ok=True)

@@ -190,7 +190,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 def _positive(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name, str(default))
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"option {name}: {text!r} is not allowed; a whole number from 1 is")
+        raise ValueError(f"option {name}: {text!r} is not allowed; a whole number of at least 1 is expected")
     return int(text)
 
 

@@ -83,16 +83,18 @@ def merged_each(groups: Sequence[Sequence[bytes | memoryview]], versions: Sequen
 def _cells(sketches: Sequence[bytes], versions: Sequence[int]) -> Cells:
     """Return the cells of all sketches. With several versions, `places` are not sorted."""
     if unknown := set(versions) - READ.keys():
-        raise UnknownSketch(f"version {min(unknown)} is not known; {' and '.join(map(str, READ))} are")
+        raise UnknownSketch(
+            f"sketches of version {min(unknown)} are not supported; supported are {' and '.join(map(str, READ))}"
+        )
     parts = []
     for version in sorted(set(versions)):
         which = [place for place, each in enumerate(versions) if each == version]
         try:
             part = READ[version]([sketches[place] for place in which])
         except Damaged as why:
-            raise UnknownSketch(f"a sketch is none of version {version}: {why}") from why
+            raise UnknownSketch(f"a sketch is not valid for version {version}: {why}") from why
         if len(part.ranges) and int(part.ranges.max()) >= _WIDTH:
-            raise UnknownSketch(f"range {part.ranges.max()} is none of version {version}")
+            raise UnknownSketch(f"range {part.ranges.max()} does not exist in sketches of version {version}")
         parts.append(Cells(np.array(which, np.int64)[part.places], part.ranges, part.counts))
     nothing = np.zeros(0, np.int64)
     return (

@@ -36,7 +36,7 @@ class Cells(NamedTuple):
 def read_pairs(sketches: Sequence[bytes]) -> Cells:
     sizes = np.array([len(each) for each in sketches], np.int64)
     if np.any(sizes % _PAIR.itemsize):
-        raise Damaged(f"{sizes[sizes % _PAIR.itemsize > 0][0]} bytes are no pairs")
+        raise Damaged(f"{sizes[sizes % _PAIR.itemsize > 0][0]} bytes are not a whole number of pairs")
     pairs = np.frombuffer(b"".join(sketches), _PAIR)
     places = np.repeat(np.arange(len(sketches)), sizes // _PAIR.itemsize)
     return Cells(places, pairs["range"].astype(np.int64), pairs["count"].astype(np.int64))
@@ -77,21 +77,21 @@ def read_rice(sketches: Sequence[bytes]) -> Cells:
     place = np.array([n for n, each in enumerate(sketches) if each], np.int64)
     sizes = np.array([len(sketches[n]) for n in place], np.int64)
     if np.any(sizes * 8 <= _HEADER):
-        raise Damaged(f"{sizes.min()} bytes are too few")
+        raise Damaged(f"{sizes.min()} bytes are too few for a sketch")
     body = np.frombuffer(b"".join(sketches), np.uint8)
     begin = np.cumsum(sizes) - sizes
     header = sum((body[begin + n].astype(np.int64) << 8 * n for n in range(4)), np.zeros(len(place), np.int64))
     first, k, length = header & 0x7FF, header >> 11 & 0x1F, header >> 16
     start, end = begin * 8 + _HEADER, (begin + sizes) * 8
     if np.any(start + length * (k + 1) > end) or np.any(length == 0):
-        raise Damaged("it has fewer counts than it says")
+        raise Damaged("it has fewer counts than its header states")
     bits = np.unpackbits(body, bitorder="little")
     ones = np.flatnonzero(bits)
     of = np.searchsorted(begin * 8, ones, side="right") - 1
     is_end = ones >= (start + length * k)[of]
     ones, of = ones[is_end], of[is_end]
     if np.any(np.bincount(of, minlength=len(place)) != length):
-        raise Damaged("it has another number of counts than it says")
+        raise Damaged("the number of its counts differs from its header")
     previous = np.concatenate(([-1], ones[:-1]))
     opens = np.cumsum(length) - length
     previous[opens] = start + length * k - 1
@@ -99,7 +99,7 @@ def read_rice(sketches: Sequence[bytes]) -> Cells:
     for bit, among, at in _low_bits(start, length, k):
         counts[among] |= bits[at].astype(np.int64) << bit
     if np.any(counts[opens] == 0) or np.any(counts[opens + length - 1] == 0):
-        raise Damaged("nothing lies in its first or in its last range")
+        raise Damaged("the count of its first or last range is 0")
     ranges = first[of] + np.arange(len(of)) - opens[of]
     there = counts > 0
     return Cells(place[of][there], ranges[there], counts[there])

@@ -44,7 +44,7 @@ def compile_template(source: str) -> Template:
     if len(source) > LONGEST:
         raise BadTemplate(f"It has {len(source)} characters: at most {LONGEST} are allowed.")
     if "\0" in source:
-        raise BadTemplate("It holds a NUL character, which no text has.")
+        raise BadTemplate("It contains a NUL character, which is not allowed.")
     try:
         template = Template(source, engine=_ENGINE)
     except TemplateSyntaxError as problem:
@@ -64,7 +64,7 @@ def _refuse_unknown_names(nodes: NodeList, known: frozenset[str], in_loop: bool 
         inner = known
         if isinstance(node, ForNode):
             if in_loop:
-                raise BadTemplate(f"A for inside a for is not allowed. {ALLOWED}.")
+                raise BadTemplate(f"A {{% for %}} inside another {{% for %}} is not allowed. {ALLOWED}.")
             inner = known | set(node.loopvars) | {"forloop"}
         for name in node.child_nodelists:
             children = getattr(node, name, None)
@@ -78,7 +78,7 @@ def _check_name(variable: Variable, known: frozenset[str]) -> None:
     name = variable.var if isinstance(variable.var, str) else str(variable)
     first, *rest = name.split(".")
     if first not in known:
-        raise BadTemplate(f"{name!r} is no name that a message has. {ALLOWED}.")
+        raise BadTemplate(f"{name!r} is not a name that a message has. {ALLOWED}.")
     if rest and first in NAMES:
         raise BadTemplate(
             f"{name!r}: {first} has no parts; write {{% for each in incidents %}} for each.job. {ALLOWED}."

@@ -85,7 +85,7 @@ class AwaitRunning:
             case EngineError():
                 return wait_for(answer)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer about a run")
+                raise TypeError(f"{type(answer).__name__} is not an answer about a run")
 
 
 async def _look(client: FlinkClient, job: JobOverview | None) -> Seen:

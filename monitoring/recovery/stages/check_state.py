@@ -86,7 +86,7 @@ class CheckState:
             case EngineError():
                 return reject(attempt, answer.reason, now)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer to a validation")
+                raise TypeError(f"{type(answer).__name__} is not an answer to a validation")
 
 
 def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:

@@ -58,7 +58,7 @@ class ImportState:
             case EngineError():
                 return _not_copied(answer.reason)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer to an import")
+                raise TypeError(f"{type(answer).__name__} is not an answer to an import")
 
 
 def _not_copied(why: Reason | str) -> End:

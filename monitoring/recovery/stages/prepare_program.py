@@ -59,7 +59,7 @@ class CheckProgram:
             case EngineError():
                 return wait_for(answer)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no list of programs")
+                raise TypeError(f"{type(answer).__name__} is not a list of programs")
 
 
 def lost(attempt: RestartAttempt) -> Next | End:
@@ -112,4 +112,4 @@ class UploadProgram:
             case EngineError():
                 return End(AttemptState.FAILED, Why.PROGRAM_REFUSED(answer=answer.reason))
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer to an upload")
+                raise TypeError(f"{type(answer).__name__} is not an answer to an upload")

@@ -155,7 +155,7 @@ class StartJob:
             case EngineError():
                 return _looked_for(attempt, answer)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+                raise TypeError(f"{type(answer).__name__} is not an answer to a launch")
 
 
 def _by_another(life: JobOverview) -> Reason:

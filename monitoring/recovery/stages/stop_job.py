@@ -137,7 +137,7 @@ class StopJob:
             case EngineError():
                 return wait_for(answer)
             case _:
-                raise TypeError(f"{type(answer).__name__} is no answer about a job's life")
+                raise TypeError(f"{type(answer).__name__} is not an answer about the status of a job")
 
 
 def _store(cluster: Cluster) -> Quorum | None:

@@ -165,7 +165,7 @@ def test_standalone_starts_empty_in_every_process_but_remembers_what_is_over(tmp
 
 
 def test_settings_name_what_is_missing(tmp_path):
-    with pytest.raises(ValueError, match="needs hosts"):
+    with pytest.raises(ValueError, match="needs the addresses"):
         HighAvailabilitySettings(tmp_path, HighAvailabilityMode.ZOOKEEPER)
     with pytest.raises(ValueError, match="cluster_id"):
         HighAvailabilitySettings(tmp_path, cluster_id="/")

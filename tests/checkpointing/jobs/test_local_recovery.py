@@ -325,7 +325,7 @@ def test_after_a_restart_of_the_machine_nothing_is_trusted(former: AttemptRecord
 
 
 def test_a_batch_in_flight_cannot_be_rescaled(former: AttemptRecord) -> None:
-    with pytest.raises(LocalStateUnusable, match="its last batch is not committed"):
+    with pytest.raises(LocalStateUnusable, match="the last batch is not committed"):
         local_restore(former, replace(HERE, rescales=True))
 
 

@@ -106,7 +106,7 @@ def test_a_zip_is_searched_for_the_module(storage: ProgramStorage) -> None:
     check_program(program, "wordcount:main")
     check_program(program, "jobs.deep:main")
     check_program(program, "jobs.deep")
-    with pytest.raises(InvalidProgram, match="holds no module 'other'"):
+    with pytest.raises(InvalidProgram, match="has no module 'other'"):
         check_program(program, "other:main")
 
 

@@ -244,7 +244,7 @@ def test_bounds_that_are_not_allowed_are_named(requirements: dict[str, Paralleli
 
 def test_stateful_vertices_have_one_parallelism_together() -> None:
     vertices = (COUNT, OTHER)
-    with pytest.raises(InvalidRequirements, match=r"they share spark\.sql\.shuffle\.partitions: give all of them"):
+    with pytest.raises(InvalidRequirements, match=r"they share spark\.sql\.shuffle\.partitions\. Set the same"):
         required_parallelism(bounds({COUNT: 4, OTHER: 5}), vertices)
     assert required_parallelism(bounds({COUNT: 4, OTHER: 4}), vertices) == 4
 

@@ -159,7 +159,7 @@ async def test_a_spark_home_without_spark_submit_is_named(tmp_path: Path) -> Non
     environ = {"SPARK_HOME": str(tmp_path / "nothing")}
     launcher = LocalDriverLauncher(environ, lambda: Path("/opt"), tmp_path, site=SITE)
 
-    with pytest.raises(LaunchFailed, match=r"no bin/spark-submit in .*/nothing"):
+    with pytest.raises(LaunchFailed, match=r"bin/spark-submit was not found in .*/nothing"):
         launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
 
 

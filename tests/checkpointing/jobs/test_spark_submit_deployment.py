@@ -59,7 +59,7 @@ def test_the_driver_is_a_process_here_unless_the_job_asks_for_cluster_mode() -> 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
 def test_cluster_mode_is_refused_where_spark_has_none_for_python(master: str) -> None:
-    with pytest.raises(InvalidConfiguration, match="only YARN and Kubernetes run Python drivers themselves"):
+    with pytest.raises(InvalidConfiguration, match="only YARN and Kubernetes run Python drivers in the cluster"):
         deployment_of({"spark.master": master, "spark.submit.deployMode": "cluster"})
 
 

@@ -38,8 +38,8 @@ def test_a_wheel_is_stored_as_the_zip_that_it_is(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (wheel(is_pure=False), "it has compiled parts; put it into an environment"),
-        (b"no zip", "it is no wheel"),
-        (b"", "it is no wheel"),
+        (b"no zip", "it is not a wheel"),
+        (b"", "it is not a wheel"),
     ],
 )
 def test_a_wheel_that_cannot_be_imported_from_a_zip_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -52,7 +52,7 @@ async def test_half_a_character_is_refused_before_it_breaks_the_list_of_jobs(man
     jar_id = await manager.upload()
     body = b'{"entryClass": "wordcount.py:wordcount", "jobName": "a\\ud800"}'
     answer = await call(manager.address, "POST", f"/jars/{jar_id}/run", JSON, body)
-    assert (answer.status, "half a character" in answer.text) == (400, True)
+    assert (answer.status, "an unpaired surrogate" in answer.text) == (400, True)
     assert (await manager.get("/jobs/overview"))["jobs"] == []
 
 

@@ -91,7 +91,9 @@ def test_a_directory_that_another_job_filled_is_refused(spark: Any, job: PlayedJ
 
 def test_a_directory_belongs_to_one_query(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
     FileSink(tmp_path / "out", query=QUERY)(spark.createDataFrame(ROWS, SCHEMA), 0)
-    with pytest.raises(SinkDirectoryTaken, match="holds the output of query 'query': give 'other' another one"):
+    with pytest.raises(
+        SinkDirectoryTaken, match="holds the output of query 'query': give query 'other' another directory"
+    ):
         FileSink(tmp_path / "out", query="other")(spark.createDataFrame(ROWS, SCHEMA), 0)
 
 

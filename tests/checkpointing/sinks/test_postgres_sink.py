@@ -242,7 +242,7 @@ def test_a_renamed_query_is_refused_the_table_of_its_former_name(table: Table, j
     restored = Job()
     restored.attempt(1, "B", restored=(a, 0))
     set_current(SinkContext(restored.job_id, 1, restored.lineage[-1].timeline, {}, {"renamed": ()}))
-    with pytest.raises(SinkTableTaken, match=r"holds the output of query 'query': give 'renamed' another one"):
+    with pytest.raises(SinkTableTaken, match=r"holds the output of query 'query': give query 'renamed' another table"):
         table.sink(key=None, query="renamed")(table.words_frame("a0"), 0)
     assert table.words() == ["a0"]
 
@@ -316,7 +316,7 @@ def test_a_job_that_goes_on_from_another_jobs_state_takes_its_output_over(table:
     table.log()(table.words_frame("b2"), 2)
     assert table.words() == ["a0", "a1", "b2"]
     job.attempt(8, "A", restored=(a, 2))
-    with pytest.raises(FencedOut, match="went on from its state, has taken over"):
+    with pytest.raises(FencedOut, match="started from its state, has taken over"):
         table.log()(table.words_frame("a3"), 3)
 
 
@@ -389,7 +389,7 @@ def test_the_query_is_the_one_whose_batch_it_is(table: Table, job: Job, tmp_path
 
 def test_outside_a_streaming_query_the_query_has_to_be_named(table: Table, job: Job) -> None:
     job.attempt(1)
-    with pytest.raises(NotInADriver, match="no batch of a streaming query"):
+    with pytest.raises(NotInADriver, match="not a batch of a streaming query"):
         table.sink(query=None)(table.frame(), 0)
 
 

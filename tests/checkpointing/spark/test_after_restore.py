@@ -110,7 +110,7 @@ def run(bench: Bench, query: Any, batches: int) -> Any:
 def test_the_option_says_what_is_allowed(bench: Bench) -> None:
     option = "waymark.batch-numbers"
     writer = bench.lines().writeStream.queryName("words")
-    with pytest.raises(ProgramError, match="'never' of query 'words' is not allowed; repeat is"):
+    with pytest.raises(ProgramError, match="'never' of query 'words' is not allowed; only repeat is"):
         planned(bench, writer.foreachBatch(lambda frame, batch: None).option(option, "never"))
     to_files = bench.lines().writeStream.queryName("words").format("json").option("path", str(bench.root / "out"))
     with pytest.raises(ProgramError, match="'repeat' is not possible for query 'words', which writes to json"):

@@ -280,7 +280,7 @@ def test_a_state_file_that_is_missing_declines_the_checkpoint_with_its_name(benc
     bench.agent.tick()
     [(checkpoint_id, reason, cause)] = bench.reports.declined
     assert (checkpoint_id, reason) == (1, "CHECKPOINT_ASYNC_EXCEPTION")
-    assert "Batch 2 of query 'words' cannot be taken: state/0/1: nothing leads to version 2" in cause
+    assert "Batch 2 of query 'words' cannot be taken: state/0/1: the files of version 2" in cause
     assert not bench.agent.is_busy
 
 

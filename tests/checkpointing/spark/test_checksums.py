@@ -79,14 +79,14 @@ def test_another_byte_is_noticed(tmp_path: Path, size: int, at: int) -> None:
     changed = bytearray(content)
     changed[at] ^= 1
     path.write_bytes(changed)
-    with pytest.raises(ValueError, match=r"1\.sst is damaged: its checksum is another one"):
+    with pytest.raises(ValueError, match=r"1\.sst is damaged: its content does not match its checksum"):
         check_file(tmp_path, "1.sst")
 
 
 def test_another_size_is_noticed_before_anything_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, "1.sst", os.urandom(2000))
     path.write_bytes(path.read_bytes()[:-600])
-    with pytest.raises(ValueError, match="it has 1400 bytes, and checksums for another number"):
+    with pytest.raises(ValueError, match="it has 1400 bytes, which do not match the number of its checksums"):
         check_file(tmp_path, "1.sst")
 
 

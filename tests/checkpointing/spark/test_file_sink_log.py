@@ -254,7 +254,9 @@ def test_a_log_that_cannot_be_read_says_which(viewfs: FileSink) -> None:
     newest = max((viewfs.output / "_spark_metadata").glob("[!.]*"))
     newest.with_name(f".{newest.name}.crc").unlink()
     newest.write_text("v7\n{}")
-    with pytest.raises(SnapshotDamaged, match=rf"_spark_metadata/{newest.name} has format 'v7': v1 is known"):
+    with pytest.raises(
+        SnapshotDamaged, match=rf"_spark_metadata/{newest.name} has format 'v7'; only 'v1' is supported"
+    ):
         viewfs.restore(older, query, keep_output=True)
     with pytest.raises(OSError, match="No FileSystem for scheme"):
         _ = viewfs.writing("nowhere", output="nosuch://there/out").output

@@ -126,7 +126,7 @@ def test_hdfs_without_a_snapshot_takes_every_delta() -> None:
 
 def test_a_delta_missing_in_between_is_named() -> None:
     checkpoint = Checkpoint(3).add("state/0/0/1.delta", "state/0/0/2.delta", "state/0/0/4.delta")
-    with pytest.raises(IncompleteBatch, match="state/0/0: nothing leads to version 3"):
+    with pytest.raises(IncompleteBatch, match="state/0/0: the files of version 3 of the state are missing"):
         checkpoint.select(3)
 
 
@@ -244,7 +244,7 @@ def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
 
     assert log(11) == {"9.compact", "10", "11"}
     assert log(9) == {"9.compact"}
-    with pytest.raises(IncompleteBatch, match="does not have every entry up to batch 8"):
+    with pytest.raises(IncompleteBatch, match="lacks entries of batches up to 8"):
         log(8)  # entries 0 to 4 were removed when 9 compacted them
     checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in range(5)))
     assert log(8) == set(map(str, range(9)))
@@ -252,7 +252,7 @@ def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
 
 def test_a_file_sink_that_lacks_the_batch_is_not_ready() -> None:
     checkpoint = Checkpoint(3).add(*(f"sink:_spark_metadata/{number}" for number in range(3)))
-    with pytest.raises(IncompleteBatch, match="does not have every entry up to batch 3"):
+    with pytest.raises(IncompleteBatch, match="lacks entries of batches up to 3"):
         checkpoint.select(3)
 
 

@@ -105,7 +105,7 @@ def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path,
         for number in numbers:
             for name in (f"{number}", f".{number}.crc"):
                 (work / "queries" / "0-words" / log / name).unlink()
-    with pytest.raises(LocalStateUnusable, match="the offsets end with 2"):
+    with pytest.raises(LocalStateUnusable, match="newer than the newest offsets, 2"):
         LocalState.read(work).check()
 
 

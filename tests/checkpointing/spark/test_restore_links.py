@@ -61,7 +61,7 @@ def test_a_whole_one_is_linked(stored: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 1, len(CONTENT) - 1, len(CONTENT) + 1])
 def test_one_of_another_size_is_refused_and_not_linked(stored: Path, tmp_path: Path, size: int) -> None:
     stored.write_bytes((CONTENT + b"x")[:size])
-    with pytest.raises(SnapshotDamaged, match=f"{size} bytes, {len(CONTENT)} are expected"):
+    with pytest.raises(SnapshotDamaged, match=f"it has {size} bytes instead of {len(CONTENT)}"):
         restore(stored, tmp_path / "live")
     assert not (tmp_path / "live" / SST).exists()
 

@@ -32,5 +32,5 @@ def test_a_schema_is_found_where_it_lies_now_whatever_the_directory_is_called(tm
 
 def test_a_path_of_something_else_is_damage(tmp_path: Path) -> None:
     metadata(tmp_path, "file:/etc/passwd")
-    with pytest.raises(ValueError, match="'file:/etc/passwd' is no path of a state schema"):
+    with pytest.raises(ValueError, match="'file:/etc/passwd' is not the path of a state schema"):
         relocate_schemas(tmp_path)

@@ -77,7 +77,7 @@ def test_state_too_large_for_the_job_managers_memory_is_declined_in_flinks_words
 @pytest.mark.parametrize(
     ("root", "cause"),
     [
-        ("nosuch://host/x", "'nosuch' is no storage for snapshots"),
+        ("nosuch://host/x", "'nosuch' is not supported as storage for snapshots"),
         ("ftp://127.0.0.1:9/x", "the storage cannot be reached"),
     ],
 )

@@ -24,7 +24,7 @@ def test_a_state_from_before_there_were_lineages_begins_one(tmp_path: Path) -> N
 
 def test_what_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / TIMELINES).write_text("[[")
-    with pytest.raises(ValueError, match="no lineage of timelines"):
+    with pytest.raises(ValueError, match="not a lineage of timelines"):
         begin_timeline(tmp_path, "A", 9)
 
 

@@ -56,7 +56,7 @@ def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) ->
     known = Upload(
         "there", str(there), 7, str(tmp_path / "pool"), by_content=True, there=frozenset([brought[0].checksum])
     )
-    with pytest.raises(UploadFailed, match="the executors' storage is another"):
+    with pytest.raises(UploadFailed, match="their storage differs"):
         uploads.bring([known], "an upload", NEVER)
 
 
@@ -110,7 +110,7 @@ def test_where_batches_leave_no_processor_it_is_given_up(
         batch = threads.submit(lambda: spark.sparkContext.parallelize(range(4), 4).mapPartitions(held).sum())
         try:
             eventually("both processors are taken", lambda: len(list(tmp_path.glob("*.began"))) == 2)
-            with pytest.raises(UploadFailed, match=r"no processor got free for it within 0\.5 s"):
+            with pytest.raises(UploadFailed, match=r"no processor core was free for the upload within 0\.5 s"):
                 impatient.bring([upload(tmp_path / "link", str(tmp_path / "pool"))], "an upload", NEVER)
         finally:
             (tmp_path / "may-end").touch()

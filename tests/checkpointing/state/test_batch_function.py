@@ -157,7 +157,7 @@ def test_two_functions_of_one_query_cannot_share_a_name(queries: Any) -> None:
         other(frame, batch)
 
     queries.feed(["0"])
-    with pytest.raises(StreamingQueryException, match="two functions of the query keep operator state as 'writer'"):
+    with pytest.raises(StreamingQueryException, match="two functions of the query use the name 'writer'"):
         queries.run(queries.lines().writeStream.foreachBatch(both), "first")
 
 

@@ -271,7 +271,7 @@ def test_a_time_to_live_below_a_millisecond_is_refused(ttl: Any) -> None:
 
 
 def test_event_time_has_no_time_to_live(spark: Any) -> None:
-    with pytest.raises(ValueError, match="EVENT_TIME has no time to live, which state 'value' asks for"):
+    with pytest.raises(ValueError, match="state 'value' has a time to live, which EVENT_TIME does not support"):
         process_keyed(spark.range(1).groupBy("id"), Expiring(LONG), "key long", time_mode=TimeMode.EVENT_TIME)
 
 
@@ -307,7 +307,7 @@ def test_a_struct_takes_tuples_rows_and_dictionaries() -> None:
 )
 def test_a_row_that_does_not_fit_the_output_is_refused_with_its_columns(result: Any) -> None:
     processor = _Processor(Careless(), ("key", "total"), TimeMode.NONE)
-    with pytest.raises(TypeError, match=r"Careless put out .*; a row has the columns key, total"):
+    with pytest.raises(TypeError, match=r"Careless returned .*; a row must have the columns key, total"):
         list(processor._rows([result]))
 
 

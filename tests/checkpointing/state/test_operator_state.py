@@ -118,7 +118,7 @@ def test_two_subtasks_must_agree_on_the_mode() -> None:
     pair = empty_stores(2)
     pair[0].list_state("it")
     pair[1].union_list_state("it")
-    with pytest.raises(ValueError, match="'it' is a list state in one subtask, not in all"):
+    with pytest.raises(ValueError, match="'it' must have the same mode in all subtasks; it is list in only some"):
         encode(pair)
 
 

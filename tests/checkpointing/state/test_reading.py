@@ -307,7 +307,7 @@ def test_a_filter_that_cannot_be_is_refused_by_name(counted: Any, spark: Any) ->
     location = counted.made[0].location
     with pytest.raises(NoSuchState, match="key: there is no field 'word'; it has value"):
         read_state(location, ANY, spark, only=StateFilter(key={"word": "a"}))
-    with pytest.raises(ValueError, match="where: 'nothing > 1' is no condition"):
+    with pytest.raises(ValueError, match="where: 'nothing > 1' is not a valid condition"):
         read_state(location, ANY, spark, only=StateFilter(where="nothing > 1"))
 
 

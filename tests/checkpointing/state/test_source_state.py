@@ -135,5 +135,7 @@ def test_an_idle_source_makes_no_batch_of_its_restore() -> None:
 
 
 def test_an_offset_of_another_kind_of_source_is_refused() -> None:
-    with pytest.raises(OperatorStateUnusable, match=r'the offset \{"row": 5\} is not of a source with operator state'):
+    with pytest.raises(
+        OperatorStateUnusable, match=r'the offset \{"row": 5\} was not written by a source with operator state'
+    ):
         SplitReader(1, Path("/dev/null"), 9).latestOffset({"row": 5}, None)

@@ -180,7 +180,7 @@ def test_a_savepoint_is_not_completed_by_a_job_manager_that_no_longer_leads(tmp_
     location = storage.initialize_location(8, CheckpointKind.SAVEPOINT, str(tmp_path / "sp"))
     files = (put(Path(location.directory), "q/1.delta", b"private"),)
     leads[0] = False
-    with pytest.raises(StorageError, match="another job manager leads"):
+    with pytest.raises(StorageError, match="another job manager is the leader"):
         storage.write_metadata(completed(location, files, CheckpointKind.SAVEPOINT, 8))
     assert not (Path(location.directory) / "_metadata").exists()
 

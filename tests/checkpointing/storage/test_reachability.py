@@ -152,7 +152,7 @@ def test_a_storage_that_goes_away_while_a_checkpoint_begins_gets_no_directory(tm
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, files=Unmounted(root), retained=lambda: (checkpoint,))
-    with pytest.raises(StorageUnreachable, match="has gone; its storage may not be mounted"):
+    with pytest.raises(StorageUnreachable, match="no longer exists; its storage may not be mounted"):
         storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
     assert not root.exists()
 

@@ -30,7 +30,7 @@ from tests.storage_servers import StorageServer, ftp_server
 
 @pytest.mark.parametrize("scheme", ["nosuch", "http", "memory", "zip", "simplecache"])
 def test_a_scheme_that_cannot_keep_snapshots_is_refused(scheme: str) -> None:
-    with pytest.raises(UnknownScheme, match=f"{scheme}://host/x: '{scheme}' is no storage"):
+    with pytest.raises(UnknownScheme, match=f"{scheme}://host/x: '{scheme}' is not supported as storage"):
         files_for(f"{scheme}://host/x")
 
 

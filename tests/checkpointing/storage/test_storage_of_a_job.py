@@ -130,7 +130,7 @@ async def test_storage_that_nobody_answers_for_fails_its_checkpoint_and_the_job_
     ("value", "problem"),
     [
         ("s3:/bucket/x", "two slashes"),
-        ("nosuch://host/x", "is no storage for snapshots"),
+        ("nosuch://host/x", "is not supported as storage for snapshots"),
         ("ftp://user:hunter2@host/x", "must not contain a password"),
     ],
 )

@@ -167,7 +167,7 @@ def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what
     monkeypatch.setattr(stretches, "MOST_BEHIND", 20)
     shown = page(viewer, job)
     assert not shown.context["summary"].rolled
-    assert "Roll-ups are not used: roll-ups were last made" in shown.content.decode()
+    assert "Roll-ups are not used: roll-ups are behind: they were last computed" in shown.content.decode()
     assert {shown.context["summary"].of(name, "end_to_end_duration") for name in ("Minimum", "Maximum", "p50")} == {3}
     assert shown.context["summary"].completed == off.completed
 

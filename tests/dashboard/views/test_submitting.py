@@ -242,7 +242,7 @@ def test_a_look_at_a_savepoint_without_a_finding(
         ({"checkpoints": ""}, "checkpoints", "Enter a location."),
         ({"checkpoints": "c/1"}, "checkpoints", "'c/1' is neither an absolute path nor an address"),
         ({"checkpoints": "/a\n/b"}, "checkpoints", "Write NAME=LOCATION for each query."),
-        ({"checkpoints": "a=/a\na=/b"}, "checkpoints", "Query 'a' has two locations."),
+        ({"checkpoints": "a=/a\na=/b"}, "checkpoints", "Query 'a' has two locations; give each query only one."),
         ({"checkpoints": "s3://key:secret@bucket/a"}, "checkpoints", "an address must not contain a password"),
     ],
 )

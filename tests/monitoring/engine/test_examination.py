@@ -87,7 +87,7 @@ def test_it_says_what_it_found(flink: FlinkServer) -> None:
     assert (found.history_length, found.checkpoint_directory) == (25, "file:///checkpoints")
     assert (found.savepoint_directory, found.can_submit, found.can_cancel) == ("file:///savepoints", True, True)
     assert (found.clock_s, found.remarks) == (30, (EngineReason.CLOCK_AHEAD(seconds=30),))
-    assert str(found.remarks[0]) == "Its clock is 30 s ahead of ours."
+    assert str(found.remarks[0]) == "Its clock is 30 s ahead of Waymark's."
     assert str(found.identity) == "path /flink, cluster-id /demo at zk1:2181,zk2:2181"
     assert str(found.reason) == "Flink REST API 2.3.0, jobs: 1 RUNNING"
 
@@ -290,7 +290,11 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("url", "said"),
-    [("127.0.0.1:8081", "begins with http"), ("http://a:b@c", "a name or a password"), ("http://a b", "no spaces")],
+    [
+        ("127.0.0.1:8081", "must begin with http"),
+        ("http://a:b@c", "a name or a password"),
+        ("http://a b", "cannot contain spaces"),
+    ],
 )
 def test_what_is_no_address(url: str, said: str) -> None:
     problem = refused(url)

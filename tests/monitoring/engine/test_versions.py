@@ -30,9 +30,9 @@ def test_a_version_decides(version: str, capability: str, can: bool) -> None:
 
 def test_what_people_would_miss_is_in_words() -> None:
     assert EngineVersion.parse("1.16.3").lacks() == [
-        "checkpoints by hand (/jobs/:id/checkpoints)",
-        "settings with a launch (flinkConfiguration)",
-        "another parallelism in flight (resource-requirements)",
+        "manual checkpoints (/jobs/:id/checkpoints)",
+        "settings per launch (flinkConfiguration)",
+        "rescaling of a running job (resource-requirements)",
     ]
     assert EngineVersion.parse("2.3.0").lacks() == []
     assert EngineVersion.parse("waymark-0.1.0").lacks() == []

@@ -102,5 +102,5 @@ def assert_it_says_what_happened(attempt: RestartAttempt, killed: str) -> None:
     assert "Exception" in attempt.reason  # which one depends on who notices first that the task manager is gone
     assert RestartDecision.objects.filter(job=attempt.job, reason=attempt.reason).exists()
     death, decision, *_ = attempt.steps.all()
-    assert (death.name, decision.name) == ("See the death", "Decide")
+    assert (death.name, decision.name) == ("Detect the failure", "Decide")
     assert attempt.restore_path.endswith(tuple("0123456789"))  # a retained checkpoint, .../chk-N

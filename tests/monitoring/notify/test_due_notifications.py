@@ -355,7 +355,7 @@ def test_the_end_waits_until_the_beginning_has_arrived(channel, fail, now):
     recover(incident, now + 2 * MINUTE)
     gather_due(now + 3 * MINUTE)
     assert told() == [("opened", 1)]
-    assert why(incident)[1] == "an earlier message about it is still being delivered"
+    assert why(incident)[1] == "an earlier message about the incident is still being delivered"
     sent(now + 4 * MINUTE)
     gather_due(now + 5 * MINUTE)
     assert told() == [("opened", 1), ("resolved", 1)]

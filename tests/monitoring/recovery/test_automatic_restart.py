@@ -169,7 +169,7 @@ def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job,
 
     attempt = RestartAttempt.objects.get()
     assert [each["path"] for each in attempt.rejected] == ["file:/chk/9", "file:/chk/7"]
-    assert attempt.error.startswith("None of the 2 states could be restored, and a job is never started empty")
+    assert attempt.error.startswith("None of the 2 snapshots could be restored, and a job is never started empty")
 
 
 def test_an_engine_in_trouble_says_nothing_about_a_state(job, job_manager, go_on, now):
@@ -440,7 +440,7 @@ def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held
     Run.objects.filter(pk=job.current_run_id).update(end_seen_at=rows.ago(3))
     advance(now)
     death, decision = RestartAttempt.objects.get().steps.all()[:2]
-    assert (death.name, death.started_at, death.ended_at) == ("See the death", rows.ago(5), rows.ago(3))
+    assert (death.name, death.started_at, death.ended_at) == ("Detect the failure", rows.ago(5), rows.ago(3))
     assert (decision.name, decision.started_at, decision.ended_at) == ("Decide", rows.ago(3), now)
 
 

@@ -109,7 +109,7 @@ def test_when_the_job_dies_with_that_savepoint_nothing_is_started(live, job_mana
 
     job_manager.answer = answer
     attempt = settle(restart_from(live, None, "ada", now), now)
-    why = "The job ended and its savepoint failed: The disk is full. Nothing was started; choose a state."
+    why = "The job ended and its savepoint failed: The disk is full. Nothing was started; choose a snapshot."
     assert (attempt.state, attempt.error) == ("failed", why)
     assert job_manager.count("run") == 0
     incident = Incident.objects.get(job=live)

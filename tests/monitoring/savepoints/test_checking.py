@@ -238,7 +238,7 @@ class TestWhereTheEngineCannotTell:
         metadata.write_bytes(content[:1000])
         Savepoint.objects.update(next_check_at=now)
         assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
-        assert reload(flinks[1]).problem == "its _metadata cannot be read: it is cut short after 1000 bytes"
+        assert reload(flinks[1]).problem == "its _metadata cannot be read: it is truncated after 1000 bytes"
 
     def test_the_disk_of_another_machine_tells_nothing(self, flinks, now):
         savepoint = flinks[1]

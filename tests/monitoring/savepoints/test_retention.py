@@ -66,7 +66,7 @@ def test_only_those_that_waymark_took_are_counted():
 
 def test_what_goes_says_why():
     verdict = judge(FIVE, Policy(3, timedelta(hours=2)), NOW)[-1]
-    assert str(verdict.why) == "number 5, 5 h old; the job keeps the newest 3 and those of the last 2 h"
+    assert str(verdict.why) == "number 5 from the newest, 5 h old; the job keeps the newest 3 and those of the last 2 h"
 
 
 SAVEPOINTS = st.lists(

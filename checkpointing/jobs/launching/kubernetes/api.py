@@ -121,7 +121,7 @@ class KubernetesApi:
         with self._answer(method, path, body, self._timeout_s) as answer:
             found = json.loads(answer.read() or b"{}")
         if not isinstance(found, dict):
-            raise ApiUnreachable(f"{self._access.address} is no Kubernetes API: its answer is no object")
+            raise ApiUnreachable(f"{self._access.address} is not a Kubernetes API: its response is not a JSON object")
         return found
 
     @contextmanager

@@ -86,7 +86,9 @@ class PodConfiguration:
         read = _Reader(configuration)
         for key in _TEMPLATES:
             if key in configuration:
-                raise InvalidConfiguration(key, configuration[key], f"the keys {_K8S}… instead of a template")
+                raise InvalidConfiguration(
+                    key, configuration[key], f"pod templates are not supported; use the keys {_K8S}…"
+                )
         image = configuration.get(f"{_DRIVER}container.image", "").strip() or configuration.get(IMAGE, "").strip()
         if not _IMAGE.fullmatch(image):
             allowed = "an image with PySpark and what Waymark's side of a driver imports, such as registry/streams:1"
@@ -137,7 +139,7 @@ class _Reader:
         found = tuple(each.strip() for each in self._configuration.get(key, "").split(",") if each.strip())
         for each in found:
             if not _DNS_NAME.fullmatch(each):
-                raise InvalidConfiguration(key, each, "names of secrets, separated by commas")
+                raise InvalidConfiguration(key, each, "use names of secrets, separated by commas")
         return found
 
     def labels(self, prefix: str) -> dict[str, str]:
@@ -150,7 +152,7 @@ class _Reader:
         }
         for each, value in found.items():
             if not name.fullmatch(each):
-                raise InvalidConfiguration(prefix + each, value, f"{each!r} is no name that Kubernetes takes there")
+                raise InvalidConfiguration(prefix + each, value, f"{each!r} is not a valid name in Kubernetes")
             if not form.fullmatch(value):
                 raise InvalidConfiguration(prefix + each, value, allowed)
         return found
@@ -167,7 +169,9 @@ class _Reader:
                 name, _, field = key.removeprefix(_CLAIM).partition(".")
                 parts.setdefault(name, {})[field] = value.strip()
             elif key.startswith(volumes):
-                raise InvalidConfiguration(key, value, f"volumes of claims only: {_CLAIM}NAME.mount.path")
+                raise InvalidConfiguration(
+                    key, value, f"only volumes of persistent volume claims are supported: {_CLAIM}NAME.mount.path"
+                )
         return tuple(self._claim(name, fields) for name, fields in sorted(parts.items()))
 
     def _claim(self, name: str, fields: Mapping[str, str]) -> VolumeClaim:
@@ -181,7 +185,7 @@ class _Reader:
 
         if not _DNS_LABEL.fullmatch(name):
             raise InvalidConfiguration(
-                f"{key}mount.path", fields.get("mount.path", ""), f"{name!r} is no volume's name"
+                f"{key}mount.path", fields.get("mount.path", ""), f"{name!r} is not a valid name of a volume"
             )
         return VolumeClaim(
             name,

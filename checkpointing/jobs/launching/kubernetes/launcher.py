@@ -119,13 +119,13 @@ class KubernetesLauncher:
         pod = self._pod(graph.configuration, graph.parallelism, deployment)
         source = EnvironmentSource.parse(graph.configuration)
         if source is not None:
-            raise source.refusal(f"an image that has the packages, or {PYTHON}, with drivers that run as pods")
+            raise source.refusal(f"drivers that run as pods need an image with the packages, or {PYTHON}")
         for name, address in loopback_servers(self._site):
-            raise InvalidConfiguration(name, address, "an address that pods can reach, with drivers that run as pods")
+            raise InvalidConfiguration(name, address, "drivers that run as pods need an address that pods can reach")
         parsed = CheckpointConfiguration.parse(graph.configuration)
         if parsed.storage is CheckpointStorageKind.JOBMANAGER:
             key = "execution.checkpointing.storage"
-            raise InvalidConfiguration(key, parsed.storage.value, "filesystem with drivers that run as pods")
+            raise InvalidConfiguration(key, parsed.storage.value, "drivers that run as pods need filesystem")
         for key, location in (
             ("execution.checkpointing.dir", parsed.checkpoint_directory or self._defaults.checkpoint_directory),
             ("execution.checkpointing.savepoint-dir", parsed.savepoint_directory or self._defaults.savepoint_directory),
@@ -201,10 +201,10 @@ class KubernetesLauncher:
     def _deployment(self, configuration: Mapping[str, str], parallelism: int | None) -> Deployment:
         deployment = deployment_of(configuration, parallelism=parallelism)
         if deployment.driver_is_in_the_cluster:
-            allowed = "client with drivers that run as pods: Waymark makes the pod itself"
+            allowed = "drivers that run as pods need client, because Waymark creates the pod itself"
             raise InvalidConfiguration(DEPLOY_MODE, deployment.mode.value, allowed)
         if deployment.manager not in (ClusterManager.LOCAL, ClusterManager.KUBERNETES):
-            allowed = "local[n] or k8s://https://host:port with drivers that run as pods"
+            allowed = "drivers that run as pods need local[n] or k8s://https://host:port"
             raise InvalidConfiguration(MASTER, deployment.master, allowed)
         return deployment
 
@@ -273,7 +273,7 @@ class KubernetesLauncher:
                 raise
         found = self._patiently(lambda: self._api.pod(namespace, pod.name))
         if _key(found) != _key(manifest):
-            raise LaunchFailed(f"There is a pod {pod} already, and it is not this attempt's.")
+            raise LaunchFailed(f"The pod {pod} already exists and does not belong to this attempt.")
         return found
 
     def _bring(self, namespace: str, secret: Json, pod: PodId) -> None:

@@ -52,7 +52,7 @@ class ReferenceCountingRegistry:
         self._noted: dict[int, list[StateFile]] = {}
 
     def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
-        """Count that `checkpoint_id` needs the shared ones of `files`.
+        """Record that `checkpoint_id` needs the shared files among `files`.
 
         Each file counts once, even if it is repeated.
         """
@@ -117,7 +117,7 @@ class CheckpointsCleaner:
 
     @property
     def num_cleaning(self) -> int:
-        """Return how many checkpoints are being cleaned: the back-pressure of Flink's decider."""
+        """Return how many checkpoints are being cleaned. As in Flink, too many of them delay new checkpoints."""
         return self._num_discarding + (0 if self._waits_to_retry_shared else self._num_waiting)
 
     @property

@@ -202,7 +202,7 @@ class CheckpointCoordinator:
         future is completed when no step is left, with the error if the store or the counter could not be closed.
 
         Args:
-            is_saved: a savepoint holds all that the job did, see `CheckpointProperties.discard_on`.
+            is_saved: a savepoint contains everything that the job has processed, see `CheckpointProperties.discard_on`.
         """
         self._close()
         return self._termination.request(status, is_saved=is_saved)

@@ -85,7 +85,10 @@ class AddClaimed:
 
 @dataclass(frozen=True)
 class RemoveSnapshot:
-    """`is_claimed`: the snapshot came from another job, with its shared files. `failures`: earlier failed removals."""
+    """Remove a snapshot.
+
+    `is_claimed`: the snapshot came from another job, with its shared files. `failures`: earlier failed removals.
+    """
 
     location: CheckpointLocation
     is_claimed: bool = False

@@ -1,4 +1,4 @@
-"""How a checkpoint ends: completed, failed or aborted. Each one is in `pending` until it ends, once.
+"""How a checkpoint ends: completed, failed or aborted. It stays in `pending` until then, and ends only once.
 
 The order within each end is part of the contract. First the coordinator's own state changes, then the statistics, the
 message to the tasks and the removal of files. The future is completed last, when everything else is done.
@@ -35,10 +35,10 @@ THRESHOLD_MESSAGE = "Exceeded checkpoint tolerable failure threshold."
 class CheckpointFailureManager:
     """Counts failures in a row. After more than `tolerable_failures` the job fails.
 
-    Each checkpoint id counts once; a failure older than the last success is ignored; a newer success starts from zero.
+    Each checkpoint ID counts once. A failure older than the last success is ignored. A newer success resets the count.
     Flink's CheckpointFailureManager, without its rules for savepoints: a savepoint never fails the job. A full
-    savepoint storage says nothing about a job whose checkpoints are good (decision 122; in Flink one that a task
-    declined counts, and a synchronous one fails the job at once).
+    savepoint storage says nothing about a job whose checkpoints are good (decision 122). In Flink a savepoint that a
+    task declined counts, and a failed synchronous savepoint fails the job at once.
     """
 
     def __init__(self, *, tolerable_failures: int) -> None:

@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class CheckpointFailureReason(Enum):
-    """`counts`: adds to the tolerable failures of the job."""
+    """The reasons. `counts`: the failure counts against the tolerable failures of the job."""
 
     message: str
     counts: bool

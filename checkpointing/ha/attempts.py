@@ -49,13 +49,13 @@ class HeldAttempt(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Return True as soon as another attempt may start before long. This attempt must then stop."""
+        """Return True once the claim may be lost. Another attempt may start soon, so this one must stop."""
         ...
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the claim is lost, or at once if it already is, on another thread.
+        """Call `callback` once, on another thread, when the claim is lost or if it already is.
 
-        Not after `release`.
+        After `release`, the callback is not called.
         """
         ...
 

@@ -27,9 +27,9 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 class JobResult:
     """How a job ended. `status` is globally terminal; times are epoch milliseconds.
 
-    `is_saved`: a savepoint holds all that the job did. `keep_state`: the job failed because its snapshots could not be
-    used, so the clean-up removes none of them. `keep_files`: the clean-up keeps the files of the job's attempts, too,
-    because they are its only state.
+    `is_saved`: a savepoint contains everything that the job has processed. `keep_state`: the job failed because its
+    snapshots could not be used, so the clean-up removes none of them. `keep_files`: the clean-up keeps the files of the
+    job's attempts, too, because they are its only state.
     """
 
     job_id: str

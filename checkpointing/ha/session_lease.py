@@ -2,8 +2,9 @@
 
 The server ends a session if it has not heard from the client during the session timeout. A request that went through
 the quorum proves that the session lived after the request was sent, so the time counts from there. Only three quarters
-of the timeout count. The client's server passes on its signs of life only once per tick, and those not yet passed on
-are lost if the server fails. The rest of the timeout is also the time to stop before a successor may start.
+of the timeout count. The server that the client is connected to reports the client's activity to ZooKeeper's leader
+only once per tick. Activity that was not reported yet is lost if that server fails. During the rest of the timeout,
+the process must stop before a successor may start.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class StateHandleStore(Protocol):
         ...
 
     def replace(self, name: str, handle: bytes) -> None:
-        """Overwrite a handle that is locked here. Raise NodeMissing if there is none, else errors as `add_and_lock`."""
+        """Overwrite a handle that is locked here. Raise NodeMissing if there is none, or an error of `add_and_lock`."""
         ...
 
     def get_and_lock(self, name: str) -> bytes:

@@ -66,9 +66,9 @@ OPEN = ZooKeeperAccess()
 
 
 def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooClient:
-    """Return a client that is not started. `refused` on it: the server refused the last log-in, or failed during it.
+    """Return a client that is not started. Raise UnsupportedKazoo.
 
-    Raise UnsupportedKazoo.
+    Its attribute `refused` is True if the server refused the last log-in, or failed during it.
     """
     client = KazooClient(hosts, **options, **access.client_options())
     check(client)

@@ -70,9 +70,9 @@ class ZooKeeperStateHandleStore:
         self._lock_name = str(uuid.uuid4())
 
     def add_and_lock(self, name: str, handle: bytes) -> None:
-        """Store and lock in one transaction.
+        """Store and lock a handle in one transaction.
 
-        More are needed for the first handle, or if a marked leftover has the name.
+        The first handle needs more transactions. So does a name whose old handle is marked for deletion.
         """
         _check_size(name, handle)
         node = self._node(name)
@@ -131,9 +131,9 @@ class ZooKeeperStateHandleStore:
         self._connection.retrying(lambda: self._delete_own(self._path))
 
     def _commit_known(self, name: str, handle: bytes, operations: Sequence[Operation]) -> None:
-        """Commit, and find out the outcome of a try without an answer.
+        """Commit. If the server does not answer, repeat the commit until the outcome is known.
 
-        If that fails, raise PossibleInconsistentState.
+        If the outcome stays unknown, raise PossibleInconsistentState.
         """
         tried = False
 
@@ -150,7 +150,7 @@ class ZooKeeperStateHandleStore:
 
         try:
             self._connection.retrying(commit)
-        except (NodeExists, NodeMissing):  # this try shows the current nodes, independent of earlier ones
+        except (NodeExists, NodeMissing):  # the server's answer shows the current nodes, whatever earlier tries did
             raise
         except HighAvailabilityError as error:
             if tried:

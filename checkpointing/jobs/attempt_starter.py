@@ -210,7 +210,7 @@ class AttemptStarter:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def has_blamed_local_state(self, ended: AttemptRecord) -> bool:
-        """Return whether the attempt continued local state without a batch, so that a snapshot replaces it next."""
+        """Return whether the attempt continued local state in vain, so that the next one restores a snapshot."""
         if not restore_candidates(self._store.checkpoints, self.graph):
             return False
         return await self._io.run(lambda: went_on_in_vain(ended))

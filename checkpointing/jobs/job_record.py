@@ -166,7 +166,7 @@ class JobRecord:
 
     @property
     def is_saved(self) -> bool:
-        """Return whether a savepoint holds everything that the job did.
+        """Return whether a savepoint contains everything that the job has processed.
 
         This is the savepoint of a stop, the final savepoint of a job that ended by itself, or the one that it started
         from.

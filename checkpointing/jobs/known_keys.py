@@ -41,7 +41,7 @@ KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for
 
 
 class UnknownKey(InvalidConfiguration, Refused):
-    """Nobody reads `key`; `allowed` are those that may be meant."""
+    """No code reads `key`. `allowed` has the keys that the person may have meant."""
 
     def __init__(self, key: str, value: str, refusal: Refusal, **allowed: str) -> None:
         InvalidConfiguration.__init__(self, key, value, ", ".join(allowed.values()))

@@ -188,7 +188,7 @@ class LaunchQueue:
         self._look()
 
     def _forget_start(self, job_id: str) -> bool:
-        """Return whether other jobs may have waited for this start."""
+        """Forget the job's start. Return whether other jobs may have waited for its end."""
         was_expected = self._expected.pop(job_id, None) is not None
         place = self._places.get(job_id)
         if place is None or place.starts_until is None:

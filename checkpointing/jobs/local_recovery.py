@@ -103,7 +103,10 @@ class LocalRecoveryFacts:
 
 
 def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRestore | None:
-    """Return the local state to continue, or None if that brings nothing. Blocks. Raise LocalStateUnusable."""
+    """Return the local state to continue, or None if a snapshot or an empty start is better. Blocks.
+
+    Raise LocalStateUnusable.
+    """
     work = _left_in(former)
     if work is None:
         return None

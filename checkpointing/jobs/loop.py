@@ -103,7 +103,7 @@ class LoopIoExecutor:
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T], None], on_error: Callable[[Exception], None]
     ) -> None:
-        """Call one of the two on the loop when `work` has ended, however long that takes, or when it was refused."""
+        """Start `work`. Call `on_done` or `on_error` on the loop when it ends, however late, or is refused."""
 
         def finished(future: asyncio.Future[T]) -> None:
             error = future.exception()

@@ -133,7 +133,7 @@ def status_gauges(record: JobRecord, now_ms: int) -> dict[str, int | str]:
 
 
 def _deploying_since(record: JobRecord) -> int | None:
-    """Return when the driver was launched that does not run yet, or None."""
+    """Return when the driver was launched if its queries do not run yet, else None."""
     attempt = record.attempt
     if record.status is not JobStatus.CREATED or attempt is None or attempt.ended.done():
         return None

@@ -34,7 +34,7 @@ def operation_json(outcome: Outcome, failure_key: str = "failure-cause") -> dict
 
 
 def refusal_json(error: BaseException) -> dict[str, Any]:
-    """Return what Waymark shows in other languages than English, if it is a refusal of ours."""
+    """Return the code and arguments of a Waymark refusal, so that it can be shown in any language, else nothing."""
     return {"refusal": error.as_json()} if isinstance(error, Refused) else {}
 
 

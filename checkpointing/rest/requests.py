@@ -68,7 +68,7 @@ async def json_body(request: Request) -> Mapping[str, Any]:
     try:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        # Half a character would break every answer that contains it.
+        # An unpaired surrogate would break every response that contains it.
         character = f"\\u{ord(error.object[error.start]):04x}"
         raise bad_request(f"Bad request received: the body contains an unpaired surrogate ({character}).") from error
     if not isinstance(body, dict):

@@ -97,7 +97,7 @@ def _verified(directory: str) -> CompletedCheckpoint:
 
 
 def _is_same(entry_class: str, other: str) -> bool:
-    """Return whether both name one program, as `wordcount:main` and `wordcount.py:main` do."""
+    """Return whether both entry classes name the same program, as `wordcount:main` and `wordcount.py:main` do."""
     return entry_class.replace(".py:", ":") == other.replace(".py:", ":")
 
 

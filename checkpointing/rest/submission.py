@@ -28,7 +28,7 @@ _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
 
 class BadLocations(Refused, ValueError):
-    """What does not name one location for each query."""
+    """The given locations are not one location for each query. The text says what is wrong."""
 
 
 class JobFailed(Exception):

@@ -65,8 +65,8 @@ class PostgresSink:
     name, by default that of the batch's query. FencedOut, SinkTableTaken, psycopg.Error or UnsupportedColumn end the
     query; nothing of the batch is in the table then.
 
-    A table with the output of another job is refused, unless this job was started from a state of that one. `shared`:
-    several unrelated jobs write to the table.
+    A table with the output of another job is refused, unless this job was started from a snapshot of that job.
+    `shared`: several unrelated jobs write to the table.
     """
 
     goes_back = True

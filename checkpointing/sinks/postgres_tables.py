@@ -195,9 +195,9 @@ class KeyedTable:
         )
 
     def _some_key_is_null(self, prefix: str) -> sql.Composed:
-        """Return a condition for keys with NULL.
+        """Return a condition for keys that contain NULL.
 
-        Equality finds no NULL, and a comparison that does cannot be hashed.
+        `=` never matches NULL, and PostgreSQL cannot use a hash join for a comparison that does.
         """
         each = (sql.SQL("{}{} IS NULL").format(sql.SQL(prefix), sql.Identifier(name)) for name in self._key)
         return sql.SQL("({})").format(sql.SQL(" OR ").join(each))

@@ -197,7 +197,7 @@ class CheckpointAgent:
 
     @property
     def has_ended_queries(self) -> bool:
-        """Return whether a synchronous savepoint ends or has ended the queries: then inactive ones are no failure."""
+        """Return whether a synchronous savepoint ends or has ended the queries. Then no inactive query has failed."""
         return self._ended_for is not None
 
     def trigger(self, message: TriggerCheckpoint) -> None:
@@ -416,7 +416,7 @@ class CheckpointAgent:
         self.aborted(checkpoint_id)
 
     def _run_on(self) -> None:
-        """Start the queries again that an aborted savepoint ended. A query that was asked to end must first do so."""
+        """Start the queries again that an aborted savepoint ended. A query that was asked to end must end first."""
         waiting = []
         for query in self._to_start_again:
             if query.has_ended():
@@ -466,7 +466,7 @@ def _what_is_awaited(take: _Take, cut: _Cut) -> str:
 
 
 def _is_read_by(channel: Channel, kind: VertexKind, index: int) -> bool:
-    """Return whether the source reads the channel. One that only the program knows belongs to the first source."""
+    """Return whether the source reads the channel. A channel that the program declared belongs to the first source."""
     return (kind, index) == (VertexKind.SOURCE, channel.source or 0)
 
 

@@ -106,7 +106,7 @@ def _sees(read: str, written: str) -> bool:
     try:
         return all(re.fullmatch(_expression(p), n) for p, n in zip(patterns, names, strict=False))
     except re.error:
-        return False  # Hadoop would not accept this pattern either, so the source itself refuses it
+        return False  # Hadoop does not accept this pattern either, so the query fails at its source
 
 
 def _expression(pattern: str) -> str:
@@ -152,7 +152,7 @@ def _assigned(text: str) -> set[str]:
     try:
         return set(json.loads(text))
     except (ValueError, TypeError):
-        return set()  # the source itself refuses it
+        return set()  # Kafka's source refuses such an option when the query starts
 
 
 # --- circles ---------------------------------------------------------------------------------------------------------

@@ -337,7 +337,7 @@ class Driver:
         If all queries ended on request, the attempt is over. If all ended by themselves, and the program after them,
         the driver reports ENDED. The job manager then takes the final savepoint and sends `Stop`.
         """
-        program_error, program_has_ended = running.program.error, running.program.has_ended  # before the queries
+        program_error, program_has_ended = running.program.error, running.program.has_ended  # before the queries' end
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())

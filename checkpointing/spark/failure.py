@@ -31,7 +31,7 @@ _LONGEST_STACK = 100_000
 
 def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = True) -> ExceptionInfo:
     """Return the entry for an exception that was raised in this process."""
-    ends_by_choice = isinstance(error, ScriptExited)  # such as argparse; only the driver's frames are in its traceback
+    ends_by_choice = isinstance(error, ScriptExited)  # such as argparse; no frame is of the script
     lines = traceback.format_exception_only(error) if ends_by_choice else traceback.format_exception(error)
     text = _clipped("".join(lines), _LONGEST_STACK)
     message = _clipped(_message_of(error), _LONGEST_MESSAGE)

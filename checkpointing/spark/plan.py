@@ -45,7 +45,7 @@ _READABLE = {
     "TransformWithState": "transformWithState",
     "TransformWithStateInPySpark": "transformWithState",
 }
-# The other half of an aggregation: the same operator, without a separate name.
+# Spark plans an aggregation as two physical operators. These belong to the one that has the name.
 _NOT_ITS_NAME = ("StateStoreRestore", "SessionWindowStateStoreRestore")
 
 
@@ -198,7 +198,7 @@ def _options(mapping: Any) -> dict[str, str]:
 
 
 def sources_of(writer: Any) -> tuple[Source, ...]:
-    """The sources with their options, in the order of `_source_names`: that of the logical plan's leaves."""
+    """Return the sources with their options, in the order of the logical plan's leaves, as `_source_names` does."""
     leaves = logical_plan(writer).collectLeaves().iterator()
     found = []
     while leaves.hasNext():

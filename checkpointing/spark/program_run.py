@@ -43,7 +43,7 @@ class ProgramRun:
     """
 
     def __init__(self, call: Callable[[], Any], known_id: Callable[[str], str | None] = lambda name: None) -> None:
-        """`known_id` returns the ID of a query that has run before, by its name."""
+        """Create a run. `known_id` returns the ID of a query that has run before, by its name."""
         self._call = call
         self._known_id = known_id
         self._ids: dict[str, str] = {}

@@ -203,7 +203,7 @@ class SnapshotState:
 
     @property
     def _without_state(self) -> NoState:
-        """Return the start of a query that is not in the snapshot."""
+        """Return the starting state for a query that is not in the snapshot."""
         return NoState(self.job_id, self.keep_output)
 
     def taken_over(self) -> None:

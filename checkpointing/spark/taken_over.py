@@ -32,7 +32,7 @@ _KEPT = ("spark.sql.streaming.minBatchesToRetain", "spark.sql.streaming.stopActi
 _THE_JOBS = ("spark.master", "spark.app.name")
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
-# Only the newest counts. A process has one, except in tests.
+# The patched methods use the newest run. A process has only one run, except in tests.
 _runs: list[ProgramRun] = []
 
 

@@ -52,8 +52,9 @@ POOLS = f"""<?xml version="1.0"?>
 # A longer task would hold a processor for too long and delay a batch that needs it.
 _BYTES_OF_A_TASK = 32 * 2**20
 _LOOKS_EVERY_S = 0.2
-# Copying and hashing get the processors that Spark's tasks leave, and about 2 % if they leave none (by Linux's weights
-# 23 to 1024; measured 4 % at 15, 10 % at 10). No batch may be delayed by more than 5 %.
+# Copying and hashing get the processor time that Spark's tasks leave free. If they leave none, Linux gives a thread of
+# niceness 17 about 2 % (weights 23 to 1024). Measured were 4 % for niceness 15 and 10 % for 10. No batch may be delayed
+# by more than 5 %.
 NICENESS = 17
 
 
@@ -95,7 +96,7 @@ class Uploads(Protocol):
         ...
 
     def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
-        """Upload all files. Raise UploadFailed, also soon after `is_over`. Some files may exist then."""
+        """Upload all files. Raise UploadFailed, also soon after `is_over` returns True. Some files may exist then."""
         ...
 
 

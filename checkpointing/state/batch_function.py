@@ -96,7 +96,7 @@ class _Version:
 class BatchFunction:
     """A function for foreachBatch. Spark calls it from one thread at a time.
 
-    The lock is for a call that outlives the query that made it.
+    The lock is needed because a call may still run after its query has ended and the next one has started.
     """
 
     def __init__(self, function: StatefulFunction, name: str, parallelism: int) -> None:

@@ -40,9 +40,9 @@ class FileCheckpointStorage:
     """The storage of one job. It creates no directory before the first snapshot needs it.
 
     `directory` is `execution.checkpointing.dir`; if it is None, only savepoints can be taken. With `savepoint_roots`, a
-    savepoint's target must be below one of them. Directories are locations of any storage; `files` replaces the opened
-    ones. `owns_pool` is false once another job manager may lead, whose checkpoints may refer to any shared file by its
-    content. `retained`: the job's completed checkpoints.
+    savepoint's target must be below one of them. Directories are locations of any storage; `files` replaces what a
+    location would open. `owns_pool` is false once another job manager may lead, whose checkpoints may refer to any
+    shared file by its content. `retained`: the job's completed checkpoints.
     """
 
     def __init__(

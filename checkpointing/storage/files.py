@@ -66,7 +66,7 @@ class Files(Protocol):
     def make_durable(self, paths: Iterable[str]) -> None:
         """Sync stored files, and then directories with new names, in this order.
 
-        Pass many at a time: each journal entry that the first one forces out contains those of the others, too.
+        Pass many paths at a time: the first sync makes the journal write the changes of all of them.
         """
         ...
 

@@ -85,7 +85,7 @@ def is_safe_location(location: str) -> bool:
 def state_file_path(checkpoint: CompletedCheckpoint, file: StateFile) -> str:
     """Return the path of `file`, for a checkpoint from `read_metadata`.
 
-    It is also right after the snapshot was moved.
+    The path is also correct after the snapshot was moved.
     """
     if not is_safe_location(file.location):
         raise UnsafeLocation(f"{checkpoint.location}: {file.location!r} leads out of the snapshot")

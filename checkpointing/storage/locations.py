@@ -24,7 +24,7 @@ _CREDENTIALS = re.compile(r"//[^/]*@")
 
 
 class BadLocation(Refused, StorageError):
-    """What is no location."""
+    """A text is not a location."""
 
 
 def scheme_of(location: str) -> str | None:
@@ -47,7 +47,7 @@ def as_absolute(location: str) -> str:
 
 
 def canonical(location: str) -> str:
-    """The one spelling of `location`, without a slash at its end; BadLocation for what is no location."""
+    """Return the only spelling of `location`, without a slash at its end. Raise BadLocation if it is not a location."""
     return local_path(location).rstrip("/") or "/" if is_local(location) else _canonical_remote(location)
 
 

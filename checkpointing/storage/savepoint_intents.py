@@ -110,7 +110,7 @@ class SavepointIntents:
     def _is_settled(
         self, savepoint: str, roots: SavepointRoots | None, files: Files | None, removed: list[str]
     ) -> bool:
-        """Remove an abandoned savepoint. Return False if files must stay, and so must the intent."""
+        """Remove an abandoned savepoint. Return False if files must stay: then the intent must stay, too."""
         if not is_savepoint_directory_of(savepoint, self._job_id) or not _is_within(savepoint, roots):
             logger.warning("job %s: %s was begun and stays: it is in no savepoint directory", self._job_id, savepoint)
             return False

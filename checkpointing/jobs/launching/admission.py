@@ -1,7 +1,8 @@
 """Decides which drivers may start on a machine now, in what order, and why the others wait. Pure.
 
 - Jobs are ordered by priority, then by the time of submission. Each unit of priority is worth PRIORITY_IS_WORTH_S of
-  waiting, so that every job starts eventually: only jobs that began to wait within that time after it can overtake it.
+  waiting. So a job with one unit more can overtake only jobs that began to wait less than that time before it, and
+  every job starts eventually.
 - No job starts before an earlier one that waits for memory or for a place. Otherwise a large job would never start.
 - A job that restarts has kept its memory and its place. It waits only for its turn to start.
 
@@ -90,7 +91,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class LaunchWait:
-    """Why a job waits. `asked` is in bytes. `limit` and `free` are in bytes for MEMORY and MACHINE, else numbers.
+    """Why a job waits. `asked` is in bytes. `limit` and `free` are in bytes for MEMORY and MACHINE, else counts.
 
     `position` counts from 1 among `length` waiting jobs.
     """

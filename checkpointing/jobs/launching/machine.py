@@ -34,11 +34,11 @@ def limits_of(machine: Machine, memory: int | None, drivers: int | None, startin
     """Return the limits of the drivers on `machine`: those given, else the defaults.
 
     0 for `memory` or `drivers` means no limit. A start computes for about 10 s, mostly on one processor, and waits for
-    the disk in between. So two starts keep a processor busy, and more would only finish later. By default the first
-    jobs run as soon as possible, and a start takes a sixth of the time that a driver has to register.
+    the disk in between. So two starts keep a processor busy, and with more starts, each would only take longer. With
+    the default number, a start takes a sixth of the time that a driver has to register.
     """
     reserved = max(_RESERVED_LEAST, round(machine.memory * _RESERVED_SHARE))
-    free = max(machine.memory - reserved, machine.memory // 2)  # a small machine has drivers, too
+    free = max(machine.memory - reserved, machine.memory // 2)  # even a small machine must run drivers
     return Limits(
         memory=(free if memory is None else memory) or None,
         drivers=drivers or None,

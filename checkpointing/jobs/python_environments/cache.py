@@ -33,7 +33,7 @@ _NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}")
 
 
 def key_of(kind: SourceKind, content_sha256: str) -> str:
-    """Return the key of what the Python of this process makes from this content on this kind of machine."""
+    """Return the key of the environment that this process's Python makes of this content on this kind of machine."""
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     made_of = [_VERSION, kind.value, content_sha256, *sys.version_info[:3], base, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]

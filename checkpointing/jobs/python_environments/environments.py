@@ -121,7 +121,10 @@ class PythonEnvironments:
                 return made
 
     def _install(self, made: CachedEnvironment, text: str, deadline: Deadline) -> None:
-        """Install the requirements and the packages that drivers need. With hashes, the text must name all of them."""
+        """Install the requirements, and the packages that drivers need.
+
+        If the requirements have hashes, they must also name those packages, because pip then requires all hashes.
+        """
         file = made.directory / "requirements.txt"
         file.write_text(text)
         venv.create(made.home, symlinks=True)

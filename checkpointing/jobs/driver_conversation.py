@@ -45,7 +45,7 @@ class NotReady(Exception):
     """The leader of `session_id` is still reading what earlier job managers stored about the job."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("what is stored of the job is not read yet")
+        super().__init__("the leader has not read the stored data of the job yet")
         self.session_id = session_id
 
 
@@ -82,7 +82,7 @@ class DriverConversation:
             raise NotReady(self._session_id)
         if attempt is None or attempt.number != message.attempt or attempt.ended.done() or record.status.terminal:
             current = "none" if attempt is None else str(attempt.number)
-            channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))
+            channel.send(Refused(f"attempt {message.attempt} is no longer wanted: the current one is {current}"))
             return
         if not attempt.record.is_proved_by(message.secret):
             logger.warning("job %s: refused a driver that does not know the attempt's secret", record.graph.job_id)

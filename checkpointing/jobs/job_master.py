@@ -347,7 +347,7 @@ class JobMaster:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._end_driver(), self._services.settings.cancel_timeout_s + 3 * END_GRACE_S)
             return JobStatus.SUSPENDED, "the job manager shuts down; the driver was ended"
-        return JobStatus.SUSPENDED, "this job manager is no longer the leader; the driver goes on"
+        return JobStatus.SUSPENDED, "this job manager is no longer the leader; the driver keeps running"
 
     async def _end_cancelled(self) -> None:
         self.record.move(JobStatus.CANCELLING, "canceled on request")

@@ -19,8 +19,8 @@ from checkpointing.model.messages import DriverState, FinishCause, Stop
 from checkpointing.model.status import JobStatus
 
 NO_DRAIN = (
-    "A PySpark job cannot be drained: nothing can move its watermark to the end of time, so windows and timers still "
-    "open would not be closed. It goes on as it was. Stop it without drain: the savepoint holds what is open."
+    "A PySpark job cannot be drained: nothing can move its watermark to the end of time, so open windows and "
+    "timers would not be closed. The job keeps running. Stop it without drain: the savepoint contains them."
 )
 
 

@@ -162,7 +162,7 @@ class JobRescale:
             return
         refusal = unsupported(completed)
         if refusal is not None:
-            self._say(REFUSED, f"The job goes on with the parallelism it has: {refusal}")
+            self._say(REFUSED, f"The job keeps its current parallelism: {refusal}")
             await self._put_back(attempt.record.parallelism)
             return
         self._coordinator.stop_periodic()

@@ -129,7 +129,7 @@ class CheckpointConfiguration:
             raise InvalidConfiguration(retention_key, retention, " or ".join(RetentionPolicy.__members__))
         storage = _storage(settings.get(PREFIX + "storage", CheckpointStorageKind.FILESYSTEM.value))
         if storage is CheckpointStorageKind.JOBMANAGER and retention != _NOT_EXTERNALIZED:
-            allowed = f"{_NOT_EXTERNALIZED} with {PREFIX}storage: jobmanager, whose checkpoints end with the job"
+            allowed = f"use {_NOT_EXTERNALIZED} with {PREFIX}storage: jobmanager, whose checkpoints end with the job"
             raise InvalidConfiguration(retention_key, retention, allowed)
         interval = settings.get(PREFIX + "interval")
         return cls(

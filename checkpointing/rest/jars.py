@@ -225,7 +225,7 @@ class JarHandlers:
         parsed = CheckpointConfiguration.parse(configuration)
         in_memory = parsed.storage is CheckpointStorageKind.JOBMANAGER
         if in_memory and self._services.settings.high_availability is HighAvailabilityMode.ZOOKEEPER:
-            allowed = "filesystem with ZooKeeper: the next leader cannot read this job manager's memory"
+            allowed = "use filesystem with ZooKeeper, because the next leader cannot read this job manager's memory"
             raise InvalidConfiguration("execution.checkpointing.storage", parsed.storage.value, allowed)
 
     async def _check_directories(self, configuration: Mapping[str, str]) -> None:

@@ -131,7 +131,7 @@ class JobRestart:
         location: str | None = end["state-path"]
         if location is not None:
             self._check_usable(location, launch)
-        said = f"from {location}" if location else "without state, since no run of it has had a batch"
+        said = f"from {location}" if location else "without state, because none of its runs has processed a batch"
         self.say(f"Running {self.job['name']} again, {said}.")
         return location
 

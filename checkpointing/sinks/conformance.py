@@ -114,7 +114,7 @@ class SinkConformance(ABC):
 
     def holds(self, words: str) -> None:
         found, expected = sorted(self.read()), sorted(words.split())
-        _require(found == expected, f"the sink holds {' '.join(found)}; {' '.join(expected)} is right")
+        _require(found == expected, f"the sink contains {' '.join(found)} instead of {' '.join(expected)}")
 
     # --- the rules ---------------------------------------------------------------------------------------------------
 

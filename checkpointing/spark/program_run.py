@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 _REMIND_S = 60.0
 _LATE = (
-    "The program starts a query after its other queries have begun to run. Start all queries before the program first "
-    "waits for one of them (awaitTermination, lastProgress and so on), and none within the function of foreachBatch."
+    "The program started a query after its other queries were already running. Start all queries before the program "
+    "first waits for one of them (awaitTermination, lastProgress and so on), and none within the function of "
+    "foreachBatch."
 )
 
 

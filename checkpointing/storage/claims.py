@@ -29,8 +29,8 @@ class SnapshotClaimed(StorageError):
 
     def __init__(self, directory: str, job_id: str) -> None:
         super().__init__(
-            f"{directory} is claimed by job {job_id}, which removes it when it needs it no more; "
-            f"if that job is gone for good, remove {directory}/{_CLAIM}{job_id}"
+            f"{directory} is claimed by job {job_id}, which deletes it when it no longer needs it. "
+            f"If that job no longer exists, delete {directory}/{_CLAIM}{job_id}"
         )
         self.job_id = job_id
 
@@ -38,7 +38,7 @@ class SnapshotClaimed(StorageError):
 class SnapshotNotWritable(StorageError):
     def __init__(self, directory: str, problem: OSError) -> None:
         super().__init__(
-            f"{directory} cannot be claimed, for it cannot be written to ({problem}); "
+            f"{directory} cannot be claimed, because it cannot be written to ({problem}); "
             "claim mode NO_CLAIM leaves it to its owner"
         )
 

@@ -11,7 +11,7 @@ from checkpointing.masking import mask_text
 _LAST_LINES, _LONGEST_LINE = 40, 400
 # pip's exit code is 1 for every failure. Its output and its log distinguish temporary failures from mistakes.
 _MAY_PASS = (
-    ("the job manager's Python has no pip, install it there", re.compile(r"No module named pip$")),
+    ("the job manager's Python has no pip; install it there", re.compile(r"No module named pip$")),
     (
         "this machine has no room for the environment",
         re.compile(r"No space left on device|Disk quota exceeded|Cannot allocate memory"),

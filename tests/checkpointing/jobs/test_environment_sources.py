@@ -136,7 +136,7 @@ def test_a_failure_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str
     [
         ("OSError: [Errno 28] No space left on device", FULL),
         ("ERROR: HTTP error 503 while getting http://i/simple/pandas", AWAY),
-        ("/srv/bin/python: No module named pip", "the job manager's Python has no pip, install it there"),
+        ("/srv/bin/python: No module named pip", "the job manager's Python has no pip; install it there"),
     ],
 )
 def test_what_only_the_output_says_is_seen_without_a_log(tmp_path: Path, line: str, what: str) -> None:

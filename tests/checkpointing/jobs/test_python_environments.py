@@ -258,7 +258,7 @@ async def test_a_full_disk_is_no_mistake_and_leaves_nothing(tmp_path: Path, hous
 async def test_a_job_manager_without_pip_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
-    with pytest.raises(EnvironmentFailed, match="the job manager's Python has no pip, install it there") as without:
+    with pytest.raises(EnvironmentFailed, match="the job manager's Python has no pip; install it there") as without:
         await environments(tmp_path / "environments", {}).prepare(*of("colours\n"))
     assert not without.value.is_mistake
 

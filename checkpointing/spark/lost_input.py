@@ -40,10 +40,9 @@ def check_input_is_there(query: str, location: Path, batch: int) -> None:
     if lost:
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         raise InputLost(
-            f"Query {query!r} must read the input after batch {batch} again, but the source has lost files of it: "
+            f"Query {query!r} must read the input after batch {batch} again, and its source has lost it: "
             f"{', '.join(lost[:_NAMED])}{more} cannot be found. Restore the files. Or allow non-restored state: then "
-            "the "
-            "query continues without their rows."
+            "the query continues without their rows."
         )
 
 

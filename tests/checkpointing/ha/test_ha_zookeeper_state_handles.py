@@ -161,7 +161,7 @@ def test_a_handle_whose_lock_goes_at_the_last_moment_is_not_replaced(store, conn
 
 def test_only_a_holder_may_replace(store, standby):
     store.add_and_lock("1", b"old")
-    with pytest.raises(NodeMissing, match="not locked here"):
+    with pytest.raises(NodeMissing, match="holds no lock on it"):
         standby.replace("1", b"new")
 
 

@@ -160,7 +160,7 @@ async def test_a_job_that_could_not_run_as_a_pod_is_refused_at_its_submission(po
         with pytest.raises(RequestRefused, match=r"spark\.kubernetes\.container\.image: '' is not allowed"):
             await manager.submit({})
         requirements = {**CONFIGURATION, "waymark.python.requirements": "/no/such/file.txt"}
-        with pytest.raises(RequestRefused, match=r"waymark\.python\.requirements: .* an image that has the packages"):
+        with pytest.raises(RequestRefused, match=r"waymark\.python\.requirements: .* an image with the packages"):
             await manager.submit(requirements)
     assert pods.created == []
 

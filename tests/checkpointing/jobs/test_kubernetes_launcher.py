@@ -251,7 +251,7 @@ def test_a_pod_of_another_life_of_the_job_is_not_taken_for_this_attempts(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     launcher.launch(spec(tmp_path))
-    with pytest.raises(LaunchFailed, match="it is not this attempt's"):
+    with pytest.raises(LaunchFailed, match="does not belong to this attempt"):
         launcher.launch(DriverSpec(**{**vars(spec(tmp_path)), "secret": "another"}))
 
 

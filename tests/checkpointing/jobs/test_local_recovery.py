@@ -174,7 +174,7 @@ async def test_a_state_that_a_file_sink_is_ahead_of_costs_no_attempt(
     assert second.spec.local is None
     assert second.spec.restore is not None
     assert second.spec.restore.checkpoint_id == newest
-    assert "_spark_metadata has batch 10, which would be skipped" in (await exceptions(manager, job_id))[0]
+    assert "_spark_metadata has batch 10, so Spark would skip it" in (await exceptions(manager, job_id))[0]
 
 
 async def test_without_a_checkpoint_local_state_is_tried_again_and_counted(manager: RunningJobManager) -> None:
@@ -292,7 +292,7 @@ def test_the_process_of_another_machine_is_not_looked_for_here(former: AttemptRe
     living = os.getpgid(0)
     assert local_restore(replace(former, pid=living), ELSEWHERE) is not None
     assert local_restore(replace(former, pid=None), ELSEWHERE) is not None
-    with pytest.raises(LocalStateUnusable, match="still alive"):
+    with pytest.raises(LocalStateUnusable, match="still running"):
         local_restore(replace(former, pid=living), SHARED)
 
 
@@ -333,7 +333,7 @@ def test_a_process_of_the_driver_that_lives_on_keeps_everybody_off(former: Attem
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         assert is_group_alive(child.pid)
-        with pytest.raises(LocalStateUnusable, match="still alive"):
+        with pytest.raises(LocalStateUnusable, match="still running"):
             local_restore(replace(former, pid=child.pid), HERE)
     finally:
         child.kill()

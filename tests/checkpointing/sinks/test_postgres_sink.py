@@ -408,8 +408,8 @@ def test_a_key_that_the_rows_lack_is_named(table: Table, job: Job) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key": []}, "key=.*a list of the columns"),
-        ({"key": "word"}, "a list of the columns"),
+        ({"key": []}, "key=.*a list of columns"),
+        ({"key": "word"}, "a list of columns"),
         ({"key": None, "history": True}, "history=True"),
     ],
 )

@@ -181,7 +181,7 @@ def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
     for name in (f"{last}", f".{last}.crc"):
         (query.planned.location / "commits" / name).unlink()
     bench.feed()
-    with pytest.raises(LocalStateUnusable, match=f"_spark_metadata has batch {last}, which would be skipped"):
+    with pytest.raises(LocalStateUnusable, match=f"_spark_metadata has batch {last}, so Spark would skip it"):
         bench.run_all(bench.attempt(2, writing()))
 
 

@@ -46,7 +46,7 @@ def test_files_that_were_listed_since_must_be_there(restored: Restored) -> None:
     restored.log("3.compact", 0, 1, 2, 3)
     restored.log("4", 4)
     (restored.input / "3.txt").touch()
-    with pytest.raises(InputLost, match=r"'words' would have to read again .* after batch 4, .*: file:.*/4.txt can"):
+    with pytest.raises(InputLost, match=r"'words' must read the input after batch 4 again, .*: file:.*/4.txt can"):
         restored.check()
     (restored.input / "4.txt").touch()
     restored.check()

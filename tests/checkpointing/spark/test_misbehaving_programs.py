@@ -46,7 +46,7 @@ def test_a_program_that_stops_spark_outside_of_a_batch_runs(jobs: dict[str, Job]
 def test_a_batch_that_stops_spark_is_told_that_it_must_not(jobs: dict[str, Job]) -> None:
     found = failure(jobs["stops_in_a_batch"])
     assert found["exceptionName"] == "ContextStopped"
-    assert "A program must not call stop(), the job manager does" in found["message"]
+    assert "A program must not call stop(); the job manager stops it" in found["message"]
 
 
 def test_a_program_that_prints_without_end_runs_and_does_not_fill_the_disk(jobs: dict[str, Job]) -> None:

@@ -29,7 +29,7 @@ def test_what_fails_because_spark_was_stopped_says_so(tmp_path: Path, error: Exc
     info = driver(tmp_path, None)._explain(error)
 
     assert info.name == "ContextStopped"
-    assert "A program must not call stop(), the job manager does" in info.message
+    assert "A program must not call stop(); the job manager stops it" in info.message
     assert info.message.endswith(str(error))
 
 

@@ -98,7 +98,7 @@ def test_values_are_kept_by_value() -> None:
 def test_a_value_that_json_cannot_hold_is_refused_by_name_and_changes_nothing(value: object) -> None:
     state = OperatorStateStore().list_state("offsets")
     state.add("kept")
-    with pytest.raises(NotJson, match=r"list state 'offsets'.*allowed is"):
+    with pytest.raises(NotJson, match=r"list state 'offsets'.*allowed are"):
         state.update(["x", value])
     with pytest.raises(NotJson, match="list state 'offsets'"):
         state.add_all(["x", value])
@@ -147,10 +147,10 @@ def test_what_was_written_is_read_back() -> None:
     ("content", "problem"),
     [
         (b'{"version":1,"subt', "cut off or damaged"),
-        (b"[]", "no operator state"),
-        (b'{"version":1,"subtasks":[]}', "no operator state"),
-        (b'{"version":1,"subtasks":[{"a":{"mode":"heap","elements":[]}}]}', "no operator state"),
-        (b'{"version":1,"subtasks":[{"a":{"mode":"broadcast","elements":[1]}}]}', "no operator state"),
+        (b"[]", "not operator state"),
+        (b'{"version":1,"subtasks":[]}', "not operator state"),
+        (b'{"version":1,"subtasks":[{"a":{"mode":"heap","elements":[]}}]}', "not operator state"),
+        (b'{"version":1,"subtasks":[{"a":{"mode":"broadcast","elements":[1]}}]}', "not operator state"),
         (b'{"version":2,"subtasks":[{}]}', "version 2; this release reads up to 1"),
     ],
 )

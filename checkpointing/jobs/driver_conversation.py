@@ -82,7 +82,7 @@ class DriverConversation:
             raise NotReady(self._session_id)
         if attempt is None or attempt.number != message.attempt or attempt.ended.done() or record.status.terminal:
             current = "none" if attempt is None else str(attempt.number)
-            channel.send(Refused(f"attempt {message.attempt} is no longer wanted: the current one is {current}"))
+            channel.send(Refused(f"attempt {message.attempt} is refused: the current attempt is {current}"))
             return
         if not attempt.record.is_proved_by(message.secret):
             logger.warning("job %s: refused a driver that does not know the attempt's secret", record.graph.job_id)

@@ -421,7 +421,7 @@ async def test_an_old_attempt_is_refused(manager: RunningJobManager) -> None:
     ghost.start()
     await eventually(lambda: ghost.refusals)
 
-    assert "attempt 1 is no longer wanted" in ghost.refusals[0]
+    assert "attempt 1 is refused" in ghost.refusals[0]
     assert await manager.status(job_id) == "RUNNING"
 
 

@@ -42,5 +42,5 @@ async def test_an_attempt_that_was_never_started_is_refused(manager: RunningJobM
     async with dial(manager) as connection:
         await connection.send(encode(Register(job_id, 7, 1, DriverState.RUNNING, (), {})))
 
-        assert "attempt 7 is no longer wanted: the current one is 1" in await refusal(connection)
+        assert "attempt 7 is refused: the current attempt is 1" in await refusal(connection)
     assert await manager.status(job_id) == "RUNNING"

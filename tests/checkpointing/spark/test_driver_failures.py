@@ -103,7 +103,7 @@ def test_an_exception_in_a_task_names_the_task(job_manager: Any, drivers: Any, w
 
 
 def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers: Any, words: Any) -> None:
-    job_manager.answer = Refused("attempt 1 is no longer wanted: the current one is 2")
+    job_manager.answer = Refused("attempt 1 is refused: the current attempt is 2")
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
     assert driver.process.wait(60) == 3
     assert "the current one is 2" in driver.log

@@ -16,11 +16,11 @@ from monitoring import broker
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 
-def keep_logging(**_: Any) -> None:
+def prevent_logging_setup(**_: Any) -> None:
     """Do nothing. As a receiver of `setup_logging`, it stops Celery from replacing the logging of the settings."""
 
 
-class SignOfLife(StartStopStep):  # type: ignore[misc]
+class WorkerHeartbeat(StartStopStep):  # type: ignore[misc]
     """A worker's heartbeat in Redis, sent by the loop that receives tasks. If the loop hangs, the heartbeat stops."""
 
     requires = ("celery.worker.components:Timer",)
@@ -30,21 +30,21 @@ class SignOfLife(StartStopStep):  # type: ignore[misc]
         self._redis = broker.connect()
 
     def start(self, worker: Any) -> None:
-        self._repeated = worker.timer.call_repeatedly(broker.SIGN_EVERY_S, self._leave, (worker,))
+        self._repeated = worker.timer.call_repeatedly(broker.SIGN_EVERY_S, self._write_heartbeat, (worker,))
 
     def stop(self, worker: Any) -> None:
         self._repeated.cancel()
         with contextlib.suppress(RedisError):
             broker.remove_sign(self._redis, "worker")
 
-    def _leave(self, worker: Any) -> None:
+    def _write_heartbeat(self, worker: Any) -> None:
         taken = sum(worker.state.total_count.values())
         with contextlib.suppress(RedisError):
             broker.leave_sign(self._redis, "worker", threads=worker.concurrency, taken=taken)
 
 
-setup_logging.connect(keep_logging)
+setup_logging.connect(prevent_logging_setup)
 app = Celery("waymark")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["monitoring"])
-app.steps["worker"].add(SignOfLife)
+app.steps["worker"].add(WorkerHeartbeat)

@@ -17,7 +17,7 @@ from django.http import Http404, HttpResponseBase, StreamingHttpResponse
 Row = TypeVar("Row")
 # The first characters, also in full width, by which spreadsheets recognize a formula.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_A_TIME = 200  # lines in a chunk of the response
+_LINES_PER_CHUNK = 200  # lines in a chunk of the response
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterabl
             lines, kind = _json(columns, rows), "application/json"
         case _:
             raise Http404
-    answer = StreamingHttpResponse(_together(lines), content_type=kind)
+    answer = StreamingHttpResponse(_join_lines(lines), content_type=kind)
     answer.headers["Content-Disposition"] = f'attachment; filename="{file_name(name)}.{form}"'
     answer.headers["Cache-Control"] = "no-store"
     return answer
@@ -96,12 +96,12 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else float(str(value))  # PostgreSQL's averages are Decimals
 
 
-def _together(lines: Iterator[str]) -> Iterator[str]:
+def _join_lines(lines: Iterator[str]) -> Iterator[str]:
     """Join lines to larger chunks, because a chunk for each line would cost more than the rows."""
-    waiting: list[str] = []
+    chunk: list[str] = []
     for line in lines:
-        waiting.append(line)
-        if len(waiting) >= _A_TIME:
-            yield "".join(waiting)
-            waiting = []
-    yield "".join(waiting)
+        chunk.append(line)
+        if len(chunk) >= _LINES_PER_CHUNK:
+            yield "".join(chunk)
+            chunk = []
+    yield "".join(chunk)

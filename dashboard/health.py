@@ -62,7 +62,7 @@ class JobFacts:
     incidents: int = 0
     worst_severity: str = ""
     incident_sentence: str = ""
-    left_down: str = ""  # the sentence of an open incident about a failed restart, or ""
+    failed_restart: str = ""  # the sentence of an open incident about a failed restart, or ""
     attempt: RestartAttempt | None = None
 
     # The following values also affect the health.
@@ -125,13 +125,13 @@ class Health(NamedTuple):
 
 
 def judge(facts: JobFacts, now: datetime) -> Health:
-    return judge_within(facts, why_unknown(facts.cluster, now), now)
+    return judge_with_cluster(facts, why_unknown(facts.cluster, now), now)
 
 
-def judge_within(facts: JobFacts, not_known: str, now: datetime) -> Health:
-    """Judge a job. `not_known` is the result of `why_unknown`, which is computed once for all jobs of a cluster."""
-    if not_known or facts.state is None:
-        why = not_known or _("No run of this job has been seen yet.")
+def judge_with_cluster(facts: JobFacts, unknown_reason: str, now: datetime) -> Health:
+    """Judge a job. `unknown_reason` is the result of `why_unknown`, computed once for all jobs of a cluster."""
+    if unknown_reason or facts.state is None:
+        why = unknown_reason or _("No run of this job has been seen yet.")
         return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", why)
     state = RunState(facts.state)
     if facts.missing_since is not None and facts.attempt is None and not state.terminal:
@@ -157,8 +157,8 @@ def _level(facts: JobFacts, state: RunState, freshness: Freshness, now: datetime
             "state": _(AttemptState(facts.attempt.state).label).lower(),
         }
     if state in (RunState.FINISHED, RunState.CANCELED):
-        if facts.left_down:
-            return Level.FAILING, facts.left_down
+        if facts.failed_restart:
+            return Level.FAILING, facts.failed_restart
         return Level.ENDED, _("Finished.") if state is RunState.FINISHED else _("Canceled.")
     if state is RunState.LOST:
         return Level.FAILING, _("The engine no longer knows this job.")
@@ -184,7 +184,7 @@ def why_unknown(cluster: Cluster, now: datetime) -> str:
             "name": cluster.name,
             "since": since,
         }
-    if cluster.last_answer_at is not None and now - cluster.last_answer_at > _longest_unasked(cluster):
+    if cluster.last_answer_at is not None and now - cluster.last_answer_at > _max_response_age(cluster):
         asked = age_text(now - cluster.last_answer_at)
         return _("Not polled for %(asked)s. Check with manage.py status that the worker and beat are running.") % {
             "asked": asked
@@ -192,7 +192,7 @@ def why_unknown(cluster: Cluster, now: datetime) -> str:
     return ""
 
 
-def _longest_unasked(cluster: Cluster) -> timedelta:
+def _max_response_age(cluster: Cluster) -> timedelta:
     """Return the age of the last response after which the polling itself must have stopped."""
     return max(timedelta(minutes=1), timedelta(seconds=10 * cluster.poll_interval_s))
 
@@ -203,14 +203,14 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState, now: 
         return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
     if state is not RunState.RUNNING:
         starting = state in (RunState.INITIALIZING, RunState.CREATED)
-        said = _("The job is starting: %(state)s.") if starting else _("The job is not running: %(state)s.")
-        return Level.DEGRADED, said % {"state": state.value}
+        text = _("The job is starting: %(state)s.") if starting else _("The job is not running: %(state)s.")
+        return Level.DEGRADED, text % {"state": state.value}
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
-        return Level.DEGRADED, _late(facts, now)
+        return Level.DEGRADED, _late_sentence(facts, now)
     return Level.HEALTHY, ""
 
 
-def _late(facts: JobFacts, now: datetime) -> str:
+def _late_sentence(facts: JobFacts, now: datetime) -> str:
     """Return the sentence about a job whose next checkpoint is overdue."""
     interval = facts.interval or timedelta()
     expected = length_text(span_text(interval.total_seconds()))

@@ -22,12 +22,12 @@ renderer: structlog.typing.Processor = (
 )
 
 
-def is_no_probe(record: logging.LogRecord) -> bool:
+def exclude_health_probe(record: logging.LogRecord) -> bool:
     """Drop records about /health. Django logs each 503 as an error, and /health has this status during an outage."""
     return getattr(getattr(record, "request", None), "path", "") != "/health"
 
 
-def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
+def drop_lost_redis_traceback(record: logging.LogRecord) -> bool:
     """Drop the traceback of an acknowledgement that failed because Redis was lost.
 
     The message says enough, and Redis delivers the task again.
@@ -39,7 +39,7 @@ def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
     return True
 
 
-def refusals_without_trace(record: logging.LogRecord) -> bool:
+def drop_refusal_traceback(record: logging.LogRecord) -> bool:
     """Drop the traceback of a 403 or 404, and log it as information for the API.
 
     Otherwise an API client without permissions or with wrong paths could fill the log with warnings.
@@ -52,7 +52,7 @@ def refusals_without_trace(record: logging.LogRecord) -> bool:
     return True
 
 
-def with_ended_sessions_as_news(record: logging.LogRecord) -> bool:
+def log_ended_session_as_info(record: logging.LogRecord) -> bool:
     """Log a 401 of a live part as information, because it only means that the session of a page has ended.
 
     Each live part of the page gets a 401, and later the page polls the session (static/dashboard/js/session.js).

@@ -76,8 +76,8 @@ def bounded_body(get_response: Answer) -> Answer:
             return get_response(request)
         if is_api:
             return answer_of(413, f"The body is larger than {most} MB.")
-        said = _("The request is larger than %(most)d MB.") % {"most": most} if most else _("Log in to upload files.")
-        return HttpResponse(said, status=413, content_type="text/plain; charset=utf-8")
+        text = _("The request is larger than %(most)d MB.") % {"most": most} if most else _("Log in to upload files.")
+        return HttpResponse(text, status=413, content_type="text/plain; charset=utf-8")
 
     return answer
 
@@ -88,7 +88,7 @@ def _length(request: HttpRequest) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def log_in_first(get_response: Answer) -> Answer:
+def handle_expired_session(get_response: Answer) -> Answer:
     """Replace the redirect to the log-in page for requests of pages whose session has ended.
 
     A live part gets status 401, so that the page keeps the typed text (static/dashboard/js/session.js). A form gets a

@@ -131,15 +131,15 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "dashboard.access.sessions.session_rules",
-    "dashboard.access.sessions.same_reader",
+    "dashboard.access.sessions.enforce_session_rules",
+    "dashboard.access.sessions.refuse_other_account",
     "dashboard.middleware.bounded_body",
-    "dashboard.api.door.door",
+    "dashboard.api.middleware.api_middleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.access.guard.guard",
     "dashboard.api.parameters.known_parameters",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "dashboard.middleware.log_in_first",
+    "dashboard.middleware.handle_expired_session",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -160,7 +160,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dashboard.access.guard.what_the_reader_may",
+                "dashboard.access.guard.permission_context",
             ],
         },
     },
@@ -224,7 +224,7 @@ ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
 # How long messages and delivery attempts are retained after their incidents are resolved.
 MESSAGES_KEPT = timedelta(days=env.int("WAYMARK_MESSAGES_KEPT", 90, validate=validate.Range(min=1, max=3650)) or 90)
 
-CSRF_FAILURE_VIEW = "dashboard.views.session.sent_from_an_old_page"
+CSRF_FAILURE_VIEW = "dashboard.views.session.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 # The time without use and the longest duration after which a session ends: dashboard/access/sessions.py.
 SESSION_COOKIE_AGE = 86_400 * (env.int("WAYMARK_SESSION_IDLE_DAYS", 14, validate=validate.Range(min=1, max=365)) or 14)
@@ -344,7 +344,7 @@ OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_A
 CA_BUNDLE = _authorities("WAYMARK_CA_BUNDLE")
 
 _LOG_FILTERS = (
-    *("is_no_probe", "without_trace_of_lost_redis", "with_ended_sessions_as_news", "refusals_without_trace"),
+    *("exclude_health_probe", "drop_lost_redis_traceback", "log_ended_session_as_info", "drop_refusal_traceback"),
 )
 LOGGING = {
     "version": 1,

@@ -22,7 +22,7 @@ def account_of(user: User) -> Account:
     return Account.objects.get_or_create(user=user)[0]
 
 
-def role_word(user: User) -> str:
+def role_name(user: User) -> str:
     """Return the role as a choice of the form: nothing, viewer, operator or admin."""
     if Account.objects.filter(user=user, granted_only=True).exists() and not user.is_superuser:
         return "nothing"
@@ -47,7 +47,7 @@ def change(user: User, role: str, email: str, by: str) -> bool:
     Raises:
         NotAllowed: the account is the last administrator and would get another role.
     """
-    was = {"role": role_word(user), "email": user.email}
+    was = {"role": role_name(user), "email": user.email}
     now = {"role": role, "email": email}
     if was == now:
         return False
@@ -113,7 +113,7 @@ def delete(user: User, by: User) -> None:
         NotAllowed: see `require_deletable`.
     """
     require_deletable(user, by)
-    was = {"role": role_word(user), "email": user.email}
+    was = {"role": role_name(user), "email": user.email}
     audit.record(by.get_username(), "user.delete", _target(user), was=was)
     user.delete()
 
@@ -133,7 +133,7 @@ def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str
 
 
 @transaction.atomic
-def take_away(found: Grant, by: str) -> None:
+def revoke_grant(found: Grant, by: str) -> None:
     audit.record(by, "user.ungrant", _target(found.user), was={"role": found.role, "on": found.scope})
     found.delete()
 

@@ -21,8 +21,8 @@ class NotConfirmed(Exception):
 
 
 def logged_in_recently(request: HttpRequest, now: datetime) -> bool:
-    began = sessions.began_at(request)
-    return began is not None and now - began <= RECENT
+    started = sessions.session_started_at(request)
+    return started is not None and now - started <= RECENT
 
 
 def confirm(request: HttpRequest, user: User, password: str, now: datetime) -> None:

@@ -10,9 +10,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from dashboard.access.reach import NOWHERE, Reach, reach_of
+from dashboard.access.reach import NO_REACH, Reach, reach_of
 from dashboard.access.roles import Role
-from dashboard.access.subjects import ADMINISTERED, API, NOTHING, OWN, Absent, Archived, Subject, subject_of
+from dashboard.access.subjects import ADMIN_ROUTES, API, NO_SUBJECT, OWN_ROUTES, Absent, Archived, Subject, subject_of
 from monitoring.models import ApiToken, Job
 
 
@@ -24,8 +24,8 @@ class Access:
     request's token allows.
     """
 
-    reach: Reach = NOWHERE
-    subject: Subject = NOTHING
+    reach: Reach = NO_REACH
+    subject: Subject = NO_SUBJECT
     token: ApiToken | None = None
 
     @property
@@ -43,9 +43,9 @@ class Access:
 
     def hides(self, subject: Subject) -> bool:
         """Return whether the job or cluster must stay hidden from the reader."""
-        if self.reach.sees_everything:
+        if self.reach.is_unrestricted:
             return False
-        return subject.of_all or (subject != NOTHING and self.role_on(subject) is None)
+        return subject.is_global or (subject != NO_SUBJECT and self.role_on(subject) is None)
 
     def may(self, role: Role) -> bool:
         return self.role is not None and self.role >= role
@@ -55,13 +55,13 @@ class Access:
         found = self.role_on(Subject(job_id, cluster_id))
         return found is not None and found >= role
 
-    def may_somewhere(self, role: Role) -> bool:
+    def may_on_any(self, role: Role) -> bool:
         """Return whether the reader has the role on at least one object, so that a list shows its actions."""
-        roles = [self.reach.everywhere, *self.reach.clusters.values(), *self.reach.jobs.values()]
+        roles = [self.reach.global_role, *self.reach.clusters.values(), *self.reach.jobs.values()]
         return max((min(found, self.most) for found in roles if found), default=Role.VIEWER) >= role
 
 
-class _Carrier(Protocol):
+class _RequestWithAccess(Protocol):
     waymark_access: Access
 
 
@@ -75,8 +75,8 @@ def access_of(request: HttpRequest) -> Access:
 
 
 def set_access(request: HttpRequest, access: Access) -> None:
-    carrier: _Carrier = request  # type: ignore[assignment]
-    carrier.waymark_access = access
+    with_access: _RequestWithAccess = request  # type: ignore[assignment]
+    with_access.waymark_access = access
 
 
 def reach_at(request: HttpRequest) -> Reach:
@@ -103,14 +103,14 @@ def require_on(request: HttpRequest, role: Role, job_id: int | None, cluster_id:
         raise PermissionDenied(refusal(access_of(request), role))
 
 
-def require_somewhere(request: HttpRequest, role: Role) -> None:
+def require_on_any(request: HttpRequest, role: Role) -> None:
     """Raise PermissionDenied if the reader has the role on no object. The form then checks the chosen objects."""
     access = access_of(request)
-    if not access.may_somewhere(role):
+    if not access.may_on_any(role):
         raise PermissionDenied(refusal(access, role))
 
 
-def settle(request: HttpRequest, job: Job) -> None:
+def set_archived_job(request: HttpRequest, job: Job) -> None:
     """Set the job of the archived row in the URL. Raise Http404 if the reader may not see this job."""
     access = access_of(request)
     access.subject = Subject(job.pk, job.cluster_id)
@@ -139,15 +139,15 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
     Operations check the objects in their body with `require_on`.
     """
     access = access_of(request)
-    if route.removeprefix(API).startswith(OWN):
+    if route.removeprefix(API).startswith(OWN_ROUTES):
         if access.most < Role.OPERATOR:
             raise PermissionDenied(refusal(access, Role.OPERATOR))
         return
-    if access.reach.sees_everything or access.subject != NOTHING or access.most < Role.OPERATOR:
-        require(request, Role.ADMIN if route.removeprefix(API).startswith(ADMINISTERED) else Role.OPERATOR)
+    if access.reach.is_unrestricted or access.subject != NO_SUBJECT or access.most < Role.OPERATOR:
+        require(request, Role.ADMIN if route.removeprefix(API).startswith(ADMIN_ROUTES) else Role.OPERATOR)
 
 
-def what_the_reader_may(request: HttpRequest) -> dict[str, object]:
+def permission_context(request: HttpRequest) -> dict[str, object]:
     """Return the permissions that templates use.
 
     `may_act` and `may_administer` concern the object of the page. Lists of jobs use `may_act_somewhere`, and `access`
@@ -157,8 +157,8 @@ def what_the_reader_may(request: HttpRequest) -> dict[str, object]:
     return {
         "may_act": access.may(Role.OPERATOR),
         "may_administer": access.may(Role.ADMIN),
-        "may_act_somewhere": access.may_somewhere(Role.OPERATOR),
-        "may_see_channels": access.reach.sees_everything,
+        "may_act_somewhere": access.may_on_any(Role.OPERATOR),
+        "may_see_channels": access.reach.is_unrestricted,
         "access": access,
     }
 
@@ -174,7 +174,7 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like functions
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Raise Http404 if a view returned an archived row without calling `settle`."""
+        """Raise Http404 if a view returned an archived row without calling `set_archived_job`."""
         response = self._get_response(request)
         access = getattr(request, "waymark_access", None)
         if access is not None and access.hides(access.subject):
@@ -191,7 +191,7 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like functions
         if isinstance(subject, Archived):
             if not access.reach.narrow(Job.objects.filter(cluster__in=subject.clusters)).exists():
                 raise Http404
-            access.subject = Subject(of_all=True)  # until `settle`
+            access.subject = Subject(is_global=True)  # until `set_archived_job`
         elif isinstance(subject, Absent) or access.hides(subject):
             raise Http404
         else:

@@ -105,10 +105,10 @@ def failed(attempt: Attempt, now: datetime, action: str = "user.log-in-failed") 
     )
     counted = LogInFailure.objects.filter(name_digest=attempt.counted_name, known_device=attempt.known_device)
     if counted.count() == MOST_PER_USER:
-        said = (
+        text = (
             f"{MOST_PER_USER} log-ins failed in {WINDOW.total_seconds() / 60:.0f} min; the last from {attempt.address}"
         )
-        audit.record(audit.AUTOMATION, "user.log-in-limited", attempt.target, said)
+        audit.record(audit.AUTOMATION, "user.log-in-limited", attempt.target, text)
 
 
 def succeeded(attempt: Attempt, response: HttpResponse, *, secure: bool) -> None:
@@ -137,10 +137,10 @@ def client_address(request: HttpRequest) -> str:
 
 def _known(request: HttpRequest, username: str) -> bool:
     try:
-        said = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_AGE)
+        text = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_AGE)
     except signing.BadSignature:
         return False
-    return bool(said == username)
+    return bool(text == username)
 
 
 def _normalized(typed: str) -> str:

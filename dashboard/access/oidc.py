@@ -80,14 +80,14 @@ def user_of(person: Person) -> User:
     who = "oidc"
     account = Account.objects.filter(oidc_issuer=person.issuer, oidc_subject=person.subject).first()
     if account is None:
-        made = accounts.create(_free_name(person), person.email, None, person.role or settings.OIDC_FIRST_ROLE, who)
+        made = accounts.create(_unused_name(person), person.email, None, person.role or settings.OIDC_FIRST_ROLE, who)
         Account.objects.filter(user=made).update(oidc_issuer=person.issuer, oidc_subject=person.subject)
         return made
     user = account.user
     if not user.is_active:
         raise NotLoggedIn(_("This account is not active. Ask an administrator."))
     try:
-        accounts.change(user, person.role or accounts.role_word(user), person.email or user.email, who)
+        accounts.change(user, person.role or accounts.role_name(user), person.email or user.email, who)
     except accounts.NotAllowed as stays:
         raise NotLoggedIn(str(stays)) from stays
     return user
@@ -120,7 +120,7 @@ def _role(claim: object) -> str | None:
     return found or str(settings.OIDC_FIRST_ROLE)
 
 
-def _free_name(person: Person) -> str:
+def _unused_name(person: Person) -> str:
     allowed = "".join(c if c.isalnum() or c in "@.+-_" else "_" for c in person.name)[:140] or "user"
     alike = User.objects.filter(username__istartswith=allowed)
     taken = {name.lower() for name in alike.values_list("username", flat=True)}

@@ -21,21 +21,21 @@ _ROLES = {"viewer": Role.VIEWER, "operator": Role.OPERATOR}
 class Reach:
     """The roles of an account.
 
-    `everywhere` is its role on everything, or None for an account with grants only. `clusters` and `jobs` have the
+    `global_role` is its role on everything, or None for an account with grants only. `clusters` and `jobs` have the
     roles of its grants by id. The role on a cluster includes the jobs of the cluster.
     """
 
-    everywhere: Role | None
+    global_role: Role | None
     clusters: Mapping[int, Role] = field(default_factory=dict)
     jobs: Mapping[int, Role] = field(default_factory=dict)
 
     @property
-    def sees_everything(self) -> bool:
-        return self.everywhere is not None
+    def is_unrestricted(self) -> bool:
+        return self.global_role is not None
 
     def role_on(self, job_id: int | None, cluster_id: int | None) -> Role | None:
         """Return the role on a job, a cluster (`job_id` None) or something without both, or None if it is hidden."""
-        found = [self.everywhere, self.jobs.get(job_id or 0), self.clusters.get(cluster_id or 0)]
+        found = [self.global_role, self.jobs.get(job_id or 0), self.clusters.get(cluster_id or 0)]
         return max((role for role in found if role is not None), default=None)
 
     def on_jobs(self, path: str = "", least: Role = Role.VIEWER) -> Q:
@@ -50,44 +50,44 @@ class Reach:
 
     def narrow(self, rows: QuerySet[M], path: str = "") -> QuerySet[M]:
         """Return the rows whose job (at `path`) the account may see."""
-        return rows if self.sees_everything else rows.filter(self.on_jobs(path))
+        return rows if self.is_unrestricted else rows.filter(self.on_jobs(path))
 
     def narrow_clusters(self, rows: QuerySet[M], path: str = "") -> QuerySet[M]:
         """Return the rows whose cluster (at `path`) the account may see as a whole."""
-        return rows if self.sees_everything else rows.filter(**{f"{path}__in" if path else "pk__in": [*self.clusters]})
+        return rows if self.is_unrestricted else rows.filter(**{f"{path}__in" if path else "pk__in": [*self.clusters]})
 
     def narrow_to_clusters_or_all(self, rows: QuerySet[M]) -> QuerySet[M]:
         """Return the rows about everything (`cluster` None) or about a cluster that the account may see."""
-        return rows if self.sees_everything else rows.filter(Q(cluster=None) | Q(cluster__in=[*self.clusters]))
+        return rows if self.is_unrestricted else rows.filter(Q(cluster=None) | Q(cluster__in=[*self.clusters]))
 
     def narrow_to_jobs_or_all(self, rows: QuerySet[M]) -> QuerySet[M]:
         """Return the rows about all jobs (`job` None) or about a job that the account may see."""
-        return rows if self.sees_everything else rows.filter(self.on_jobs("job") | Q(job=None))
+        return rows if self.is_unrestricted else rows.filter(self.on_jobs("job") | Q(job=None))
 
     def narrow_either(self, rows: QuerySet[M]) -> QuerySet[M]:
         """Return the rows whose job, or whose cluster for rows without a job, the account may see."""
-        if self.sees_everything:
+        if self.is_unrestricted:
             return rows
         return rows.filter(self.on_jobs("job") | Q(job=None, cluster__in=[*self.clusters]))
 
 
-NOWHERE = Reach(None)
-EVERYTHING = Reach(Role.VIEWER)
+NO_REACH = Reach(None)
+FULL_REACH = Reach(Role.VIEWER)
 
 
 def reach_of(user: AbstractBaseUser | AnonymousUser) -> Reach:
     """Return the reach of an account, by one query. Grants by labels also read the labels of every job."""
     role = role_of(user)
     if role is None or user.pk is None:
-        return NOWHERE
+        return NO_REACH
     if role is Role.ADMIN:
         return Reach(role)
     names = ("account__granted_only", "grants__role", "grants__cluster", "grants__selector")
     rows = list(User.objects.filter(pk=user.pk).values_list(*names))
-    everywhere = None if any(only_granted for only_granted, *_ in rows) else role
+    global_role = None if any(only_granted for only_granted, *_ in rows) else role
     clusters = {cluster: _ROLES[granted] for _, granted, cluster, _ in rows if cluster is not None}
     by_label = [(selector, _ROLES[granted]) for _, granted, _, selector in rows if selector]
-    return Reach(everywhere, clusters, _jobs(by_label))
+    return Reach(global_role, clusters, _jobs(by_label))
 
 
 def _jobs(granted: Sequence[tuple[str, Role]]) -> dict[int, Role]:

@@ -17,28 +17,28 @@ from django.utils import timezone
 
 from monitoring.models import Account
 
-_BEGAN, _RENEWED = "began_at", "renewed_at"
+_STARTED, _RENEWED = "began_at", "renewed_at"
 RENEW_EVERY = timedelta(minutes=10)  # sessions are not renewed at every request, as pages poll every few seconds
 Answer = Callable[[HttpRequest], HttpResponse]
 
 
-def begin(request: HttpRequest, now: datetime) -> None:
-    request.session[_BEGAN] = request.session[_RENEWED] = now.isoformat()
+def start_session(request: HttpRequest, now: datetime) -> None:
+    request.session[_STARTED] = request.session[_RENEWED] = now.isoformat()
 
 
-def began_at(request: HttpRequest) -> datetime | None:
-    return _moment(request, _BEGAN)
+def session_started_at(request: HttpRequest) -> datetime | None:
+    return _moment(request, _STARTED)
 
 
 def _on_log_in(sender: object, request: HttpRequest | None, **more: object) -> None:
     if request is not None and hasattr(request, "session"):
-        begin(request, timezone.now())
+        start_session(request, timezone.now())
 
 
 user_logged_in.connect(_on_log_in, dispatch_uid="sessions begin")
 
 
-def session_rules(get_response: Answer) -> Answer:
+def enforce_session_rules(get_response: Answer) -> Answer:
     """Middleware that ends expired sessions, renews used ones, and activates the user's time zone."""
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -51,7 +51,7 @@ def session_rules(get_response: Answer) -> Answer:
     return answer
 
 
-def same_reader(get_response: Answer) -> Answer:
+def refuse_other_account(get_response: Answer) -> Answer:
     """Middleware that refuses requests of live parts if their page was opened by another user or before a log-out."""
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -68,15 +68,15 @@ def _account(request: HttpRequest) -> Account | None:
 
 
 def _is_over(request: HttpRequest, account: Account | None) -> bool:
-    now, began = timezone.now(), began_at(request)
-    if began is None:  # the session is older than these rules
-        begin(request, now)
+    now, started = timezone.now(), session_started_at(request)
+    if started is None:  # the session is older than these rules
+        start_session(request, now)
         return account is not None and account.signed_out_at is not None
-    if now - began > timedelta(seconds=settings.SESSION_LONGEST_S):
+    if now - started > timedelta(seconds=settings.SESSION_LONGEST_S):
         return True
-    if account is not None and account.signed_out_at is not None and began < account.signed_out_at:
+    if account is not None and account.signed_out_at is not None and started < account.signed_out_at:
         return True
-    if now - (_moment(request, _RENEWED) or began) > RENEW_EVERY:
+    if now - (_moment(request, _RENEWED) or started) > RENEW_EVERY:
         request.session[_RENEWED] = now.isoformat()  # the change makes Django restart the idle time
     return False
 

@@ -36,14 +36,14 @@ API = "api/v1/"
 class Kind:
     """A type of rows, and the relations from a row to its job and cluster.
 
-    `job` is "" if rows belong to a cluster only. With `for_all`, every account may see a row without job and cluster,
-    because it applies to the account's jobs too.
+    `job` is "" if rows belong to a cluster only. With `visible_to_all`, every account may see a row without
+    job and cluster, because it applies to the account's jobs too.
     """
 
     model: type[Model]
     job: str
     cluster: str
-    for_all: bool = False
+    visible_to_all: bool = False
 
 
 _JOB = ("job", "job__cluster")
@@ -57,29 +57,29 @@ KINDS: Mapping[str, Kind] = {
     "restarts": Kind(RestartAttempt, *_JOB),
     "decisions": Kind(RestartDecision, *_JOB),
     "incidents": Kind(Incident, "job", "cluster"),
-    "rules": Kind(AlertRule, *_JOB, for_all=True),
+    "rules": Kind(AlertRule, *_JOB, visible_to_all=True),
     "maintenance": Kind(MaintenanceWindow, "job", "cluster"),
-    "pauses": Kind(AutomationPause, "", "cluster", for_all=True),
-    "automation/pauses": Kind(AutomationPause, "", "cluster", for_all=True),
+    "pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
+    "automation/pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
 }
 # Only administrators may change these: clusters and the programs that run on them.
-ADMINISTERED = ("clusters", "jobs/<int:job_id>/programs")
+ADMIN_ROUTES = ("clusters", "jobs/<int:job_id>/programs")
 # These belong to the account that sends the request.
-OWN = ("views",)
+OWN_ROUTES = ("views",)
 # These concern all jobs, so only accounts that may see all jobs may see them.
-OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
+GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code")
 
 
 @dataclass(frozen=True)
 class Subject:
     """The job and the cluster of a URL. Both are None if the URL concerns everything or no job.
 
-    With `of_all`, only accounts that may see everything may see it.
+    With `is_global`, only accounts that may see everything may see it.
     """
 
     job_id: int | None = None
     cluster_id: int | None = None
-    of_all: bool = False
+    is_global: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Archived:
     """The URL names a row that may be in an archive file of one of these clusters.
 
     Only the file says to which job the row belongs, and this check reads no files. The view that reads the file calls
-    `guard.settle` with the job.
+    `guard.set_archived_job` with the job.
     """
 
     clusters: frozenset[int]
@@ -98,7 +98,7 @@ class Absent:
     """The URL names a row that does not exist."""
 
 
-NOTHING = Subject()
+NO_SUBJECT = Subject()
 _ARCHIVED: Mapping[type[Model], ArchivedKind] = {
     Checkpoint: ArchivedKind.CHECKPOINTS,
     OperatorCheckpoint: ArchivedKind.OPERATORS,
@@ -108,12 +108,12 @@ _ARCHIVED: Mapping[type[Model], ArchivedKind] = {
 def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived | Absent:
     """Return the subject of a URL, from its route in the URL configuration and its arguments."""
     route = route.removeprefix(API)
-    if route.startswith(OF_ALL):
-        return Subject(of_all=True)
+    if route.startswith(GLOBAL_ROUTES):
+        return Subject(is_global=True)
     kind = _kind(route)
     pk = next((value for value in arguments.values() if isinstance(value, int)), None)
     if kind is None or pk is None:
-        return NOTHING
+        return NO_SUBJECT
     if pk >= 2**63:
         return Absent()
     wanted = [name for name in (kind.job, kind.cluster) if name] or ["pk"]
@@ -125,7 +125,7 @@ def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived |
     job = found.get(kind.job) if kind.job else None
     if cluster is None and job is not None:
         cluster = Job.objects.filter(pk=job).values_list("cluster", flat=True).first()
-    return Subject(job, cluster, of_all=job is None and cluster is None and not kind.for_all)
+    return Subject(job, cluster, is_global=job is None and cluster is None and not kind.visible_to_all)
 
 
 def _archived(kind: Kind, pk: int) -> Archived | Absent:

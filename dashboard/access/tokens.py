@@ -16,7 +16,7 @@ from monitoring.models import ApiToken
 
 PREFIX = "wmk_"
 MOST_PER_USER = 50
-USED_TO_THE = timedelta(minutes=1)
+LAST_USED_PRECISION = timedelta(minutes=1)
 _SHOWN = len(PREFIX) + 6
 
 
@@ -30,7 +30,7 @@ class BadToken(ValueError):
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedToken:
     """A new token. Its `secret` is shown once and not stored."""
 
     token: ApiToken
@@ -38,7 +38,7 @@ class Made:
 
 
 @transaction.atomic
-def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by: str, now: datetime) -> Made:
+def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by: str, now: datetime) -> CreatedToken:
     """Create a token.
 
     Raises:
@@ -60,17 +60,17 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
         raise BadToken("name", _("You already have a token with this name. Choose a different name.")) from None
     until = expires_at.isoformat() if expires_at else None
     audit.record(by, "token.make", f"token {name} of {user}", may_write=may_write, expires_at=until, start=token.start)
-    return Made(token, secret)
+    return CreatedToken(token, secret)
 
 
-def find(secret: str, now: datetime) -> ApiToken | None:
+def find_token(secret: str, now: datetime) -> ApiToken | None:
     """Return the valid token with this secret and store the time of its use. None if its user is not active."""
     if not secret.startswith(PREFIX):
         return None
     token = ApiToken.objects.select_related("user").filter(digest=digest_of(secret)).first()
     if token is None or not token.is_valid(now) or not token.user.is_active:
         return None
-    if token.last_used_at is None or now - token.last_used_at >= USED_TO_THE:
+    if token.last_used_at is None or now - token.last_used_at >= LAST_USED_PRECISION:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
-from dashboard.acts.shown import MovedOn, Shown, check_shown
+from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run
 from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
 from dashboard.language import rendered
 from monitoring import audit
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def act_on_all(
-    typed: Mapping[str, Any], access: Access, by: str, now: datetime, shown: Mapping[int, Shown] | None = None
+    typed: Mapping[str, Any], access: Access, by: str, now: datetime, shown: Mapping[int, ShownRun] | None = None
 ) -> list[Outcome]:
     """Carry out the action for each job and return the outcomes, those that failed first.
 
@@ -39,9 +39,9 @@ def act_on_all(
         now: the current time.
         shown: the run that the caller saw, by the key of the job.
     """
-    saw = shown or {}
+    shown_runs = shown or {}
     outcomes = [
-        _do(job, typed, by, now, saw.get(job.pk))
+        _apply(job, typed, by, now, shown_runs.get(job.pk))
         if access.may_on(Role.OPERATOR, job.pk, job.cluster_id)
         else Outcome(job, False, refusal(access, Role.OPERATOR))
         for job in typed["jobs"]
@@ -49,7 +49,7 @@ def act_on_all(
     return sorted(outcomes, key=lambda outcome: outcome.done)
 
 
-def _do(job: Job, typed: Mapping[str, Any], by: str, now: datetime, shown: Shown | None) -> Outcome:
+def _apply(job: Job, typed: Mapping[str, Any], by: str, now: datetime, shown: ShownRun | None) -> Outcome:
     match typed["deed"]:
         case deed if deed in (SAVEPOINT, STOP):
             return _save(job, by, now, shown if deed == STOP else None, stop=deed == STOP)
@@ -57,11 +57,11 @@ def _do(job: Job, typed: Mapping[str, Any], by: str, now: datetime, shown: Shown
             return _label(job, typed["labels"], by, add=deed == LABEL)
 
 
-def _save(job: Job, by: str, now: datetime, shown: Shown | None, *, stop: bool) -> Outcome:
+def _save(job: Job, by: str, now: datetime, shown: ShownRun | None, *, stop: bool) -> Outcome:
     try:
-        check_shown(job, shown, now)
+        check_shown_run(job, shown, now)
         request_savepoint(job, SavepointOrigin.MANUAL, by, now, stops_job=stop)
-    except MovedOn as moved:
+    except JobChanged as moved:
         return Outcome(job, False, str(moved))
     except SavepointDeferred as deferred:
         return Outcome(job, False, rendered(deferred.sentence))

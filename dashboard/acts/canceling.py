@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils import timezone
 
 from dashboard.acts.intents import Intent
-from dashboard.acts.shown import Shown, check_shown
+from dashboard.acts.shown import ShownRun, check_shown_run
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
@@ -24,7 +24,7 @@ class CancelUnknown(Exception):
     """The cancel request was sent, but the engine did not respond. The outcome is unknown."""
 
 
-def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | None = None) -> Run:
+def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun | None = None) -> Run:
     """Send the engine a request to cancel the job's current run, and return this run.
 
     A repeated call concerns the run of the first call. It sends no request if this run has ended or is being canceled.
@@ -32,12 +32,12 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | No
     Raises:
         NotCanceled: the engine refused, the job has no active run, or a restart or savepoint of it is in progress.
         CancelUnknown: the engine did not respond.
-        MovedOn: the job's current run is not the run that the caller saw.
+        JobChanged: the job's current run is not the run that the caller saw.
     """
-    if (asked := _asked_before(job, intent)) is not None:
-        return asked
-    check_shown(job, shown, timezone.now())
-    run = _living(job)
+    if (earlier := _find_earlier_run(job, intent)) is not None:
+        return earlier
+    check_shown_run(job, shown, timezone.now())
+    run = _require_active_run(job)
     if not job.cluster.reachable:
         raise NotCanceled("The cluster does not answer.")
     if attempt := job.restart_attempts.filter(state__in=_OPEN).first():
@@ -47,17 +47,17 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | No
     # Write the entry before the request, so that after a crash the audit log shows that it may have been sent.
     audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
     intent.commit(run=run.pk)
-    _ask(job, run, by)
+    _send_cancel(job, run, by)
     return run
 
 
-def _asked_before(job: Job, intent: Intent) -> Run | None:
+def _find_earlier_run(job: Job, intent: Intent) -> Run | None:
     run = job.runs.filter(pk=intent.earlier["run"]).first() if intent.earlier else None
     ends = run is not None and (run.pk != job.current_run_id or not run.live or run.state == RunState.CANCELLING)
     return run if ends else None
 
 
-def _living(job: Job) -> Run:
+def _require_active_run(job: Job) -> Run:
     run = job.current_run
     if run is None:
         raise NotCanceled("The job has never run.")
@@ -66,7 +66,7 @@ def _living(job: Job) -> Run:
     return run
 
 
-def _ask(job: Job, run: Run, by: str) -> None:
+def _send_cancel(job: Job, run: Run, by: str) -> None:
     async def act(client: FlinkClient) -> None:
         await client.cancel(run.engine_job_id)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from dashboard.forms.automation import AutomationForm
-from dashboard.forms.keeping import RetentionForm
+from dashboard.forms.retention import RetentionForm
 from monitoring import audit
 from monitoring.recovery.run_schedule import set_run_schedule
 from monitoring.savepoints.schedule import set_schedule

@@ -50,7 +50,7 @@ def save_launch(job: Job, form: LaunchForm, by: str) -> LaunchVersion:
     return version
 
 
-def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
+def start_with_launch(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
     """Stop the job and start it with the launch record in the form, or start a second job.
 
     Raises:
@@ -64,7 +64,7 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
             if savepoint is None:
                 raise RestartRefused("state", typed["state"], Why.SAVEPOINT_TO_CLONE_NEEDED())
             return clone(job, typed["name"], form.spec, savepoint, by, now)
-        what, note = what_changes(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
+        what, note = describe_change(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
         return change_and_restart(job, form.spec, what, savepoint, by, now, note=note, goes_back=typed["goes_back"])
     except BadLaunch as problem:
         raise NotStarted(problem.field, rendered(problem.reason)) from problem
@@ -98,7 +98,7 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     return answer
 
 
-def what_changes(was: dict[str, Any], now: dict[str, Any]) -> Reason:
+def describe_change(was: dict[str, Any], now: dict[str, Any]) -> Reason:
     """Return the change of the launch record as a reason, such as "rescale it from 2 to 4"."""
     changed = what_changed(was, now) if was else []
     if changed == ["parallelism"]:

@@ -13,7 +13,7 @@ from monitoring.alerts.defaults import is_default
 from monitoring.models import AlertRule
 
 
-class RuleStays(Exception):
+class RuleRequired(Exception):
     """The rule cannot be removed. The message gives the reason."""
 
 
@@ -37,10 +37,10 @@ def remove_rule(rule: AlertRule, by: str) -> None:
     """Delete a rule.
 
     Raises:
-        RuleStays: it is the last rule of its kind for all jobs.
+        RuleRequired: it is the last rule of its kind for all jobs.
     """
     if is_default(rule):
-        raise RuleStays(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
+        raise RuleRequired(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
     audit.record(by, "rule.remove", target_of(rule), kind=rule.kind, before=_values(rule))
     rule.delete()
 

@@ -18,10 +18,10 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Job, RestartAttempt
 from monitoring.recovery.manual import BadLaunch, RestartRefused, submit
 
-_LOOK_S = 30.0
+_LIMIT_S = 30.0
 
 
-def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundCheckpoint]:
+def find_checkpoints_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundCheckpoint]:
     """Return the checkpoints that the cluster finds at locations, which are given by query name.
 
     Raises:
@@ -31,7 +31,7 @@ def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundChe
     async def act(client: FlinkClient) -> Sequence[FoundCheckpoint]:
         return await client.find_checkpoints(locations)
 
-    (answer,) = call_all([Call(cluster, act, _LOOK_S)])
+    (answer,) = call_all([Call(cluster, act, _LIMIT_S)])
     if isinstance(answer, NotFound):
         raise NotStarted("checkpoints", _("This cluster cannot import checkpoint locations."))
     if isinstance(answer, EngineError):
@@ -39,7 +39,7 @@ def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundChe
     return answer
 
 
-def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> SavepointValidation | None:
+def validate_savepoint_at(cluster: Cluster, path: str, entry_class: str) -> SavepointValidation | None:
     """Return the cluster's validation of the savepoint at `path`, or None if the cluster cannot validate savepoints.
 
     Raises:
@@ -49,7 +49,7 @@ def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> Savepoin
     async def act(client: FlinkClient) -> SavepointValidation | None:
         return await client.validate_savepoint(path, entry_class)
 
-    (answer,) = call_all([Call(cluster, act, _LOOK_S)])
+    (answer,) = call_all([Call(cluster, act, _LIMIT_S)])
     if isinstance(answer, EngineError):
         raise NotStarted("savepoint", rendered(answer.reason))
     return answer

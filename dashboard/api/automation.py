@@ -15,7 +15,7 @@ from dashboard.access.guard import actor_of, reach_at, require, require_on
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import PauseOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.automation import PauseForm
@@ -25,7 +25,7 @@ from monitoring.models import AutomationPause
 routes = router("Automation")
 
 
-class AskedPauses(Asked):
+class PausesParams(PageParams):
     active: bool | None = Field(None, description="true: active pauses. false: pauses that have ended.")
 
 
@@ -36,13 +36,13 @@ class PauseIn(Body):
 
 
 @routes.get("/pauses", response=answers(Listed[PauseOut]), summary="List pauses, newest first")
-def pauses(request: HttpRequest, asked: Query[AskedPauses]) -> dict[str, Any]:
+def pauses(request: HttpRequest, params: Query[PausesParams]) -> dict[str, Any]:
     holding = doing.active(timezone.now())
     found = reach_at(request).narrow_to_clusters_or_all(AutomationPause.objects.all())
-    if asked.active is not None:
+    if params.active is not None:
         held = Q(pk__in=holding.values("pk"))
-        found = found.filter(held if asked.active else ~held)
-    return page_of(found, asked, ("-started_at", "-id"))
+        found = found.filter(held if params.active else ~held)
+    return page_of(found, params, ("-started_at", "-id"))
 
 
 @routes.get("/pauses/{int:pause_id}", response=answers(PauseOut), summary="Get a pause")

@@ -14,12 +14,12 @@ from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.channel import FORMS, ChannelForm
-from dashboard.queries.messages import require_to_retry, seen_messages
+from dashboard.queries.messages import require_to_retry, visible_messages
 from monitoring.models import Channel, ChannelKind, Delivery
 from monitoring.notify.addresses import without_path
 from monitoring.notify.channels import (
@@ -84,14 +84,14 @@ class TestedOut(Schema):
     answer_value: ReasonJson = Field(description="null: the text is what the receiver said.")
 
 
-class AskedMessages(Asked):
+class MessagesParams(PageParams):
     state: Literal["", "pending", "sent", "dead"] = ""
     channel: int | None = Field(None, ge=1, lt=2**63)
 
 
 @routes.get("/channels", response=answers(Listed[ChannelOut]), summary="List channels")
-def channels(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
-    page = page_of(Channel.objects.all(), asked, ("id",))
+def channels(request: HttpRequest, params: Query[PageParams]) -> dict[str, Any]:
+    page = page_of(Channel.objects.all(), params, ("id",))
     return page | {"items": [_channel(each) for each in page["items"]]}
 
 
@@ -137,11 +137,11 @@ def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
 
 
 @routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="List messages, newest first")
-def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any]:
-    found = seen_messages(reach_at(request)).select_related("channel")
-    found = found.filter(state=asked.state) if asked.state else found
-    found = found.filter(channel=asked.channel) if asked.channel is not None else found
-    return page_of(found, asked, ("-id",))
+def messages(request: HttpRequest, params: Query[MessagesParams]) -> dict[str, Any]:
+    found = visible_messages(reach_at(request)).select_related("channel")
+    found = found.filter(state=params.state) if params.state else found
+    found = found.filter(channel=params.channel) if params.channel is not None else found
+    return page_of(found, params, ("-id",))
 
 
 @routes.get(
@@ -182,9 +182,9 @@ def _find(channel_id: int) -> Channel:
 
 
 def _message(request: HttpRequest, message_id: int) -> Delivery:
-    seen = seen_messages(reach_at(request)).select_related("channel").prefetch_related("tries")
+    seen = visible_messages(reach_at(request)).select_related("channel").prefetch_related("tries")
     found = get_object_or_404(seen, pk=message_id)
-    if not reach_at(request).sees_everything:  # the reader may not see the channel, so hide the receiver's responses
+    if not reach_at(request).is_unrestricted:  # the reader may not see the channel, so hide the receiver's responses
         for attempt in found.tries.all():
             store(attempt, "answer", "")
     return found

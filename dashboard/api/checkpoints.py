@@ -12,12 +12,12 @@ from pydantic import Field
 
 from dashboard.api.errors import Refused, invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed
+from dashboard.api.paging import Listed, PageParams
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
 from dashboard.api.typed import Moment
 from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import read_subtasks
-from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_in_words
+from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_text
 from dashboard.views.job import find_job
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointGap
@@ -25,7 +25,7 @@ from monitoring.models import CheckpointGap
 routes = router("Checkpoints")
 
 
-class AskedCheckpoints(Asked):
+class CheckpointsParams(PageParams):
     status: Literal["", "IN_PROGRESS", "COMPLETED", "FAILED"] = ""
     kind: Literal["", "checkpoint", "savepoint", "UNALIGNED_CHECKPOINT", "SYNC_SAVEPOINT"] = ""
     run: int | None = Field(None, ge=1, lt=2**31, description="The number of a run of the job.")
@@ -44,15 +44,15 @@ class ListedCheckpoints(Listed[CheckpointOut]):
     response=answers(ListedCheckpoints),
     summary="List the checkpoints of a job over all runs, newest first",
 )
-def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints]) -> dict[str, Any]:
-    before = Cursor.parse(asked.cursor) if asked.cursor else None
-    if asked.cursor and before is None:
-        raise invalid("cursor", asked.cursor, "Send the `next` of the previous page.")
-    own = asked.model_dump(exclude={"limit", "cursor"})
-    found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, asked.limit + 1)
-    shown = found[: asked.limit]
-    more = str(Cursor(shown[-1].triggered_at, shown[-1].pk)) if len(found) > asked.limit else None
-    return {"items": shown, "next": more, "unreadable": [unreadable_in_words(why) for why in unreadable]}
+def checkpoints(request: HttpRequest, job_id: int, params: Query[CheckpointsParams]) -> dict[str, Any]:
+    before = Cursor.parse(params.cursor) if params.cursor else None
+    if params.cursor and before is None:
+        raise invalid("cursor", params.cursor, "Send the `next` of the previous page.")
+    own = params.model_dump(exclude={"limit", "cursor"})
+    found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, params.limit + 1)
+    shown = found[: params.limit]
+    more = str(Cursor(shown[-1].triggered_at, shown[-1].pk)) if len(found) > params.limit else None
+    return {"items": shown, "next": more, "unreadable": [unreadable_text(why) for why in unreadable]}
 
 
 @routes.get(

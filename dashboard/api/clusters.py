@@ -13,7 +13,7 @@ from dashboard.access.guard import actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.api.errors import Refused, errors_of
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of_list
+from dashboard.api.paging import Listed, PageParams, page_of_list
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ClusterOut
 from dashboard.api.typed import Body, checked, filled
@@ -28,7 +28,7 @@ from monitoring.reasons.columns import columns
 routes = router("Clusters")
 
 
-class AskedClusters(Asked):
+class ClustersParams(PageParams):
     removed: bool = Field(False, description="true: removed clusters, whose history is kept.")
 
 
@@ -78,10 +78,10 @@ class ExaminedOut(Schema):
 
 
 @routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="List clusters")
-def clusters(request: HttpRequest, asked: Query[AskedClusters]) -> dict[str, Any]:
+def clusters(request: HttpRequest, params: Query[ClustersParams]) -> dict[str, Any]:
     found = read_clusters(timezone.now(), reach_at(request))
-    cards = found.removed if asked.removed else found.shown
-    page = page_of_list(cards, asked, lambda card: str(card.cluster.pk))
+    cards = found.removed if params.removed else found.shown
+    page = page_of_list(cards, params, lambda card: str(card.cluster.pk))
     return page | {"items": [_cluster(card) for card in page["items"]]}
 
 

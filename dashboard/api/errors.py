@@ -82,14 +82,16 @@ def answer_of(
     code, usual = CODES.get(status, ("refused" if status < 500 else "broken", "The request was refused."))
     listed = [field.model_dump(mode="json") for field in fields]
     text = message or (f"{listed[0]['field']}: {listed[0]['message']}" if listed else usual)
-    said = reason.as_json() if reason else None
-    response = JsonResponse({"error": {"code": code, "message": text, "reason": said, "fields": listed}}, status=status)
+    sentence = reason.as_json() if reason else None
+    response = JsonResponse(
+        {"error": {"code": code, "message": text, "reason": sentence, "fields": listed}}, status=status
+    )
     if status == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="Waymark"'
     return response
 
 
-def in_our_shape(response: HttpResponse) -> HttpResponse:
+def with_standard_errors(response: HttpResponse) -> HttpResponse:
     """Return `response`, or an error in the format of the API if it is an error in another format."""
     if response.status_code < 400 or response.headers.get("Content-Type", "").startswith("application/json"):
         return response
@@ -103,7 +105,7 @@ def in_our_shape(response: HttpResponse) -> HttpResponse:
 def fields_of(error: ValidationError) -> list[FieldError]:
     """Return the errors of a request that does not match the types of an operation."""
     return [
-        FieldError(field=_place(each["loc"]), value=_sent(each.get("input")), message=_sentence(str(each["msg"])))
+        FieldError(field=_place(each["loc"]), value=_sent_value(each.get("input")), message=_sentence(str(each["msg"])))
         for each in error.errors
     ]
 
@@ -121,18 +123,18 @@ def errors_of(form: BaseForm, hidden: Iterable[str] = ()) -> list[FieldError]:
 def _typed(form: BaseForm, name: str, secret: set[str]) -> Any:
     if name in secret or name not in form.fields:
         return None
-    return _sent(form[name].data)
+    return _sent_value(form[name].data)
 
 
 def _place(location: Iterable[str | int]) -> str:
     """Convert a location such as `("body", "body", "labels", "team")` to `labels.team`."""
     parts = [str(part) for part in location]
-    while parts and parts[0] in ("body", "query", "path", "file", "asked"):
+    while parts and parts[0] in ("body", "query", "path", "file", "params"):
         parts = parts[1:]
     return ".".join(parts)
 
 
-def _sent(value: Any) -> Any:
+def _sent_value(value: Any) -> Any:
     """Return the value, or a shortened text of it if it is long or not JSON."""
     text = json.dumps(value, default=str)
     return value if len(text) <= 500 and json.loads(text) == value else text[:500]

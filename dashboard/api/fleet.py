@@ -10,26 +10,26 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import Field
 
-from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
+from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts.bulk import act_on_all
-from dashboard.acts.shown import Shown
+from dashboard.acts.shown import ShownRun
 from dashboard.api.errors import invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of, page_of_list
+from dashboard.api.paging import Listed, PageParams, page_of, page_of_list
 from dashboard.api.schemas.jobs import FleetOut, JobOut, job_out
 from dashboard.api.schemas.rows import SavedViewOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.bulk import MOST, BulkForm
 from dashboard.forms.view import ViewForm
 from dashboard.queries.facts import jobs_with_runs
-from dashboard.queries.fleet import Selection, read_fleet, whole
+from dashboard.queries.fleet import Selection, read_fleet, with_full_facts
 from monitoring.models import SavedView
 
 routes = router("Fleet")
 
 
-class AskedJobs(Asked):
+class JobsParams(PageParams):
     q: str = Field("", max_length=200, description="Part of the name of the job or cluster.")
     level: Literal["", "failing", "degraded", "unknown", "healthy", "ended"] = ""
     cluster: str = Field("", max_length=100, description="The cluster's name.")
@@ -74,14 +74,14 @@ def fleet(request: HttpRequest) -> dict[str, Any]:
 
 
 @routes.get("/jobs", response=answers(Listed[JobOut]), summary="List jobs, the most urgent first")
-def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
-    chosen = Selection(text=asked.q, level=asked.level, cluster=asked.cluster, labels=asked.labels)
+def jobs(request: HttpRequest, params: Query[JobsParams]) -> dict[str, Any]:
+    chosen = Selection(text=params.q, level=params.level, cluster=params.cluster, labels=params.labels)
     if chosen.problem:
-        raise invalid("labels", asked.labels, chosen.problem)
+        raise invalid("labels", params.labels, chosen.problem)
     now = timezone.now()
     found = read_fleet(chosen, now, reach_at(request))
-    page = page_of_list(found.matching, asked, lambda row: str(row.facts.job.pk))
-    return page | {"items": [job_out(row) for row in whole(page["items"], now)]}
+    page = page_of_list(found.matching, params, lambda row: str(row.facts.job.pk))
+    return page | {"items": [job_out(row) for row in with_full_facts(page["items"], now)]}
 
 
 @routes.post(
@@ -90,18 +90,18 @@ def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
     summary="Apply an action to several jobs (each succeeds or fails on its own)",
 )
 def act(request: HttpRequest, body: DeedIn) -> list[dict[str, Any]]:
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     offered = reach_at(request).narrow(jobs_with_runs())
     given = body.given() | {"confirmed": True}
-    shown = {job_id: Shown(run_id) for job_id, run_id in given.pop("run_ids", {}).items()}
+    shown = {job_id: ShownRun(run_id) for job_id, run_id in given.pop("run_ids", {}).items()}
     form = checked(BulkForm(filled(BulkForm(offered=offered), given), offered=offered))
     outcomes = act_on_all(form.cleaned_data, access_of(request), actor_of(request), timezone.now(), shown)
     return [{"job_id": each.job.pk, "job": each.job.name, "done": each.done, "text": each.text} for each in outcomes]
 
 
 @routes.get("/views", response=answers(Listed[SavedViewOut]), summary="List your saved views of the fleet")
-def views(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
-    return page_of(SavedView.objects.filter(user=request.user.pk or 0), asked, ("name",))
+def views(request: HttpRequest, params: Query[PageParams]) -> dict[str, Any]:
+    return page_of(SavedView.objects.filter(user=request.user.pk or 0), params, ("name",))
 
 
 @routes.post("/views", response=answers(SavedViewOut, 201), summary="Save a view")

@@ -28,18 +28,18 @@ from monitoring.models import IdempotentAnswer
 Answer = Callable[[HttpRequest], HttpResponse]
 
 HEADER = "Idempotency-Key"
-KEPT = timedelta(days=1)
+RETENTION = timedelta(days=1)
 LONGEST = 200
 
 
-def once(request: HttpRequest, get_response: Answer) -> HttpResponse:
+def handle_once(request: HttpRequest, get_response: Answer) -> HttpResponse:
     key = request.headers.get(HEADER, "")
     if not key or request.method not in CHANGING:
         return get_response(request)
     if len(key) > LONGEST or not key.isprintable() or not key.isascii():
         return answer_of(400, f"{HEADER}: at most {LONGEST} printable ASCII characters are allowed.")
     with _Keyed(request.user.pk or 0, key) as keyed:
-        _carry(request, keyed)
+        _store_intent(request, keyed)
         return _answered(request, keyed, get_response)
 
 
@@ -82,20 +82,20 @@ def intent_at(request: HttpRequest) -> Intent:
     return found
 
 
-def _carry(request: HttpRequest, keyed: _Keyed) -> None:
+def _store_intent(request: HttpRequest, keyed: _Keyed) -> None:
     request.waymark_intent = keyed  # type: ignore[attr-defined]
 
 
 def _answered(request: HttpRequest, keyed: _Keyed, get_response: Answer) -> HttpResponse:
     now, digest, rows = timezone.now(), _digest(request), keyed.rows
-    IdempotentAnswer.objects.filter(user=request.user.pk, at__lt=now - KEPT).delete()
+    IdempotentAnswer.objects.filter(user=request.user.pk, at__lt=now - RETENTION).delete()
     # 1. Create the key's row, unless an earlier request has. The insert waits for a request that is in progress.
     IdempotentAnswer.objects.bulk_create([keyed.new_row(digest, now)], ignore_conflicts=True)
     row = keyed.locked()
     if row.digest != digest:
         return answer_of(409, f"{HEADER}: this key was used for a different request. Use a new key.")
     if row.status is not None:
-        return _again(row)
+        return _repeat_response(row)
     # 2. Carry out the action, and store its response.
     keyed.earlier = row.about
     response = get_response(request)
@@ -110,7 +110,7 @@ def _answered(request: HttpRequest, keyed: _Keyed, get_response: Answer) -> Http
     return response
 
 
-def _again(row: IdempotentAnswer) -> HttpResponse:
+def _repeat_response(row: IdempotentAnswer) -> HttpResponse:
     headers = {"Idempotency-Replayed": "true"}
     return HttpResponse(bytes(row.body), status=row.status, content_type="application/json", headers=headers)
 

@@ -15,7 +15,7 @@ from dashboard.access.guard import actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import IncidentDetailOut, IncidentOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.note import NoteForm, SnoozeForm
@@ -26,7 +26,7 @@ from monitoring.models import Incident
 routes = router("Incidents")
 
 
-class AskedIncidents(Asked):
+class IncidentsParams(PageParams):
     state: Literal["", "unresolved", "open", "acknowledged", "snoozed", "resolved"] = ""
     severity: Literal["", "warning", "critical"] = ""
     q: str = Field("", max_length=200, description="Part of the sentence, or of the name of the job or cluster.")
@@ -42,10 +42,15 @@ class SnoozeIn(NoteIn):
 
 
 @routes.get("/incidents", response=answers(Listed[IncidentOut]), summary="List incidents, newest first")
-def incidents(request: HttpRequest, asked: Query[AskedIncidents]) -> dict[str, Any]:
-    query = {"state": asked.state, "severity": asked.severity, "q": asked.q, "hidden_by": str(asked.hidden_by or "")}
+def incidents(request: HttpRequest, params: Query[IncidentsParams]) -> dict[str, Any]:
+    query = {
+        "state": params.state,
+        "severity": params.severity,
+        "q": params.q,
+        "hidden_by": str(params.hidden_by or ""),
+    }
     found = reach_at(request).narrow_either(find_incidents(IncidentFilter.read(query)))
-    return page_of(found, asked, ("-opened_at", "-id"))
+    return page_of(found, params, ("-opened_at", "-id"))
 
 
 @routes.get(

@@ -13,17 +13,17 @@ from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
 from dashboard.acts.canceling import CancelUnknown, NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
-from dashboard.acts.shown import MovedOn
+from dashboard.acts.shown import JobChanged
 from dashboard.api.errors import UNKNOWN, ErrorOut, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
 from dashboard.api.typed import Body, Span, WhyShownIn, checked, filled
 from dashboard.forms.automation import AutomationForm
-from dashboard.forms.keeping import RetentionForm
+from dashboard.forms.retention import RetentionForm
 from dashboard.health import judge
 from dashboard.queries.facts import gather_facts
 from dashboard.views.job import find_job
@@ -78,8 +78,8 @@ def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
 
 
 @routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="List the runs of a job, newest first")
-def runs(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
-    return page_of(Run.objects.filter(job=job_id), asked, ("-number",))
+def runs(request: HttpRequest, job_id: int, params: Query[PageParams]) -> dict[str, Any]:
+    return page_of(Run.objects.filter(job=job_id), params, ("-number",))
 
 
 @routes.get("/runs/{int:run_id}", response=answers(RunDetailOut), summary="Get a run with its status changes")
@@ -92,8 +92,8 @@ def run(request: HttpRequest, run_id: int) -> Run:
     response=answers(Listed[ExceptionOut]),
     summary="List the exceptions of a job, newest first",
 )
-def exceptions(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
-    return page_of(RunException.objects.filter(run__job=job_id), asked, ("-at", "-id"))
+def exceptions(request: HttpRequest, job_id: int, params: Query[PageParams]) -> dict[str, Any]:
+    return page_of(RunException.objects.filter(run__job=job_id), params, ("-at", "-id"))
 
 
 @routes.get(
@@ -158,7 +158,7 @@ def cancel(request: HttpRequest, job_id: int, body: WhyShownIn | None = None) ->
         reason = body.reason.strip() if body else ""
         shown = body.shown if body else None
         return Status(202, cancel_job(find_job(job_id), actor_of(request), reason, intent_at(request), shown))
-    except MovedOn as moved:
+    except JobChanged as moved:
         raise conflict(f"Nothing was canceled. {moved}") from moved
     except NotCanceled as goes_on:
         raise conflict(goes_on) from goes_on

@@ -9,16 +9,16 @@ from django.utils import timezone
 from ninja import Query, Status
 from pydantic import Field
 
-from dashboard.access.guard import actor_of, reach_at, require, require_somewhere
+from dashboard.access.guard import actor_of, reach_at, require, require_on_any
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import WindowOut
 from dashboard.api.typed import Body, Moment, Span, checked, filled
 from dashboard.forms.maintenance import MaintenanceForm
-from dashboard.forms.within_reach import offer_clusters
-from dashboard.views.maintenance import require_on_window, seen_jobs
+from dashboard.forms.permitted import offer_clusters
+from dashboard.views.maintenance import require_on_window, visible_jobs
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
 from monitoring.models import MaintenanceWindow
 
@@ -36,8 +36,8 @@ class WindowIn(Body):
 
 
 @routes.get("/maintenance", response=answers(Listed[WindowOut]), summary="List maintenance windows, newest first")
-def windows(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
-    return page_of(reach_at(request).narrow_either(MaintenanceWindow.objects.all()), asked, ("-starts_at", "-id"))
+def windows(request: HttpRequest, params: Query[PageParams]) -> dict[str, Any]:
+    return page_of(reach_at(request).narrow_either(MaintenanceWindow.objects.all()), params, ("-starts_at", "-id"))
 
 
 @routes.get("/maintenance/{int:window_id}", response=answers(WindowOut), summary="Get a maintenance window")
@@ -47,8 +47,8 @@ def window(request: HttpRequest, window_id: int) -> MaintenanceWindow:
 
 @routes.post("/maintenance", response=answers(WindowOut, 201), summary="Plan a maintenance window")
 def plan(request: HttpRequest, body: WindowIn) -> Status[MaintenanceWindow]:
-    require_somewhere(request, Role.OPERATOR)
-    jobs = seen_jobs(request)
+    require_on_any(request, Role.OPERATOR)
+    jobs = visible_jobs(request)
     form = MaintenanceForm(filled(MaintenanceForm(jobs=jobs), body.given()), jobs=jobs)
     offer_clusters(form, reach_at(request))
     planned = checked(form).window(actor_of(request), timezone.now())

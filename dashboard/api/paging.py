@@ -22,7 +22,7 @@ MOST = 200
 _ALLOWED = "Send the `next` of the previous page."
 
 
-class Asked(Schema):
+class PageParams(Schema):
     """The query parameters of every list."""
 
     limit: int = Field(50, ge=1, le=MOST, description="Maximum number of items.")
@@ -34,30 +34,30 @@ class Listed(Schema, Generic[T]):
     next: str | None = Field(None, description="The `cursor` of the next page. null: this is the last page.")
 
 
-def page_of(rows: QuerySet[M], asked: Asked, order: Sequence[str]) -> dict[str, Any]:
+def page_of(rows: QuerySet[M], params: PageParams, order: Sequence[str]) -> dict[str, Any]:
     """Return a page of a queryset.
 
     `order` has field names, with a leading `-` for descending order. The last field is unique, and none is null.
     """
-    places = _read(asked.cursor, len(order)) if asked.cursor else None
+    places = _read(params.cursor, len(order)) if params.cursor else None
     try:
         found = rows.filter(_beyond(order, places)) if places else rows
-        listed = list(found.order_by(*order)[: asked.limit + 1])
+        listed = list(found.order_by(*order)[: params.limit + 1])
     except (ValueError, TypeError, OverflowError, ValidationError) as error:
-        raise invalid("cursor", asked.cursor, _ALLOWED) from error
-    shown = listed[: asked.limit]
-    last = [getattr(shown[-1], name.lstrip("-")) for name in order] if len(listed) > asked.limit else None
+        raise invalid("cursor", params.cursor, _ALLOWED) from error
+    shown = listed[: params.limit]
+    last = [getattr(shown[-1], name.lstrip("-")) for name in order] if len(listed) > params.limit else None
     return {"items": shown, "next": _write(last) if last else None}
 
 
-def page_of_list(rows: Sequence[T], asked: Asked, key: Callable[[T], str]) -> dict[str, Any]:
+def page_of_list(rows: Sequence[T], params: PageParams, key: Callable[[T], str]) -> dict[str, Any]:
     """Return a page of a list, in the order of the list. The cursor is the key of the last row."""
     start = 0
-    if asked.cursor:
-        (last,) = _read(asked.cursor, 1)
+    if params.cursor:
+        (last,) = _read(params.cursor, 1)
         start = next((place + 1 for place, row in enumerate(rows) if key(row) == last), len(rows))
-    shown = rows[start : start + asked.limit]
-    return {"items": list(shown), "next": _write([key(shown[-1])]) if start + asked.limit < len(rows) else None}
+    shown = rows[start : start + params.limit]
+    return {"items": list(shown), "next": _write([key(shown[-1])]) if start + params.limit < len(rows) else None}
 
 
 def _beyond(order: Sequence[str], places: Sequence[Any]) -> Q:
@@ -75,8 +75,8 @@ def _beyond(order: Sequence[str], places: Sequence[Any]) -> Q:
 
 
 def _write(places: Sequence[Any]) -> str:
-    said = [place.isoformat() if isinstance(place, datetime) else place for place in places]
-    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+    text = [place.isoformat() if isinstance(place, datetime) else place for place in places]
+    return base64.urlsafe_b64encode(json.dumps(text).encode()).decode().rstrip("=")
 
 
 def _read(cursor: str, length: int) -> list[Any]:

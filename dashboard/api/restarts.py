@@ -14,17 +14,17 @@ from pydantic import Field
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
-from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload
-from dashboard.acts.shown import MovedOn, check_shown
+from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with_launch, upload
+from dashboard.acts.shown import JobChanged, check_shown_run
 from dashboard.api.errors import FieldError, Refused, conflict, invalid
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, ShownIn, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm, settings_text
-from dashboard.queries.states import offered_state, offered_states, why_not_offered
+from dashboard.queries.states import offered_snapshot, offered_snapshots, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
 from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecision
@@ -39,7 +39,7 @@ from monitoring.savepoints.looking import StorageSilent
 routes = router("Restarts")
 
 
-class AskedRestarts(Asked):
+class RestartsParams(PageParams):
     state: Literal[
         "",
         "decided",
@@ -55,7 +55,7 @@ class AskedRestarts(Asked):
     ] = ""
 
 
-class AskedDecisions(Asked):
+class DecisionsParams(PageParams):
     verdict: Literal["", "restart", "leave", "person", "breaker"] = ""
 
 
@@ -147,13 +147,13 @@ class LaunchedOut(Schema):
 
 
 @routes.get("/restarts", response=answers(Listed[RestartOut]), summary="List the restarts of all jobs, newest first")
-def restarts(request: HttpRequest, asked: Query[AskedRestarts]) -> dict[str, Any]:
-    return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, ("-created_at", "-id"))
+def restarts(request: HttpRequest, params: Query[RestartsParams]) -> dict[str, Any]:
+    return page_of(reach_at(request).narrow(_chosen(params), "job"), params, ("-created_at", "-id"))
 
 
 @routes.get("/jobs/{int:job_id}/restarts", response=answers(Listed[RestartOut]), summary="List the restarts of a job")
-def of_job(request: HttpRequest, job_id: int, asked: Query[AskedRestarts]) -> dict[str, Any]:
-    return page_of(_chosen(asked).filter(job=job_id), asked, ("-created_at", "-id"))
+def of_job(request: HttpRequest, job_id: int, params: Query[RestartsParams]) -> dict[str, Any]:
+    return page_of(_chosen(params).filter(job=job_id), params, ("-created_at", "-id"))
 
 
 @routes.get("/restarts/{int:restart_id}", response=answers(RestartDetailOut), summary="Get a restart with its steps")
@@ -175,10 +175,10 @@ def cancel(request: HttpRequest, restart_id: int) -> RestartAttempt:
 
 
 @routes.get("/decisions", response=answers(Listed[DecisionOut]), summary="List the decisions about failed jobs")
-def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, Any]:
+def decisions(request: HttpRequest, params: Query[DecisionsParams]) -> dict[str, Any]:
     found = RestartDecision.objects.all()
-    found = found.filter(verdict=asked.verdict) if asked.verdict else found
-    return page_of(reach_at(request).narrow(found, "job"), asked, ("-at", "-id"))
+    found = found.filter(verdict=params.verdict) if params.verdict else found
+    return page_of(reach_at(request).narrow(found, "job"), params, ("-at", "-id"))
 
 
 @routes.get(
@@ -192,7 +192,7 @@ def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[di
     It then omits the checkpoints that only the storage knows, and the header `Waymark-Incomplete` gives the reason.
     """
     job = find_job(job_id)
-    offer, restores = offered_states(job), Restores(job)
+    offer, restores = offered_snapshots(job), Restores(job)
     if offer.silent:
         response.headers["Waymark-Incomplete"] = quote(str(offer.silent), safe=" :/'(),.")
     return [
@@ -209,14 +209,14 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     job = find_job(job_id)
     stop_first = body.stop == "savepoint"
     try:
-        check_shown(job, body.shown, timezone.now())
-        choice = offered_state(job, body.state)
+        check_shown_run(job, body.shown, timezone.now())
+        choice = offered_snapshot(job, body.state)
         if choice is None:
             raise invalid("state", body.state, f"{why_not_offered(job, body.state)} {_one_of(job)}")
         return Status(202, restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=stop_first))
     except StorageSilent as silent:
         raise conflict(f"Nothing was stopped or started. {silent}.") from silent
-    except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
+    except (JobChanged, RestartRefused, BadLaunch, AttemptOpen) as refused:
         raise conflict(refused, "Nothing was stopped or started.") from refused
 
 
@@ -230,9 +230,9 @@ def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Sta
     require(request, Role.OPERATOR)
     job = find_job(job_id)
     try:
-        check_shown(job, body.shown if body else None, timezone.now())
+        check_shown_run(job, body.shown if body else None, timezone.now())
         return Status(202, run_again(job, actor_of(request), timezone.now()))
-    except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
+    except (JobChanged, RestartRefused, BadLaunch, AttemptOpen) as refused:
         raise conflict(refused, "Nothing was started.") from refused
 
 
@@ -275,11 +275,11 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     try:
         if form.cleaned_data["now"] == SAVE:
             return Status(202, {"restart": None, "version": save_launch(job, form, by).number})
-        check_shown(job, body.shown, timezone.now())
-        return Status(202, {"restart": start_with(job, form, by), "version": None})
+        check_shown_run(job, body.shown, timezone.now())
+        return Status(202, {"restart": start_with_launch(job, form, by), "version": None})
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
-    except (MovedOn, AttemptOpen) as refused:
+    except (JobChanged, AttemptOpen) as refused:
         raise conflict(refused, "Nothing was stopped.") from refused
 
 
@@ -308,7 +308,7 @@ def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile
 
 
 def _one_of(job: Job) -> str:
-    return f"One of: {', '.join(choice.key for choice in offered_states(job).choices) or 'none is there'}."
+    return f"One of: {', '.join(choice.key for choice in offered_snapshots(job).choices) or 'none is there'}."
 
 
 def _version(version: LaunchVersion) -> dict[str, Any]:
@@ -316,5 +316,5 @@ def _version(version: LaunchVersion) -> dict[str, Any]:
     return own | {"spec": shown_launch(version.spec)}
 
 
-def _chosen(asked: AskedRestarts) -> Any:
-    return RestartAttempt.objects.filter(state=asked.state) if asked.state else RestartAttempt.objects.all()
+def _chosen(params: RestartsParams) -> Any:
+    return RestartAttempt.objects.filter(state=params.state) if params.state else RestartAttempt.objects.all()

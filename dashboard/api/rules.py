@@ -14,7 +14,7 @@ from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.rule import RuleForm
@@ -88,7 +88,7 @@ class RuleIn(RuleFields):
     job_id: int | None = Field(None, ge=1, lt=2**63, description="The job, if the rule is for one job only.")
 
 
-class AskedRules(Asked):
+class RulesParams(PageParams):
     job_id: int | None = Field(None, ge=1, lt=2**63)
     kind: str = Field("", max_length=30)
 
@@ -99,12 +99,12 @@ def rule_kinds(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 @routes.get("/rules", response=answers(Listed[RuleOut]), summary="List rules")
-def rules(request: HttpRequest, asked: Query[AskedRules]) -> dict[str, Any]:
+def rules(request: HttpRequest, params: Query[RulesParams]) -> dict[str, Any]:
     rows = AlertRule.objects.select_related("job").prefetch_related("channels")
     found = reach_at(request).narrow_to_jobs_or_all(rows)
-    found = found.filter(job=asked.job_id) if asked.job_id is not None else found
-    found = found.filter(kind=asked.kind.replace("\0", "")) if asked.kind else found
-    page = page_of(found, asked, ("id",))
+    found = found.filter(job=params.job_id) if params.job_id is not None else found
+    found = found.filter(kind=params.kind.replace("\0", "")) if params.kind else found
+    page = page_of(found, params, ("id",))
     return page | {"items": [_rule(rule) for rule in page["items"]]}
 
 
@@ -138,7 +138,7 @@ def remove(request: HttpRequest, rule_id: int) -> Status[None]:
     require(request, Role.OPERATOR)
     try:
         acts.remove_rule(_find(rule_id), actor_of(request))
-    except acts.RuleStays as stays:
+    except acts.RuleRequired as stays:
         raise conflict(stays) from stays
     return Status(204, None)
 
@@ -165,8 +165,8 @@ def _rule(found: AlertRule) -> dict[str, Any]:
     more = ("open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "severity", "enabled")
     own = {name: getattr(found, name) for name in (*names, *more)}
     (row,) = rows_of([found])
-    said = {"sentence": row.sentence, "sentence_value": row.explanation}
-    return own | said | {"channels": [each.pk for each in found.channels.all()]}
+    text = {"sentence": row.sentence, "sentence_value": row.explanation}
+    return own | text | {"channels": [each.pk for each in found.channels.all()]}
 
 
 def _kind(kind: Kind) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from pydantic import Field
 
 from dashboard.access.guard import actor_of, reach_at, require
 from dashboard.access.roles import Role
-from dashboard.acts.shown import MovedOn, Shown, check_shown
+from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run
 from dashboard.api.errors import Refused, conflict, invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import SavepointOut
 from dashboard.api.typed import Body, ShownIn, WhyIn, checked, filled
-from dashboard.forms.keeping import KeepForm
+from dashboard.forms.retention import KeepForm
 from dashboard.views.job import find_job
 from monitoring.models import Savepoint, SavepointOrigin
 from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin
@@ -27,7 +27,7 @@ routes = router("Savepoints")
 _ORDER = ("-requested_at", "-id")
 
 
-class AskedSavepoints(Asked):
+class SavepointsParams(PageParams):
     state: Literal["", "deferred", "requested", "in_progress", "completed", "failed", "disposing", "disposed"] = ""
     origin: Literal["", "scheduled", "manual", "restart", "adopted"] = ""
 
@@ -40,15 +40,15 @@ class KeepIn(Body):
 @routes.get(
     "/savepoints", response=answers(Listed[SavepointOut]), summary="List the savepoints of all jobs, newest first"
 )
-def savepoints(request: HttpRequest, asked: Query[AskedSavepoints]) -> dict[str, Any]:
-    return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, _ORDER)
+def savepoints(request: HttpRequest, params: Query[SavepointsParams]) -> dict[str, Any]:
+    return page_of(reach_at(request).narrow(_chosen(params), "job"), params, _ORDER)
 
 
 @routes.get(
     "/jobs/{int:job_id}/savepoints", response=answers(Listed[SavepointOut]), summary="List the savepoints of a job"
 )
-def of_job(request: HttpRequest, job_id: int, asked: Query[AskedSavepoints]) -> dict[str, Any]:
-    return page_of(_chosen(asked).filter(job=job_id), asked, _ORDER)
+def of_job(request: HttpRequest, job_id: int, params: Query[SavepointsParams]) -> dict[str, Any]:
+    return page_of(_chosen(params).filter(job=job_id), params, _ORDER)
 
 
 @routes.post("/jobs/{int:job_id}/savepoints", response=answers(SavepointOut, 202), summary="Take a savepoint")
@@ -99,19 +99,19 @@ def dispose_of(request: HttpRequest, savepoint_id: int, body: WhyIn | None = Non
     return Status(202, Savepoint.objects.get(pk=savepoint_id))
 
 
-def _request(request: HttpRequest, job_id: int, shown: Shown | None, *, stops_job: bool) -> Savepoint:
+def _request(request: HttpRequest, job_id: int, shown: ShownRun | None, *, stops_job: bool) -> Savepoint:
     require(request, Role.OPERATOR)
     job, now = find_job(job_id), timezone.now()
     try:
-        check_shown(job, shown, now)
+        check_shown_run(job, shown, now)
         return request_savepoint(job, SavepointOrigin.MANUAL, actor_of(request), now, stops_job=stops_job)
-    except MovedOn as moved:
+    except JobChanged as moved:
         raise conflict(f"Nothing was stopped. {moved}") from moved
     except SavepointDeferred as deferred:
         raise Refused(409, str(deferred)) from deferred
 
 
-def _chosen(asked: AskedSavepoints) -> Any:
+def _chosen(params: SavepointsParams) -> Any:
     found = Savepoint.objects.all()
-    found = found.filter(state=asked.state) if asked.state else found
-    return found.filter(origin=asked.origin) if asked.origin else found
+    found = found.filter(state=params.state) if params.state else found
+    return found.filter(origin=params.origin) if params.origin else found

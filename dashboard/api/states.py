@@ -14,12 +14,12 @@ from dashboard.access.guard import access_of, actor_of, require
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict, invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import StateReadOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.state import StateForm
-from dashboard.queries.state import contents_read, without_values
+from dashboard.queries.state import newest_contents_read, without_values
 from dashboard.views.job import find_job
 from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
 from monitoring.reasons.columns import columns
@@ -68,8 +68,8 @@ def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     response=answers(Listed[StateReadOut]),
     summary="List the state reads of a job without results, newest first",
 )
-def reads(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
-    page = page_of(StateRead.objects.filter(job=job_id).defer("answer"), asked, ("-asked_at", "-id"))
+def reads(request: HttpRequest, job_id: int, params: Query[PageParams]) -> dict[str, Any]:
+    page = page_of(StateRead.objects.filter(job=job_id).defer("answer"), params, ("-asked_at", "-id"))
     return page | {"items": [_out(read, may_see_values=_may_see_values(request)) for read in page["items"]]}
 
 
@@ -97,14 +97,14 @@ def ask_for(request: HttpRequest, job_id: int, body: QuestionIn) -> Status[dict[
     if body.kind != StateReadKind.LIST:
         question, other = _question(job, snapshot, body)
     try:
-        asked = ask(job, snapshot, question, actor_of(request), timezone.now(), other)
+        created = ask(job, snapshot, question, actor_of(request), timezone.now(), other)
     except CannotAsk as error:
         raise conflict(error) from error
-    return Status(202, _out(asked))
+    return Status(202, _out(created))
 
 
 def _question(job: Job, snapshot: Checkpoint, body: QuestionIn) -> tuple[Question, Checkpoint | None]:
-    listed = contents_read(job, snapshot.pk)
+    listed = newest_contents_read(job, snapshot.pk)
     if listed is None or not listed.answer:
         raise conflict(_NOT_LISTED)
     others = [each for each in snapshots(job) if each.pk != snapshot.pk]

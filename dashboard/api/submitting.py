@@ -13,7 +13,13 @@ from pydantic import Field
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
 from dashboard.acts.launches import NotStarted, upload
-from dashboard.acts.submitting import check_savepoint, check_usable, look_at, look_at_savepoint, submit_job
+from dashboard.acts.submitting import (
+    check_savepoint,
+    check_usable,
+    find_checkpoints_at,
+    submit_job,
+    validate_savepoint_at,
+)
 from dashboard.api.errors import FieldError, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
@@ -131,7 +137,7 @@ def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dic
     form = checked(CheckpointsForm({"checkpoints": _lines(body.checkpoints)}))
     intent_at(request).commit()
     try:
-        return [_found(each) for each in look_at(cluster, form.cleaned_data["checkpoints"])]
+        return [_found(each) for each in find_checkpoints_at(cluster, form.cleaned_data["checkpoints"])]
     except NotStarted as refused:
         raise conflict(refused) from refused
 
@@ -148,7 +154,7 @@ def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) ->
     path = checked(SavepointForm({"savepoint": body.savepoint})).cleaned_data["savepoint"]
     intent_at(request).commit()
     try:
-        found = look_at_savepoint(cluster, path, body.entry_class)
+        found = validate_savepoint_at(cluster, path, body.entry_class)
     except NotStarted as refused:
         raise conflict(refused) from refused
     if found is None:
@@ -172,10 +178,10 @@ def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[Restart
     try:
         if locations := form.origin.imports:
             intent.commit()
-            check_usable(look_at(cluster, locations))
+            check_usable(find_checkpoints_at(cluster, locations))
         elif path := form.origin.path:
             intent.commit()
-            check_savepoint(look_at_savepoint(cluster, path, form.spec["entry_class"]))
+            check_savepoint(validate_savepoint_at(cluster, path, form.spec["entry_class"]))
         return Status(202, submit_job(cluster, form, actor_of(request), intent))
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from dashboard.access.guard import access_of
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import AuditOut
 from dashboard.api.typed import Moment
 from dashboard.queries.audit import AuditFilter, find_entries
-from dashboard.views.health import look
+from dashboard.views.health import read_health_facts
 from monitoring.reasons.columns import columns
 
 routes = router("System")
@@ -33,7 +33,7 @@ class SystemHealthOut(Schema):
     warnings: list[HealthFindingOut]
 
 
-class AskedAudit(Asked):
+class AuditParams(PageParams):
     q: str = Field("", max_length=200, description="Part of the actor or of the object.")
     actor: str = Field("", max_length=150, description="The exact name of the actor.")
     action: str = Field(
@@ -53,7 +53,7 @@ class MeOut(Schema):
 @routes.get("/me", response=answers(MeOut), summary="Get the current user")
 def me(request: HttpRequest) -> dict[str, Any]:
     access = access_of(request)
-    role, token = access.reach.everywhere, access.token
+    role, token = access.reach.global_role, access.token
     may_write = token is None or token.may_write
     return {
         "username": request.user.get_username(),
@@ -65,8 +65,8 @@ def me(request: HttpRequest) -> dict[str, Any]:
 
 @routes.get("/health", response=answers(SystemHealthOut), summary="Get the health of Waymark")
 def health(request: HttpRequest) -> dict[str, Any]:
-    _, verdict = look()
-    seen = access_of(request).reach.sees_everything
+    _, verdict = read_health_facts()
+    seen = access_of(request).reach.is_unrestricted
     told = {
         name: [{"part": each.part, **columns("text", each.reason if seen else "")} for each in found]
         for name, found in (("problems", verdict.problems), ("warnings", verdict.warnings))
@@ -75,6 +75,6 @@ def health(request: HttpRequest) -> dict[str, Any]:
 
 
 @routes.get("/audit", response=answers(Listed[AuditOut]), summary="List the audit log, newest first")
-def audit(request: HttpRequest, asked: Query[AskedAudit]) -> dict[str, Any]:
-    chosen = AuditFilter(asked.q, asked.actor, asked.action, asked.since, asked.until)
-    return page_of(find_entries(chosen), asked, ("-at", "-id"))
+def audit(request: HttpRequest, params: Query[AuditParams]) -> dict[str, Any]:
+    chosen = AuditFilter(params.q, params.actor, params.action, params.since, params.until)
+    return page_of(find_entries(chosen), params, ("-at", "-id"))

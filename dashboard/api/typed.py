@@ -16,7 +16,7 @@ from django.http import QueryDict
 from ninja import Schema
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field
 
-from dashboard.acts.shown import Shown
+from dashboard.acts.shown import ShownRun
 from dashboard.api.errors import FieldError, Refused, errors_of
 from dashboard.forms.spans import SpanField
 
@@ -55,8 +55,8 @@ class ShownIn(Body):
     )
 
     @property
-    def shown(self) -> Shown | None:
-        return Shown(self.run_id) if self.run_id is not None else None
+    def shown(self) -> ShownRun | None:
+        return ShownRun(self.run_id) if self.run_id is not None else None
 
 
 class WhyShownIn(WhyIn, ShownIn): ...

@@ -46,25 +46,31 @@ def key_of_rule(rule: AlertRule) -> RuleKey:
 def entry_of_rule(rule: AlertRule, kind: Kind) -> Values:
     """Return the entry of a rule, with keys in the order of the export, and times and sizes as formatted text."""
     form = RuleForm(kind, rule)
-    own = {_outward(name): _written(form, name) for name in form.own_names}
+    own = {_entry_key(name): _export_value(form, name) for name in form.own_names}
     head: Values = {"name": rule.name} if rule.job is None else {"cluster": rule.job.cluster.name, "job": rule.job.name}
     scope = {"labels": rule.selector} if rule.selector else {}
-    rest = {_outward(name): _written(form, name) for name in form.fields if name not in (*form.own_names, *_APART)}
+    rest = {
+        _entry_key(name): _export_value(form, name)
+        for name in form.fields
+        if name not in (*form.own_names, *_SPECIAL_FIELDS)
+    }
     channels = {"channels": sorted(each.name for each in rule.channels.all())} if rule.pk else {}
     return head | {"kind": kind.name} | scope | own | rest | channels
 
 
-_APART = ("name", "scope", "selector", "channels")
+_SPECIAL_FIELDS = ("name", "scope", "selector", "channels")
 
 
 def form_of_rule(values: Mapping[str, Any], rule: AlertRule) -> RuleForm:
     """Return the form for an entry. A missing key has the default of the kind, not the value of the stored rule."""
     kind = kind_of(rule.kind)
-    fresh = RuleForm(kind, AlertRule(kind=kind.name, job=rule.job, check_every_s=kind.check_every_s))
-    data: Values = {name: fresh[name].value() for name in fresh.fields}
-    data |= {_inward(fresh, key): value for key, value in values.items() if key not in (*RULE_HEAD, "channels")}
+    blank_form = RuleForm(kind, AlertRule(kind=kind.name, job=rule.job, check_every_s=kind.check_every_s))
+    data: Values = {name: blank_form[name].value() for name in blank_form.fields}
+    data |= {
+        _field_name(blank_form, key): value for key, value in values.items() if key not in (*RULE_HEAD, "channels")
+    }
     data |= {"name": values.get("name", "")}
-    if "scope" in fresh.fields:
+    if "scope" in blank_form.fields:
         labels = values.get("labels")
         data |= {"scope": "selector" if labels else "everything", "selector": labels or ""}
     data["channels"] = []  # the import sets channels by name, because new channels of the file have no key yet
@@ -73,7 +79,7 @@ def form_of_rule(values: Mapping[str, Any], rule: AlertRule) -> RuleForm:
 
 def rule_keys(kind: Kind, job: Job | None) -> set[str]:
     form = RuleForm(kind, AlertRule(kind=kind.name, job=job))
-    return {*(_outward(name) for name in form.fields if name not in _APART), *RULE_HEAD, "channels"}
+    return {*(_entry_key(name) for name in form.fields if name not in _SPECIAL_FIELDS), *RULE_HEAD, "channels"}
 
 
 def entry_of_channel(channel: Channel) -> Values:
@@ -81,16 +87,16 @@ def entry_of_channel(channel: Channel) -> Values:
     entry: Values = {"name": channel.name, "kind": channel.kind}
     for name in form.fields:
         if name not in (*_SECRETS, "name", "escalate_to"):
-            entry[_outward(name)] = _written(form, name)
+            entry[_entry_key(name)] = _export_value(form, name)
     return entry | ({"escalate_to": channel.escalate_to.name} if channel.escalate_to else {})
 
 
 def form_of_channel(values: Mapping[str, Any], channel: Channel, known: Mapping[str, Channel]) -> ChannelForm:
     """Return the form for an entry. The caller has checked the right to allow private addresses."""
     made = form_class(channel.kind)
-    fresh = made(instance=Channel(kind=channel.kind), may_allow_private=True)
-    data: Values = {name: fresh[name].value() for name in fresh.fields if name not in _SECRETS}
-    data |= {_inward(fresh, key): value for key, value in values.items() if key not in ("kind", "escalate_to")}
+    blank_form = made(instance=Channel(kind=channel.kind), may_allow_private=True)
+    data: Values = {name: blank_form[name].value() for name in blank_form.fields if name not in _SECRETS}
+    data |= {_field_name(blank_form, key): value for key, value in values.items() if key not in ("kind", "escalate_to")}
     to = known.get(str(values.get("escalate_to") or ""))
     data["escalate_to"] = to.pk if to is not None and to.pk else ""
     return made(_as_query(data), instance=channel, may_allow_private=True)
@@ -98,27 +104,27 @@ def form_of_channel(values: Mapping[str, Any], channel: Channel, known: Mapping[
 
 def channel_keys(kind: str) -> set[str]:
     form = form_class(kind)(instance=Channel(kind=kind), may_allow_private=True)
-    return {_outward(name) for name in form.fields if name not in _SECRETS} | {"kind"}
+    return {_entry_key(name) for name in form.fields if name not in _SECRETS} | {"kind"}
 
 
 def form_class(kind: str) -> type[ChannelForm]:
     return FORMS[ChannelKind(kind)]
 
 
-def outward(name: str) -> str:
+def key_of_field(name: str) -> str:
     """Return the key in an entry for a field of the form."""
-    return _outward({"selector": "labels"}.get(name, name))
+    return _entry_key({"selector": "labels"}.get(name, name))
 
 
-def _outward(name: str) -> str:
+def _entry_key(name: str) -> str:
     return name.removesuffix("_s")
 
 
-def _inward(form: forms.BaseForm, key: str) -> str:
+def _field_name(form: forms.BaseForm, key: str) -> str:
     return key if key in form.fields else f"{key}_s"
 
 
-def _written(form: forms.BaseForm, name: str) -> Any:
+def _export_value(form: forms.BaseForm, name: str) -> Any:
     value = form[name].value()
     if value is None or isinstance(value, bool | int):
         return value

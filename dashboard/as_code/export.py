@@ -50,7 +50,7 @@ def _section(name: str, entries: list[Values]) -> Iterator[str]:
 
 
 def _entry(entry: Values) -> Iterator[str]:
-    told = {key: value for key, value in entry.items() if value not in (None, "")}
-    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False)
+    values = {key: value for key, value in entry.items() if value not in (None, "")}
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False)
     for number, line in enumerate(text.splitlines()):
         yield f"{'  - ' if number == 0 else '    '}{line}"

@@ -37,8 +37,8 @@ def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_p
     _save_rules(made, now)
     changes = [*made.changes, *(_remove(removable(made)) if prune else [])]
     if changes:
-        told = "; ".join(f"{change.verb} {change.what}" for change in changes)
-        audit.record(by, "rule.import", "rules and channels", changes=told[:5000])
+        summary = "; ".join(f"{change.verb} {change.what}" for change in changes)
+        audit.record(by, "rule.import", "rules and channels", changes=summary[:5000])
     return changes
 
 

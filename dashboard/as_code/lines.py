@@ -66,8 +66,8 @@ def _compose(text: str) -> yaml.Node | None:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "this cannot be read"
-        raise Unreadable(mark.line + 1 if mark else None, f"This is not valid YAML: {said}.") from None
+        sentence = error.problem or error.context or "this cannot be read"
+        raise Unreadable(mark.line + 1 if mark else None, f"This is not valid YAML: {sentence}.") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise Unreadable(None, f"This is not valid YAML: {str(error)[:200] or 'it is nested too deeply'}.") from None
     return root

@@ -14,8 +14,8 @@ from dashboard.as_code.entries import (
     entry_of_rule,
     form_of_channel,
     form_of_rule,
+    key_of_field,
     key_of_rule,
-    outward,
     rule_keys,
 )
 from dashboard.as_code.export import stored_rules
@@ -77,7 +77,7 @@ def _plan_channels(made: Plan, entries: Iterable[Entry], *, may_allow_private: b
     seen: dict[str, int] = {}
     for entry in entries:
         if entry.values.get("allow_private") is True and not may_allow_private:
-            made.problems.append(_bad(entry, "allow_private", "true", "only an administrator can allow this"))
+            made.problems.append(_value_problem(entry, "allow_private", "true", "only an administrator can allow this"))
             continue
         _plan_channel(made, entry, stored, known, seen)
     made.absent += [channel for name, channel in stored.items() if name not in named]
@@ -89,17 +89,19 @@ def _plan_channel(
 ) -> None:
     name, kind = str(entry.values.get("name") or ""), str(entry.values.get("kind") or "")
     if kind not in ChannelKind.values:
-        made.problems.append(_bad(entry, "kind", kind, f"allowed are {', '.join(ChannelKind.values)}"))
+        made.problems.append(_value_problem(entry, "kind", kind, f"allowed are {', '.join(ChannelKind.values)}"))
         return
     channel = stored.get(name) or Channel(kind=kind)
     if channel.kind != kind:
-        made.problems.append(_bad(entry, "kind", kind, f"the channel {name} is of kind {channel.kind}"))
+        made.problems.append(_value_problem(entry, "kind", kind, f"the channel {name} is of kind {channel.kind}"))
         return
-    if _repeated(made, entry, f"channel {name}", name, seen) or _unknown(made, entry, channel_keys(kind)):
+    if _is_repeated(made, entry, f"channel {name}", name, seen) or _has_unknown_keys(made, entry, channel_keys(kind)):
         return
     to = entry.values.get("escalate_to")
     if to and str(to) not in known:
-        made.problems.append(_bad(entry, "escalate_to", to, "no channel with this name exists or is in the file"))
+        made.problems.append(
+            _value_problem(entry, "escalate_to", to, "no channel with this name exists or is in the file")
+        )
         return
     before = entry_of_channel(channel) if channel.pk else {}
     form = form_of_channel(entry.values, channel, known)
@@ -117,10 +119,10 @@ def _plan_rules(made: Plan, entries: Iterable[Entry], channels: Mapping[str, Cha
     stored = {key_of_rule(rule): rule for rule in stored_rules()}
     jobs = {(job.cluster.name, job.name): job for job in _named_jobs(entries)}
     seen: dict[str, int] = {}
-    met: set[RuleKey] = set()
+    found_keys: set[RuleKey] = set()
     for entry in entries:
-        _plan_rule(made, entry, stored, jobs, channels, seen, met)
-    made.absent += [rule for key, rule in stored.items() if key not in met]
+        _plan_rule(made, entry, stored, jobs, channels, seen, found_keys)
+    made.absent += [rule for key, rule in stored.items() if key not in found_keys]
 
 
 def _named_jobs(entries: Iterable[Entry]) -> Iterable[Job]:
@@ -135,7 +137,7 @@ def _plan_rule(
     jobs: Mapping[tuple[str, str], Job],
     channels: Mapping[str, Channel],
     seen: dict[str, int],
-    met: set[RuleKey],
+    found_keys: set[RuleKey],
 ) -> None:
     try:
         kind = kind_of(str(entry.values.get("kind") or ""))
@@ -146,30 +148,30 @@ def _plan_rule(
     job = jobs.get(asked)
     if asked != ("", "") and (job is None or kind.subject is not Subject.JOB):
         why = "there is no such job" if job is None else f"a rule of kind {kind.name} cannot apply to one job"
-        made.problems.append(_bad(entry, "job", f"{asked[1]} of cluster {asked[0]}", why))
+        made.problems.append(_value_problem(entry, "job", f"{asked[1]} of cluster {asked[0]}", why))
         return
     key = _key(entry, kind.name, job)
-    met.add(key)
-    if _repeated(made, entry, str(key), str(key), seen) or _unknown(made, entry, rule_keys(kind, job)):
+    found_keys.add(key)
+    if _is_repeated(made, entry, str(key), str(key), seen) or _has_unknown_keys(made, entry, rule_keys(kind, job)):
         return
     missing = [name for name in _list(entry.values.get("channels")) if name not in channels]
     if missing:
         allowed = f"allowed are {', '.join(sorted(channels)) or 'none'}"
-        made.problems.append(_bad(entry, "channels", ", ".join(missing), allowed))
+        made.problems.append(_value_problem(entry, "channels", ", ".join(missing), allowed))
         return
     rule = stored.get(key) or AlertRule(kind=kind.name, job=job)
     if rule.kind != kind.name:
-        made.problems.append(_bad(entry, "kind", kind.name, f"the rule {rule.name} is of kind {rule.kind}"))
+        made.problems.append(_value_problem(entry, "kind", kind.name, f"the rule {rule.name} is of kind {rule.kind}"))
         return
     before = entry_of_rule(rule, kind) if rule.pk else {}
     form = form_of_rule(entry.values, rule)
     if not form.is_valid():
         made.problems += _form_problems(entry, form.errors.as_data())
         return
-    _keep(made, entry, form, key, before)
+    _add_rule(made, entry, form, key, before)
 
 
-def _keep(made: Plan, entry: Entry, form: RuleForm, key: RuleKey, before: Values) -> None:
+def _add_rule(made: Plan, entry: Entry, form: RuleForm, key: RuleKey, before: Values) -> None:
     rule = form.apply()
     named = sorted(set(_list(entry.values.get("channels"))))
     after = entry_of_rule(rule, form.kind) | {"channels": named}
@@ -194,7 +196,7 @@ def _differs(before: Any, after: Any) -> bool:
     return (before or None) != (after or None) if not isinstance(after, bool) else before != after
 
 
-def _repeated(made: Plan, entry: Entry, what: str, name: str, seen: dict[str, int]) -> bool:
+def _is_repeated(made: Plan, entry: Entry, what: str, name: str, seen: dict[str, int]) -> bool:
     if name in seen:
         made.problems.append(Problem(entry.line, f"{what} occurs twice, first in line {seen[name]}."))
         return True
@@ -202,26 +204,26 @@ def _repeated(made: Plan, entry: Entry, what: str, name: str, seen: dict[str, in
     return False
 
 
-def _unknown(made: Plan, entry: Entry, allowed: set[str]) -> bool:
-    strange = [key for key in entry.values if key not in allowed]
-    for key in strange:
+def _has_unknown_keys(made: Plan, entry: Entry, allowed: set[str]) -> bool:
+    unknown_keys = [key for key in entry.values if key not in allowed]
+    for key in unknown_keys:
         why = f"no such key: allowed are {', '.join(sorted(allowed))}"
-        made.problems.append(_bad(entry, key, entry.values[key], why))
-    return bool(strange)
+        made.problems.append(_value_problem(entry, key, entry.values[key], why))
+    return bool(unknown_keys)
 
 
-def _bad(entry: Entry, key: str, value: object, why: str) -> Problem:
+def _value_problem(entry: Entry, key: str, value: object, why: str) -> Problem:
     return Problem(entry.line_of(key), f"{key} is {'empty' if value in (None, '') else repr(str(value)[:80])}: {why}.")
 
 
 def _form_problems(entry: Entry, errors: Mapping[str, Any]) -> list[Problem]:
     found = []
     for name, of_field in errors.items():
-        key = outward(name)
+        key = key_of_field(name)
         value = entry.values.get(key)
-        said = f"{key}: " if value is None else f"{key} is {str(value)[:80]!r}: "
+        start = f"{key}: " if value is None else f"{key} is {str(value)[:80]!r}: "
         for error in of_field:
-            found += [Problem(entry.line_of(key), f"{said}{message}") for message in error.messages]
+            found += [Problem(entry.line_of(key), f"{start}{message}") for message in error.messages]
     return found
 
 

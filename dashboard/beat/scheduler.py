@@ -21,7 +21,7 @@ from dashboard.beat.lease import Lease
 from monitoring import broker
 
 LEASE_S = 5.0
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 LEASE_KEY = "waymark:beat:lease"
 SENT_KEY = "waymark:beat:sent"
 # The limit of waiting tasks for each entry of the schedule: without a worker, more of them would be useless.
@@ -42,25 +42,25 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
         self._name = broker.process_name()
         self._lease = Lease(self._redis, LEASE_KEY, f"{self._name}:{uuid.uuid4().hex}", LEASE_S, self._clock)
         self._behind = True  # another beat may have sent tasks since this one last sent any
-        self._next_look = 0.0
-        self._why_not = "it has not looked yet"
+        self._next_check = 0.0
+        self._pause_reason = "it has not looked yet"
         super().__init__(app, *args, lazy=lazy, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Send one due entry, and return the seconds until the next call."""
-        if self._clock.monotonic() >= self._next_look:
-            self._look()
+        if self._clock.monotonic() >= self._next_check:
+            self._check()
         # Check the lease directly before sending, because this process may have been suspended since the last check.
-        if self._why_not or not self._lease.held:
-            return LOOK_EVERY_S
-        self._follow_the_clock_back()
-        return min(float(super().tick(*args, **kwargs)), LOOK_EVERY_S)
+        if self._pause_reason or not self._lease.is_held:
+            return CHECK_EVERY_S
+        self._correct_future_times()
+        return min(float(super().tick(*args, **kwargs)), CHECK_EVERY_S)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:
-            self._stand_back(str(error))
+            self._pause(str(error))
             return
         with contextlib.suppress(RedisError):
             self._redis.hset(SENT_KEY, entry.name, self._now().isoformat())
@@ -71,35 +71,35 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
             broker.remove_sign(self._redis, "beat")
         super().close()
 
-    def _look(self) -> None:
-        self._next_look = self._clock.monotonic() + LOOK_EVERY_S
+    def _check(self) -> None:
+        self._next_check = self._clock.monotonic() + CHECK_EVERY_S
         try:
-            self._behind |= not self._lease.held
-            owner = self._lease.hold()
-            if self._lease.held and self._behind:
+            self._behind |= not self._lease.is_held
+            owner = self._lease.acquire()
+            if self._lease.is_held and self._behind:
                 self._continue_from(self._redis.hgetall(SENT_KEY))  # type: ignore[arg-type]
                 self._behind = False
             waiting = broker.waiting(self._redis)
-            self._change(self._why_to_wait(owner, waiting))
-            broker.leave_sign(self._redis, "beat", leads=self._lease.held)
+            self._set_pause_reason(self._find_pause_reason(owner, waiting))
+            broker.leave_sign(self._redis, "beat", leads=self._lease.is_held)
         except RedisError as error:
-            self._stand_back(f"Redis does not answer: {error}")
+            self._pause(f"Redis does not answer: {error}")
 
-    def _why_to_wait(self, owner: str, waiting: int) -> str:
-        if not self._lease.held:
+    def _find_pause_reason(self, owner: str, waiting: int) -> str:
+        if not self._lease.is_held:
             return f"{owner.rpartition(':')[0]} ticks, this one stands by"
         if waiting >= _WAITING_PER_ENTRY * len(self.schedule):
             return "no worker takes the ticks that wait already; none is added"
         return ""
 
-    def _stand_back(self, why: str) -> None:
-        self._next_look = self._clock.monotonic() + LOOK_EVERY_S
-        self._change(why)
+    def _pause(self, why: str) -> None:
+        self._next_check = self._clock.monotonic() + CHECK_EVERY_S
+        self._set_pause_reason(why)
 
-    def _change(self, why_not: str) -> None:
-        if why_not != self._why_not:
-            self._why_not = why_not
-            log.info("beat: %s", why_not or "ticks")
+    def _set_pause_reason(self, reason: str) -> None:
+        if reason != self._pause_reason:
+            self._pause_reason = reason
+            log.info("beat: %s", reason or "ticks")
 
     def _continue_from(self, sent: Mapping[str, str]) -> None:
         """Adopt the times at which another beat last sent the entries."""
@@ -109,7 +109,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
                 entry.last_run_at = min(datetime.fromisoformat(sent[name]), now)
         self._heap = None
 
-    def _follow_the_clock_back(self) -> None:
+    def _correct_future_times(self) -> None:
         """Correct the last times after the wall clock was set back, so that entries do not wait for the old time."""
         now = self._now()
         ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now]

@@ -39,7 +39,7 @@ def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
         y=list(range(len(names))),
         z=[_with_gaps([step_of(value) for value in line]) for line in grid.values],
         text=[
-            _with_gaps([_story(name, *cell) for cell in zip(grid.columns, line, strict=True)])
+            _with_gaps([_tooltip(name, *cell) for cell in zip(grid.columns, line, strict=True)])
             for name, line in zip(names, grid.values, strict=True)
         ],
         hoverinfo="text",
@@ -77,7 +77,7 @@ def _with_gaps(cells: Sequence[Any]) -> list[Any]:
     return [each for cell in cells for each in (cell, None)][:-1]
 
 
-def _story(name: str, column: AlignmentColumn, alignment: int | None) -> str:
+def _tooltip(name: str, column: AlignmentColumn, alignment: int | None) -> str:
     about = f"{name}<br>{_('checkpoint')} {column.checkpoint_id} · {clock_of(column.triggered_at)}"
     return f"{about}<br>{_('alignment')} {duration_text(alignment)}"
 

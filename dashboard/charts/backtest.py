@@ -26,7 +26,7 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
             y=[None if point.value is None else point.value * scale for point in points],
             mode="lines",
             line={"width": 2, "shape": "hv" if unit in (Unit.COUNT, Unit.BYTES, Unit.PERCENT) else "linear"},
-            hovertext=[_story(point, unit) for point in points],
+            hovertext=[_tooltip(point, unit) for point in points],
             hoverinfo="text",
         ),
         go.Scatter(
@@ -77,7 +77,7 @@ def _ticks(highest: float, unit: Unit) -> dict[str, Any]:
             return whole | {"range": [0, max(highest, 1)]}
 
 
-def _story(point: Point, unit: Unit) -> str:
+def _tooltip(point: Point, unit: Unit) -> str:
     value = _("nothing known") if point.value is None else unit.text(point.value)
     limit = _("no limit") if point.limit is None else _("opens at %(limit)s") % {"limit": unit.text(point.limit)}
     return f"{clock_of(point.at)}<br>{value}<br>{limit}"

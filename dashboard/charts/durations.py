@@ -35,8 +35,8 @@ def durations_figure(
     rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
     broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
     broken.marker.pattern.shape = "/"
-    rest.hovertext, rest.hoverinfo = [_story(p) for p in completed], "text"
-    broken.hovertext, broken.hoverinfo = [_story(p) for p in failed], "text"
+    rest.hovertext, rest.hoverinfo = [_tooltip(p) for p in completed], "text"
+    broken.hovertext, broken.hoverinfo = [_tooltip(p) for p in failed], "text"
     highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
     shape = layout(barmode="stack", **marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
@@ -73,7 +73,7 @@ def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], 
     )
 
 
-def _story(point: CheckpointPoint) -> str:
+def _tooltip(point: CheckpointPoint) -> str:
     lines = [
         title_of(point),
         f"{_('failed after') if point.failed else _('end to end')} {duration_text(point.duration)}",

@@ -38,7 +38,7 @@ def rolled_figure(
         _line("p95", points, [each.figures[figure].quantiles[0.95] for each in points], 2),
         _line("median", points, [each.figures[figure].quantiles[0.5] for each in points], 2),
     ]
-    traces[0].hovertext, traces[0].hoverinfo = [_story(each, figure, text) for each in points], "text"
+    traces[0].hovertext, traces[0].hoverinfo = [_tooltip(each, figure, text) for each in points], "text"
     if name == "durations":
         traces.append(_failures(points))
     highest = max((each.figures[figure].maximum or 0 for each in points), default=0)
@@ -60,7 +60,7 @@ def _sizes(points: Sequence[RolledPoint], shape: dict[str, Any]) -> dict[str, An
     below.yaxis = "y2"
     above = _line("state", points, full, 2)
     for trace, figure in ((above, "state_size"), (below, "checkpointed_size")):
-        trace.hovertext, trace.hoverinfo = [_story(each, figure, bytes_text) for each in points], "text"
+        trace.hovertext, trace.hoverinfo = [_tooltip(each, figure, bytes_text) for each in points], "text"
     shape["xaxis"] |= {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(max([1, *(w or 0 for w in written)]), 2)
     shape["yaxis"] |= {"domain": [0.48, 1]} | byte_ticks(max([1, *(f or 0 for f in full)]), 3)
@@ -88,7 +88,7 @@ def _failures(points: Sequence[RolledPoint]) -> Any:
     return trace
 
 
-def _story(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
+def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
     told: Told = point.figures[figure]
     lines = [
         f"{clock_of(point.start)} – {clock_of(point.end)}",

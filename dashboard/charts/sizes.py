@@ -32,7 +32,7 @@ def sizes_figure(
             y=[p.state_size for p in checkpoints],
             mode="lines" if len(checkpoints) > 1 else "markers",
             line={"width": 2},
-            hovertext=[_story(p) for p in checkpoints],
+            hovertext=[_tooltip(p) for p in checkpoints],
             hoverinfo="text",
         ),
         go.Scatter(
@@ -41,7 +41,7 @@ def sizes_figure(
             y=[p.checkpointed_size for p in savepoints],
             mode="markers",
             marker={"symbol": "diamond", "size": 9},
-            hovertext=[_story(p) for p in savepoints],
+            hovertext=[_tooltip(p) for p in savepoints],
             hoverinfo="text",
         ),
         go.Bar(
@@ -50,7 +50,7 @@ def sizes_figure(
             y=[p.checkpointed_size for p in checkpoints],
             width=[widths[p] for p in checkpoints],
             marker={"line": {"width": 0}},
-            hovertext=[_story(p) for p in checkpoints],
+            hovertext=[_tooltip(p) for p in checkpoints],
             hoverinfo="text",
             yaxis="y2",
         ),
@@ -67,7 +67,7 @@ def _highest(points: Sequence[CheckpointPoint], name: str) -> int:
     return max((getattr(p, name) or 0 for p in points), default=0) or 1024
 
 
-def _story(point: CheckpointPoint) -> str:
+def _tooltip(point: CheckpointPoint) -> str:
     return "<br>".join(
         [
             title_of(point),
@@ -77,7 +77,7 @@ def _story(point: CheckpointPoint) -> str:
     )
 
 
-def moved_figure(
+def in_flight_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
     """Return bars of the data that was processed during alignment, and within them bars of the persisted data."""
@@ -90,7 +90,7 @@ def moved_figure(
             y=[getattr(p, name) or 0 for p in done],
             width=widths,
             marker={"line": {"width": 0}},
-            hovertext=[_moved(p) for p in done],
+            hovertext=[_in_flight_tooltip(p) for p in done],
             hoverinfo="text" if name == "processed" else "skip",
         )
         for role, name in (("written", "processed"), ("alignment", "persisted"))
@@ -102,11 +102,11 @@ def moved_figure(
     return as_dict(traces, shape)
 
 
-def has_moved(points: Sequence[CheckpointPoint]) -> bool:
+def has_in_flight_data(points: Sequence[CheckpointPoint]) -> bool:
     return any(p.processed or p.persisted for p in points)
 
 
-def _moved(point: CheckpointPoint) -> str:
+def _in_flight_tooltip(point: CheckpointPoint) -> str:
     lines = [
         title_of(point),
         f"{_('processed')} {bytes_text(point.processed)}",

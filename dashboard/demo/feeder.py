@@ -48,7 +48,7 @@ class Feeder:
         self.resume()
         while not stop.is_set():
             self.write_file()
-            self.forget_old_files()
+            self.delete_old_files()
             stop.wait(BRISK_S if self._next_id < BRISK_FILES * ROWS else CALM_S)
 
     def resume(self) -> None:
@@ -77,7 +77,7 @@ class Feeder:
         self._next_id += len(rows)
         return path
 
-    def forget_old_files(self) -> None:
+    def delete_old_files(self) -> None:
         """Delete old files, except the newest file, which marks the position."""
         oldest_kept = self._clock.now_ms() / 1000 - KEPT_S
         for path in self._files()[:-1]:

@@ -46,11 +46,11 @@ def submit_missing(demo: Demo, cluster: Cluster) -> list[str]:
     Raises:
         EngineError: The job manager is not ready. Call this function again later.
     """
-    there = {job.name for job in asyncio.run(_jobs(cluster))} | known_jobs(cluster)
-    missing = [job for job in DEMO_JOBS if job.name not in there]
+    existing = {job.name for job in asyncio.run(_jobs(cluster))} | known_jobs(cluster)
+    missing = [job for job in DEMO_JOBS if job.name not in existing]
     for job in missing:
         jar_id = asyncio.run(_upload(cluster, job.program_path.name, job.program_path.read_bytes()))
-        look_after(demo, cluster, job, jar_id)
+        configure_job(demo, cluster, job, jar_id)
         asyncio.run(_run(cluster, job, demo, jar_id))
     return [job.name for job in missing]
 
@@ -83,7 +83,7 @@ def known_jobs(cluster: Cluster) -> set[str]:
     return set(Job.objects.filter(cluster=cluster, runs__isnull=False).values_list("name", flat=True))
 
 
-def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
+def configure_job(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
     """Store the job's launch record, savepoint schedule and recovery, an alert rule, and the channels of the rule."""
     row, _ = Job.objects.update_or_create(
         cluster=cluster,

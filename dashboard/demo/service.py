@@ -78,15 +78,15 @@ def seed(input_directory: Path, connections: Path, url: str, stop: threading.Eve
     from monitoring.engine.errors import EngineError
 
     demo = Demo(input_directory, connections, webhook_url=f"{url}/webhooks")
-    said = ""
+    last_error = ""
     while not stop.is_set():
         try:
             cluster = embedded_cluster()
             submitted = submit_missing(demo, cluster)
         except (EngineError, OperationalError) as error:
-            if str(error) != said:
-                said = str(error)
-                _log.info("the demo's jobs wait for the job manager", extra={"why": said})
+            if str(error) != last_error:
+                last_error = str(error)
+                _log.info("the demo's jobs wait for the job manager", extra={"why": last_error})
             stop.wait(_RETRY_S)
             continue
         for name in submitted:

@@ -45,9 +45,11 @@ def _pem(kind: str) -> forms.Textarea:
     return forms.Textarea(attrs=_PLAIN | {"rows": "4", "class": "pem", "placeholder": f"-----BEGIN {kind}-----"})
 
 
-def _number(label: StrOrPromise, said: StrOrPromise, least: int, most: int, help_text: StrOrPromise) -> dict[str, Any]:
-    """Return the options of a number field. `said` is the error text with the placeholders {least} and {most}."""
-    wrong = format_lazy(said, least=least, most=most)
+def _number(
+    label: StrOrPromise, invalid_text: StrOrPromise, least: int, most: int, help_text: StrOrPromise
+) -> dict[str, Any]:
+    """Return the options of a number field. `invalid_text` is the error text with {least} and {most}."""
+    wrong = format_lazy(invalid_text, least=least, most=most)
     errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), wrong)
     return {
         "label": label,
@@ -179,10 +181,10 @@ class ClusterForm(ClusterModelForm):
         for name in ("discovery", "authentication", "zookeeper_authentication"):
             field = self.fields[name]
             field.choices = in_language(field.choices)  # type: ignore[attr-defined]
-        self._kept: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
+        self._stored_secrets: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
         self.found: Found | None = None
         self.may_be_down = False
-        for name, secret in self._kept.items():
+        for name, secret in self._stored_secrets.items():
             if secret:
                 stored = _("A value is stored. Leave the field empty to keep it.")
                 problem = secret.problem()
@@ -247,12 +249,12 @@ class ClusterForm(ClusterModelForm):
         hosts = [host.strip() for host in (cleaned.get("zookeeper_hosts") or "").split(",") if host.strip()]
         wrong = [host for host in hosts if not (m := _SERVER.fullmatch(host)) or not 0 < int(m[2]) < 65_536]
         if not hosts or wrong:
-            said = (
+            invalid_text = (
                 _("%(host)s is not a server. Write servers as host:port, separated by commas.")
                 if wrong
                 else _("Enter at least one server as host:port. Separate servers by commas.")
             )
-            self.add_error("zookeeper_hosts", said % {"host": repr("".join(wrong[:1])[:80])})
+            self.add_error("zookeeper_hosts", invalid_text % {"host": repr("".join(wrong[:1])[:80])})
         cleaned["zookeeper_hosts"] = ",".join(hosts)
         for name, usual in (("zookeeper_root", "/flink"), ("zookeeper_cluster_id", "/default")):
             cleaned[name] = (cleaned.get(name) or "").strip() or usual
@@ -274,7 +276,7 @@ class ClusterForm(ClusterModelForm):
             self.add_error("zookeeper_username", _("Enter a user name."))
         elif ":" in cleaned["zookeeper_username"]:
             self.add_error("zookeeper_username", _("A user name cannot contain a colon."))
-        self._keep(cleaned, "zookeeper_password", needed=True, missing=_("Enter a password."))
+        self._keep_stored_secret(cleaned, "zookeeper_password", needed=True, missing=_("Enter a password."))
 
     def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
         kind = cleaned.get("authentication")
@@ -286,8 +288,10 @@ class ClusterForm(ClusterModelForm):
             self.add_error("username", _("A user name cannot contain a colon."))
         if kind != Authentication.BEARER:
             cleaned["token"] = Secret()
-        self._keep(cleaned, "password", needed=kind == Authentication.BASIC, missing=_("Enter a password."))
-        self._keep(cleaned, "token", needed=kind == Authentication.BEARER, missing=_("Enter a token."))
+        self._keep_stored_secret(
+            cleaned, "password", needed=kind == Authentication.BASIC, missing=_("Enter a password.")
+        )
+        self._keep_stored_secret(cleaned, "token", needed=kind == Authentication.BEARER, missing=_("Enter a token."))
         token = cleaned.get("token")
         if isinstance(token, str) and (not token.isascii() or any(c.isspace() for c in token)):
             self.add_error("token", _("A token cannot contain spaces or non-ASCII characters: it is sent in a header."))
@@ -296,7 +300,7 @@ class ClusterForm(ClusterModelForm):
         if not cleaned.get("client_certificate") and not cleaned.get("client_key"):
             cleaned["client_key"] = Secret()
         else:
-            self._keep(cleaned, "client_key", needed=False, missing="")
+            self._keep_stored_secret(cleaned, "client_key", needed=False, missing="")
         key = cleaned.get("client_key")
         if isinstance(key, Secret) and (problem := key.problem()):
             self.add_error("client_key", rendered(problem))
@@ -307,18 +311,18 @@ class ClusterForm(ClusterModelForm):
         except BadTls as error:
             self.add_error(error.field, rendered(error.reason))
 
-    def _leads_elsewhere(self, cleaned: dict[str, Any]) -> bool:
+    def _names_other_server(self, cleaned: dict[str, Any]) -> bool:
         """Return whether the settings name another server than the stored ones."""
         if cleaned.get("discovery") == Discovery.ZOOKEEPER:
             return any(cleaned.get(name) != self.initial.get(name) for name in (*ZOOKEEPER, "discovery"))
         before = outbound.parse(self.initial.get("rest_url", ""))
         return self.initial.get("discovery") != Discovery.URL or outbound.parse(cleaned.get("rest_url", "")) != before
 
-    def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: StrOrPromise) -> None:
+    def _keep_stored_secret(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: StrOrPromise) -> None:
         """Keep the stored secret if the field is empty, but only for the same server."""
         if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
-            cleaned[name] = self._kept[name]
-            if cleaned[name] and name in SENT and self._leads_elsewhere(cleaned):
+            cleaned[name] = self._stored_secrets[name]
+            if cleaned[name] and name in SENT and self._names_other_server(cleaned):
                 self.add_error(name, _("The address has changed. Enter the secret again for the new address."))
                 return
         if needed and not cleaned[name]:

@@ -185,8 +185,8 @@ class LaunchForm(forms.Form):
     ) -> None:
         self.job, self.admin = job, admin
         self.base: dict[str, Any] = dict(version.spec if version else job.launch or {})
-        self.found: dict[str, Any] = {} if self.base else _found(job)
-        typed = _as_typed(shown_launch(self.base or self.found), job)
+        self.found: dict[str, Any] = {} if self.base else _values_from_engine(job)
+        typed = _initial_values(shown_launch(self.base or self.found), job)
         super().__init__(*args, **options | {"initial": typed | options.get("initial", {})})
         programs = _programs_of(job)
         self.fields["upload"].help_text = programs.offered
@@ -223,16 +223,16 @@ class LaunchForm(forms.Form):
         try:
             check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
             if cleaned["kind"] == "command":
-                self._fill_in()
+                self._check_placeholders()
         except BadLaunch as problem:
-            self.add_error(*self._in_its_field(problem))
+            self.add_error(*self._field_error(problem))
         except NotRun as problem:
             self.add_error("command", rendered(problem.reason))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
             self.add_error("name", _("Enter a name for the second job."))
         return cleaned
 
-    def _fill_in(self) -> None:
+    def _check_placeholders(self) -> None:
         """Raise NotRun if the values of this job, such as its name, cannot be inserted into the command."""
         values = LaunchValues(
             savepoint="/",
@@ -243,7 +243,7 @@ class LaunchForm(forms.Form):
         )
         values.filled(self.spec["command"])
 
-    def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
+    def _field_error(self, problem: BadLaunch) -> tuple[str | None, str]:
         """Return the field and the error text. The text omits the key of the record, because the field has a label."""
         if problem.field not in self.fields:
             return None, rendered(problem.reason)
@@ -304,7 +304,7 @@ def settings_in(text: str) -> dict[str, str]:
     return pairs
 
 
-def _found(job: Job) -> dict[str, Any]:
+def _values_from_engine(job: Job) -> dict[str, Any]:
     """Return what the engine reports about a job without a launch record."""
     run = job.current_run
     if run is None:
@@ -312,7 +312,7 @@ def _found(job: Job) -> dict[str, Any]:
     return {"parallelism": parallelism_of(run.vertices), "configuration": settings_of(run.checkpoint_config)}
 
 
-def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
+def _initial_values(spec: dict[str, Any], job: Job) -> dict[str, Any]:
     configuration = spec.get("configuration") or {}
     return {
         "kind": spec.get("kind") or _programs_of(job).kind,

@@ -53,7 +53,7 @@ class MeasureField(forms.CharField):
         self.widget.attrs |= {"inputmode": "text", "autocomplete": "off", "spellcheck": "false"}
 
     def prepare_value(self, value: Any) -> Any:
-        return written(self._measure.unit, value) if isinstance(value, int) else value
+        return format_value(self._measure.unit, value) if isinstance(value, int) else value
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -79,7 +79,7 @@ class MeasureField(forms.CharField):
             )
 
 
-def written(unit: Unit, value: int) -> str:
+def format_value(unit: Unit, value: int) -> str:
     """Format a value exactly, in the form that the field accepts."""
     units = _BYTES if unit is Unit.BYTES else _TIMES
     name, size = next((name, size) for name, size in units if (value and value % size == 0) or size == 1)

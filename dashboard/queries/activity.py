@@ -9,7 +9,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.audit_texts import action_text, target_text
 from dashboard.language import rendered, schedule_text
 from dashboard.units import age_text, bytes_text, duration_text, is_chinese
@@ -30,7 +30,7 @@ from monitoring.reasons.columns import stored
 from monitoring.savepoints.schedule import timetable_of
 
 # The list has lines for incidents, restarts and savepoints already, with more details than their audit entries.
-_TOLD_ELSEWHERE = (
+_LISTED_ELSEWHERE = (
     Q(action__startswith="incident.")
     | Q(action__startswith="restart.")
     | Q(action__in=("savepoint.request", "savepoint.stop"))
@@ -38,14 +38,14 @@ _TOLD_ELSEWHERE = (
 
 
 @dataclass(frozen=True)
-class Happening:
+class ActivityItem:
     at: datetime
     subject: str
     text: str
     url: str
 
 
-def latest_happenings(limit: int = 5, reach: Reach = EVERYTHING) -> list[Happening]:
+def latest_activity(limit: int = 5, reach: Reach = FULL_REACH) -> list[ActivityItem]:
     """Return the newest activity within `reach`, newest first.
 
     Each incident, restart and savepoint has one line with its present status. Entries of the audit log are included
@@ -53,12 +53,12 @@ def latest_happenings(limit: int = 5, reach: Reach = EVERYTHING) -> list[Happeni
     """
     # Savepoints are frequent: limit them to half of the list.
     found = [*_incident_steps(limit, reach), *_restart_steps(limit, reach), *_savepoints(limit // 2, reach)]
-    if reach.sees_everything:
-        found += _audited(limit)
-    return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
+    if reach.is_unrestricted:
+        found += _audit_entries(limit)
+    return sorted(found, key=lambda item: item.at, reverse=True)[:limit]
 
 
-def _incident_steps(limit: int, reach: Reach) -> list[Happening]:
+def _incident_steps(limit: int, reach: Reach) -> list[ActivityItem]:
     newest = IncidentEvent.objects.filter(incident=OuterRef("pk")).order_by("-at", "-id").values("pk")[:1]
     seen = reach.narrow_either(Incident.objects.annotate(event=Subquery(newest)))
     ids = list(seen.order_by("-opened_at").values_list("event", flat=True)[: 2 * limit])
@@ -68,18 +68,18 @@ def _incident_steps(limit: int, reach: Reach) -> list[Happening]:
     return [_incident_step(event, event.incident.subject) for event in events]
 
 
-def _incident_step(event: IncidentEvent, name: str) -> Happening:
-    return Happening(event.at, name, _incident_text(event), reverse("incident", args=[event.incident_id]))
+def _incident_step(event: IncidentEvent, name: str) -> ActivityItem:
+    return ActivityItem(event.at, name, _incident_text(event), reverse("incident", args=[event.incident_id]))
 
 
 def _incident_text(event: IncidentEvent) -> str:
-    said = without_name(rendered(stored(event, "text")), event.incident.subject)
+    text = without_name(rendered(stored(event, "text")), event.incident.subject)
     if event.kind != IncidentEventKind.RESOLVED or (is_chinese() and event.text_value is not None):
-        return said
-    return _("resolved: ") + said
+        return text
+    return _("resolved: ") + text
 
 
-def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
+def _restart_steps(limit: int, reach: Reach) -> list[ActivityItem]:
     newest = RestartStep.objects.filter(attempt=OuterRef("pk")).order_by("-started_at", "-id").values("pk")[:1]
     seen = reach.narrow(RestartAttempt.objects.annotate(step=Subquery(newest)), "job")
     ids = list(seen.order_by("-created_at", "-id").values_list("step", flat=True)[:limit])
@@ -87,7 +87,7 @@ def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
         return []
     steps = RestartStep.objects.select_related("attempt__job", "attempt__new_run").filter(pk__in=ids)
     return [
-        Happening(
+        ActivityItem(
             step.ended_at or step.started_at,
             step.attempt.job.name,
             restart_text(step),
@@ -103,9 +103,9 @@ def restart_text(newest: RestartStep) -> str:
     if attempt.state == AttemptState.SUCCEEDED and attempt.ended_at:
         run = _(" as run %(number)s") % {"number": attempt.new_run.number} if attempt.new_run else ""
         took = age_text(attempt.ended_at - attempt.created_at)
-        said = _("restart %(epoch)s (%(trigger)s): running again%(run)s, %(took)s after the decision")
+        sentence = _("restart %(epoch)s (%(trigger)s): running again%(run)s, %(took)s after the decision")
         trigger = _(attempt.get_trigger_display())
-        return said % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
+        return sentence % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
     if attempt.state == AttemptState.FAILED:
         return _("restart %(epoch)s failed: %(error)s") % {
             "epoch": attempt.epoch,
@@ -122,11 +122,11 @@ def _step_name(name: str) -> str:
     return named if (named := _(alone)) != alone else name
 
 
-def _savepoints(limit: int, reach: Reach) -> list[Happening]:
+def _savepoints(limit: int, reach: Reach) -> list[ActivityItem]:
     seen = reach.narrow(Savepoint.objects.select_related("job", "checkpoint"), "job")
     newest = seen.order_by("-requested_at", "-id")[:limit]
     return [
-        Happening(
+        ActivityItem(
             s.completed_at or s.requested_at, s.job.name, savepoint_text(s), reverse("job-savepoints", args=[s.job_id])
         )
         for s in newest
@@ -136,18 +136,18 @@ def _savepoints(limit: int, reach: Reach) -> list[Happening]:
 def savepoint_text(savepoint: Savepoint) -> str:
     """Return a line such as `savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
-    why = f" ({_why(savepoint)})"
+    why = f" ({_origin_text(savepoint)})"
     stops = _(", stops the job") if savepoint.stops_job else ""
     if savepoint.state == SavepointState.COMPLETED and savepoint.took_ms is not None:
-        said = _("savepoint%(number)s completed: %(size)s in %(took)s")
+        text = _("savepoint%(number)s completed: %(size)s in %(took)s")
         figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
-        return said % figures + why + stops
-    said = _(SavepointState(savepoint.state).label).lower()
+        return text % figures + why + stops
+    text = _(SavepointState(savepoint.state).label).lower()
     cause = f": {rendered(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""
-    return _("savepoint%(number)s %(state)s") % {"number": number, "state": said} + why + stops + cause
+    return _("savepoint%(number)s %(state)s") % {"number": number, "state": text} + why + stops + cause
 
 
-def _why(savepoint: Savepoint) -> str:
+def _origin_text(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
         return _("requested by %(name)s") % {"name": savepoint.requested_by}
     if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
@@ -160,8 +160,8 @@ def without_name(text: str, name: str) -> str:
     return text.removeprefix(f"{name} ") if is_chinese() else text.replace(f" of {name}", "", 1)
 
 
-def _audited(limit: int) -> list[Happening]:
+def _audit_entries(limit: int) -> list[ActivityItem]:
     return [
-        Happening(entry.at, target_text(entry), f"{entry.actor} {action_text(entry)}", reverse("audit"))
-        for entry in AuditEntry.objects.exclude(_TOLD_ELSEWHERE).order_by("-at", "-id")[:limit]
+        ActivityItem(entry.at, target_text(entry), f"{entry.actor} {action_text(entry)}", reverse("audit"))
+        for entry in AuditEntry.objects.exclude(_LISTED_ELSEWHERE).order_by("-at", "-id")[:limit]
     ]

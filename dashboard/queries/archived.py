@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from django.http import Http404, HttpRequest
 
-from dashboard.access.guard import reach_at, settle
+from dashboard.access.guard import reach_at, set_archived_job
 from monitoring.history.archive import reading
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import Checkpoint, OperatorCheckpoint
@@ -29,7 +29,7 @@ def find_checkpoint(request: HttpRequest, pk: int) -> Checkpoint:
     found = with_job.filter(pk=pk).first()
     if found is None:
         found = _archived(request, reading.checkpoint, pk)
-        settle(request, found.run.job)
+        set_archived_job(request, found.run.job)
     return found
 
 
@@ -43,7 +43,7 @@ def find_operator(request: HttpRequest, pk: int) -> OperatorCheckpoint:
     found = OperatorCheckpoint.objects.select_related("checkpoint__run").filter(pk=pk).first()
     if found is None:
         found = _archived(request, reading.operator, pk)
-        settle(request, found.checkpoint.run.job)
+        set_archived_job(request, found.checkpoint.run.job)
     return found
 
 
@@ -55,7 +55,7 @@ def _archived(request: HttpRequest, read: Callable[[int], T | None], pk: int) ->
     try:
         found = read(pk)
     except Unreadable:
-        if not reach_at(request).sees_everything:
+        if not reach_at(request).is_unrestricted:
             raise Http404 from None
         raise
     if found is None:

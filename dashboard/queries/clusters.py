@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.language import rendered
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
@@ -109,13 +109,13 @@ class ClusterCard:
         return base_path(self.cluster.zookeeper_root, self.cluster.zookeeper_cluster_id) or "/"
 
     @property
-    def asked_with(self) -> str:
+    def authentication(self) -> str:
         cluster = self.cluster
-        said = {
+        text = {
             Authentication.BEARER: gettext("bearer token"),
             Authentication.BASIC: gettext("user name %(name)s and password") % {"name": cluster.username},
         }.get(Authentication(cluster.authentication), gettext("none"))
-        return said + (gettext(", client certificate") if cluster.client_certificate else "")
+        return text + (gettext(", client certificate") if cluster.client_certificate else "")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Clusters:
         return ", ".join(f"{count} {gettext(label)}" for label, count in labels.most_common()) + "."
 
 
-def read_clusters(now: datetime, reach: Reach = EVERYTHING) -> Clusters:
+def read_clusters(now: datetime, reach: Reach = FULL_REACH) -> Clusters:
     """Return all clusters within `reach`, in two queries."""
     found = list(reach.narrow_clusters(Cluster.objects.all()))
     states = _job_states(Q())

@@ -10,13 +10,13 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from dashboard.queries.rolled import ask
+from dashboard.queries.rolled import range_to_read
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_summary
 from dashboard.units import bytes_text, duration_text
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
-TOLD = 3
+LARGEST_CHANGES_SHOWN = 3
 # A change below this amount counts as noise, even if its ratio is large.
 _NOTICED = {"ms": 20, "bytes": 4096, "count": 1, "percent": 1}
 _MOST_OPERATORS = 50
@@ -60,7 +60,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        times = f" ({_times(self.ratio)})" if self.ratio and 0.001 <= self.ratio <= 1000 else ""
+        times = f" ({_ratio_text(self.ratio)})" if self.ratio and 0.001 <= self.ratio <= 1000 else ""
         named = f"{self.of}: {self.shown}" if self.of else self.shown
         return f"{named}: {self.text(self.before)} → {self.text(self.after)}{times}"
 
@@ -88,7 +88,7 @@ class Difference:
         return self.text(self.before), self.text(self.after)
 
 
-def _times(ratio: float) -> str:
+def _ratio_text(ratio: float) -> str:
     return f"× {ratio:.3g}" if ratio >= 1 else f"÷ {1 / ratio:.3g}"
 
 
@@ -101,10 +101,10 @@ class Comparison:
     left_out: int = 0
 
     @property
-    def told(self) -> list[Difference]:
+    def largest_changes(self) -> list[Difference]:
         """Return the largest changes, the largest first."""
         found = [each for _, group in self.groups for each in group if each.weight]
-        return sorted(found, key=lambda each: -each.weight)[:TOLD]
+        return sorted(found, key=lambda each: -each.weight)[:LARGEST_CHANGES_SHOWN]
 
 
 def compare_checkpoints(a: Checkpoint, b: Checkpoint) -> Comparison:
@@ -169,9 +169,9 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
     counts = [
         Difference("Completed", "count", first.completed, second.completed),
         Difference("Failed", "count", first.failed, second.failed),
-        Difference("Failure rate", "percent", _failed(first), _failed(second)),
+        Difference("Failure rate", "percent", _failure_rate(first), _failure_rate(second)),
         Difference("Exceptions", "count", thrown, thrown_since),
-        Difference("Duration", "ms", _lasted(a, now), _lasted(b, now)),
+        Difference("Duration", "ms", _duration_ms(a, now), _duration_ms(b, now)),
     ]
     figures = [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
     return Comparison([("Checkpoints", counts), ("Metrics", figures)], _settings(a, b))
@@ -183,7 +183,7 @@ def _summaries(job: Job, spans: list[Span]) -> list[Summary]:
     A savepoint writes the full state, so a run with savepoints would seem to write more. The roll-ups of long runs
     include savepoints, but there a few of them hardly change the result.
     """
-    kind = "" if any(ask(job, span).is_long for span in spans) else "checkpoint"
+    kind = "" if any(range_to_read(job, span).is_long for span in spans) else "checkpoint"
     return [read_summary(job, span, kind) for span in spans]
 
 
@@ -193,22 +193,22 @@ def _figures(first: Summary, second: Summary) -> Iterator[tuple[Any, str, float 
             yield measure, row.lower(), first.of(row, measure.name), second.of(row, measure.name)
 
 
-def _failed(summary: Summary) -> float | None:
+def _failure_rate(summary: Summary) -> float | None:
     ended = summary.completed + summary.failed
     return 100 * summary.failed / ended if ended else None
 
 
-def _lasted(run: Run, now: datetime) -> float:
+def _duration_ms(run: Run, now: datetime) -> float:
     return ((run.ended_at or now) - run.started_at).total_seconds() * 1000
 
 
 def _settings(a: Run, b: Run) -> list[tuple[str, Any, Any]]:
-    before, after = _flat(a), _flat(b)
+    before, after = _flat_settings(a), _flat_settings(b)
     keys = [*before, *(key for key in after if key not in before)]
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 
-def _flat(run: Run) -> dict[str, Any]:
+def _flat_settings(run: Run) -> dict[str, Any]:
     """Return a run's checkpoint settings and the parallelism of its operators as a flat mapping."""
     found: dict[str, Any] = {}
     for key, value in run.checkpoint_config.items():

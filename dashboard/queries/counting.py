@@ -9,17 +9,17 @@ from django.db import connection
 from django.db.models import QuerySet
 
 
-def counts(*asked: QuerySet[Any]) -> list[int]:
+def counts(*querysets: QuerySet[Any]) -> list[int]:
     """Return the `count()` of each queryset, in their order."""
-    statements, parameters = zip(*map(_statement, asked), strict=True)
+    statements, parameters = zip(*map(_statement, querysets), strict=True)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(statements)}", [each for some in parameters for each in some])
         return list(cursor.fetchone() or ())
 
 
-def _statement(asked: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
+def _statement(queryset: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
     try:
-        inner, parameters = asked.order_by().values("pk").query.sql_with_params()
+        inner, parameters = queryset.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:  # the reader may see no cluster, so Django builds no query
         return "0", ()
     return f"(SELECT count(*) FROM ({inner}) asked)", parameters  # noqa: S608 - Django's own statement

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 
-_TOLD_LATE = timedelta(seconds=5)
+_REPORT_DELAY = timedelta(seconds=5)
 SHOWN_FRACTIONS = tuple((name, fraction) for name, fraction in FRACTIONS.items() if name != "p99.9")
 
 
@@ -134,5 +134,5 @@ def exceptions_around(checkpoint: Checkpoint, most: int = 3) -> list[RunExceptio
     """
     if checkpoint.status != CheckpointStatus.FAILED or checkpoint.failed_at is None:
         return []
-    thrown = (checkpoint.triggered_at, checkpoint.failed_at + _TOLD_LATE)
+    thrown = (checkpoint.triggered_at, checkpoint.failed_at + _REPORT_DELAY)
     return list(RunException.objects.filter(run=checkpoint.run_id, at__range=thrown).order_by("-at")[:most])

@@ -83,7 +83,7 @@ def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     return found
 
 
-def left_down(incidents: Iterable[Incident]) -> str:
+def failed_restart(incidents: Iterable[Incident]) -> str:
     """Return the sentence of the first incident about a failed restart of the job, or "" if there is none."""
     found = (rendered(stored(each, "sentence")) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
     return next(found, "")
@@ -123,6 +123,6 @@ def _facts(
         incidents=len(incidents),
         worst_severity=incidents[0].severity if incidents else "",
         incident_sentence=rendered(stored(incidents[0], "sentence")) if incidents else "",
-        left_down=left_down(incidents),
+        failed_restart=failed_restart(incidents),
         attempt=attempt,
     )

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from django.core.paginator import Paginator
 
-from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.health import Freshness, Health, JobFacts, Level, judge_within, why_unknown
+from dashboard.access.reach import FULL_REACH, Reach
+from dashboard.health import Freshness, Health, JobFacts, Level, judge_with_cluster, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
-from dashboard.queries.glance import facts_at_a_glance
+from dashboard.queries.fleet_facts import read_fleet_facts
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
@@ -73,7 +73,7 @@ class JobRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shown:
+class FleetPage:
     """The rows of the pages `first` to `last`, taken from one read of the list.
 
     So no job is missing or listed twice, although the order of the jobs changes between two requests.
@@ -119,7 +119,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Fleet:
-    shown: Shown
+    shown: FleetPage
     strip: list[JobRow]
     counts: dict[Level, int]
     freshness: dict[Freshness, int]
@@ -172,47 +172,47 @@ class Selection:
         return bool(self.text or self.level or self.cluster or self.labels)
 
 
-def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> Fleet:
+def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> Fleet:
     """Return the fleet within `reach`."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
-    everything = _everything(now, reach)
-    matching = _matching(everything, chosen)
+    all_rows = _read_all_rows(now, reach)
+    matching = _matching(all_rows, chosen)
     return Fleet(
-        shown=_shown(matching, chosen, now),
+        shown=_build_page(matching, chosen, now),
         strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
-        counts=Counter(row.health.level for row in everything),
+        counts=Counter(row.health.level for row in all_rows),
         freshness=Counter(row.health.freshness for row in matching),
         clusters=clusters,
-        known_jobs=len(everything),
+        known_jobs=len(all_rows),
         matching=matching,
     )
 
 
-def _shown(matching: list[JobRow], chosen: Selection, now: datetime) -> Shown:
+def _build_page(matching: list[JobRow], chosen: Selection, now: datetime) -> FleetPage:
     paginator = Paginator(matching, PAGE_SIZE)
     first = paginator.get_page(chosen.page).number
     wanted = int(chosen.upto) if chosen.upto.isdecimal() and len(chosen.upto) < 9 else first
     last = min(max(wanted, first), first + PAGES_AT_ONCE - 1, paginator.num_pages)
     rows = matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE]
-    return Shown(with_figures(rows, now), first, last, paginator.num_pages, len(matching))
+    return FleetPage(with_figures(rows, now), first, last, paginator.num_pages, len(matching))
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
     """Return the ids of the matching jobs of all pages."""
-    return [row.facts.pk for row in _matching(_everything(now, reach), chosen)]
+    return [row.facts.pk for row in _matching(_read_all_rows(now, reach), chosen)]
 
 
-def all_with_figures(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
-    return with_figures(_matching(_everything(now, reach), chosen), now)
+def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
+    return with_figures(_matching(_read_all_rows(now, reach), chosen), now)
 
 
-def _everything(now: datetime, reach: Reach) -> list[JobRow]:
+def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
     """Return all jobs within `reach`, the most urgent first."""
     jobs = reach.narrow(Job.objects.filter(cluster__archived_at=None))
-    found = facts_at_a_glance(jobs, now)
+    found = read_fleet_facts(jobs, now)
     clusters = {facts.cluster.id: facts.cluster for facts in found}
-    not_known = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
-    rows = [JobRow(facts, judge_within(facts, not_known[facts.cluster.id], now)) for facts in found]
+    unknown_reasons = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
+    rows = [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.id], now)) for facts in found]
     rows.sort(key=lambda row: (row.health.level.urgency, row.facts.name.lower(), row.facts.pk))
     return rows
 
@@ -232,7 +232,7 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
     )
 
 
-def whole(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
+def with_full_facts(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
     """Return the rows with the full facts of their jobs. Call it only for the few jobs of one page."""
     listed = list(rows)
     jobs = jobs_with_runs().in_bulk([row.facts.pk for row in listed])

@@ -109,7 +109,7 @@ class HistoryFilter:
         return bool(self.conditions()[0])
 
     @property
-    def leaves_all_in_between(self) -> bool:
+    def is_contiguous(self) -> bool:
         """Return whether the filter hides no checkpoint between two shown ones."""
         return not (self.status or self.kind or self.least_duration or self.least_size)
 
@@ -175,7 +175,7 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
     if upwards:
         checkpoints.reverse()
     newest, oldest = after is None and before is None, after == Cursor.beginning() or not (upwards or more)
-    marks = marks_of(job, checkpoints, chosen.leaves_all_in_between and not chosen.run, newest, oldest)
+    marks = marks_of(job, checkpoints, chosen.is_contiguous and not chosen.run, newest, oldest)
     first, last = (Cursor.of(checkpoints[0]), Cursor.of(checkpoints[-1])) if checkpoints else (None, None)
     return HistoryPage(
         rows=_rows(checkpoints, marks),
@@ -241,7 +241,7 @@ def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Che
     return (newer[0] if newer else None, older[0] if older else None)
 
 
-def newest_of_each(job: Job, wanted: Sequence[tuple[HistoryFilter, int]]) -> list[list[Checkpoint]]:
+def newest_per_filter(job: Job, wanted: Sequence[tuple[HistoryFilter, int]]) -> list[list[Checkpoint]]:
     """Return, for each filter and limit, the newest matching checkpoints. All checkpoints are read in one query."""
     found = [_ids(job, chosen, None, upwards=False, limit=limit) for chosen, limit in wanted]
     by_id = {each.pk: each for each in read_checkpoints([row for rows in found for row in rows])}
@@ -252,25 +252,25 @@ class ArchiveUnreadable(Exception):
     """The result is incomplete. The message names the unreadable files of the archive and the reasons."""
 
     def __init__(self, reasons: Sequence[Unreadable]) -> None:
-        super().__init__("; ".join(map(unreadable_in_words, reasons)))
+        super().__init__("; ".join(map(unreadable_text, reasons)))
 
 
-def unreadable_in_words(why: Unreadable) -> str:
+def unreadable_text(why: Unreadable) -> str:
     quoted: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": rendered(why.why)}
     if isinstance(why, Silent):
         quoted |= {"seconds": f"{why.limit_s:g}"}
-        said = gettext(
+        text = gettext(
             "The storage of the archive did not answer within %(seconds)s s. Checkpoints of %(day)s and other archived"
             " checkpoints are missing here (%(path)s)."
         )
     else:
-        said = gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s")
-    return said % quoted
+        text = gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s")
+    return text % quoted
 
 
 def unreadable_files(job: Job, chosen: HistoryFilter) -> list[str]:
     """Return a sentence for each unreadable archive file of a download. The check precedes the first line."""
-    return [unreadable_in_words(why) for why in reading.unreadable(job, chosen.wishes())]
+    return [unreadable_text(why) for why in reading.unreadable(job, chosen.wishes())]
 
 
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:

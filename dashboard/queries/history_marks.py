@@ -97,7 +97,7 @@ def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> lis
     """Return the restarts that polls saw, and those between two polls that only the engine's counters show."""
     runs = {each.run_id: each.run for each in checkpoints}
     since, until = checkpoints[-1].triggered_at, newest or datetime.max.replace(tzinfo=UTC)
-    seen = restarts_seen(runs, since, until)
+    seen = observed_restarts(runs, since, until)
     before = {"before": since - _SAMPLED_WITHIN, "since": since, "until": until}
     counted = select(_COUNTED, {"runs": list(runs), "most": MOST_MARKS, **before})
     marks = [(at, Mark(runs[key], at)) for key, at in seen]
@@ -108,7 +108,7 @@ def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> lis
     return marks
 
 
-def restarts_seen(
+def observed_restarts(
     runs: Collection[int], since: datetime, until: datetime, among: Q | None = None
 ) -> list[tuple[int, datetime]]:
     """Return (key of the run, time) of each restart of `runs` (keys), newest first.

@@ -8,11 +8,11 @@ from typing import Self
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
-from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.access.reach import FULL_REACH, Reach
 from monitoring.models import Incident, IncidentEvent, IncidentState, Notification, Severity
 
 UNRESOLVED = "unresolved"
-TOLD_SHOWN = 12
+NOTIFICATIONS_SHOWN = 12
 _ORDER = Case(
     When(state=IncidentState.OPEN, then=Value(0)),
     When(state=IncidentState.ACKNOWLEDGED, then=Value(1)),
@@ -51,7 +51,7 @@ class IncidentFilter:
         return self != type(self)()
 
 
-def told_incidents() -> QuerySet[Incident]:
+def visible_incidents() -> QuerySet[Incident]:
     """Return the incidents that no other incident hides now."""
     return Incident.objects.exclude(_HIDDEN_NOW)
 
@@ -69,7 +69,7 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
     return found.annotate(hides=Count("inhibited")).order_by(_ORDER, "-opened_at", "-id")
 
 
-def hidden_now(reach: Reach = EVERYTHING) -> int:
+def hidden_now(reach: Reach = FULL_REACH) -> int:
     return reach.narrow_either(Incident.objects.all()).filter(_HIDDEN_NOW).exclude(state=IncidentState.RESOLVED).count()
 
 
@@ -81,10 +81,10 @@ def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the timeline. `told` has the newest of its notifications, and `left_out` counts the others."""
+    """One line of the timeline. `notifications` has the newest ones, and `left_out` counts the others."""
 
     event: IncidentEvent
-    told: list[Notification]
+    notifications: list[Notification]
     left_out: int
 
 
@@ -92,18 +92,22 @@ def steps_of(incident: Incident) -> list[Step]:
     """Return the steps of an incident in their order, each with its notifications and their deliveries."""
     steps = []
     for event in _events(incident):
-        told = list(event.notifications.all())
-        steps.append(Step(event, told[-TOLD_SHOWN:], max(0, len(told) - TOLD_SHOWN)))
+        notifications = list(event.notifications.all())
+        steps.append(
+            Step(event, notifications[-NOTIFICATIONS_SHOWN:], max(0, len(notifications) - NOTIFICATIONS_SHOWN))
+        )
     return steps
 
 
 def _events(incident: Incident) -> list[IncidentEvent]:
-    told = (
+    notifications = (
         Notification.objects.select_related("channel", "delivery")
         .prefetch_related("delivery__tries")
         .order_by("due_at", "id")
     )
-    return list(IncidentEvent.objects.filter(incident=incident).prefetch_related(Prefetch("notifications", told)))
+    return list(
+        IncidentEvent.objects.filter(incident=incident).prefetch_related(Prefetch("notifications", notifications))
+    )
 
 
 def hidden_by(incident: Incident, limit: int) -> tuple[int, list[Incident]]:

@@ -43,7 +43,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LogRequest:
     """The requested log and its part: lines at a time or at a position, else the last lines."""
 
     name: str = ""
@@ -77,25 +77,25 @@ class LogPage:
         return shown is not None and shown.start > 0
 
 
-def read_page(run: Run, asked: Asked) -> LogPage | EngineError:
+def read_page(run: Run, requested: LogRequest) -> LogPage | EngineError:
     async def act(client: FlinkClient) -> LogPage:
-        return await _page(client, run.engine_job_id, asked)
+        return await _page(client, run.engine_job_id, requested)
 
     (answer,) = call_all([Call(run.job.cluster, act, _LIMIT_S)])
     return answer
 
 
-async def _page(client: FlinkClient, job_id: str, asked: Asked) -> LogPage:
+async def _page(client: FlinkClient, job_id: str, requested: LogRequest) -> LogPage:
     logs = await client.driver_logs(job_id)
-    log = _chosen(logs, asked)
+    log = _chosen(logs, requested)
     if log is None:
         return LogPage(logs)
-    start = asked.start
-    if start is None and asked.at is not None:
-        start = await client.log_position(job_id, log.name, asked.at)
+    start = requested.start
+    if start is None and requested.at is not None:
+        start = await client.log_position(job_id, log.name, requested.at)
     above, lines = await _lines_at(client, job_id, log.name, start)
-    matches = await client.search_log(job_id, log.name, asked.search) if asked.search else None
-    return LogPage(logs, log, above, lines, matches and _masked(matches, asked.search))
+    matches = await client.search_log(job_id, log.name, requested.search) if requested.search else None
+    return LogPage(logs, log, above, lines, matches and _masked(matches, requested.search))
 
 
 async def _lines_at(client: FlinkClient, job_id: str, name: str, start: int | None) -> tuple[Lines | None, Lines]:
@@ -111,16 +111,16 @@ async def _lines_at(client: FlinkClient, job_id: str, name: str, start: int | No
     return None, lines_of(part, begins_in_line=True)
 
 
-def _chosen(logs: tuple[DriverLog, ...], asked: Asked) -> DriverLog | None:
+def _chosen(logs: tuple[DriverLog, ...], requested: LogRequest) -> DriverLog | None:
     """Return the log with the requested name, else that of the attempt at the requested time, else the newest."""
-    named = next((log for log in logs if log.name == asked.name), None)
-    if named is not None or asked.at is None:
+    named = next((log for log in logs if log.name == requested.name), None)
+    if named is not None or requested.at is None:
         return named or next(iter(logs), None)
-    earlier = [log for log in logs if log.started_at <= asked.at]
+    earlier = [log for log in logs if log.started_at <= requested.at]
     return next(iter(earlier), logs[-1] if logs else None)
 
 
-def read_news(run: Run, name: str, start: int) -> Lines | EngineError:
+def read_new_lines(run: Run, name: str, start: int) -> Lines | EngineError:
     """Read the complete lines from `start` on. An incomplete last line is left for the next call."""
     part = _read_part(run, name, start, PART_BYTES)
     return part if isinstance(part, EngineError) else lines_of(part, takes_last=False)

@@ -12,33 +12,33 @@ from dashboard.access.roles import Role
 from monitoring.models import Channel, Delivery, Incident, Notification
 
 
-def seen_messages(reach: Reach) -> QuerySet[Delivery]:
+def visible_messages(reach: Reach) -> QuerySet[Delivery]:
     """Return the messages that an account may see.
 
     A message about several incidents needs the right to see all of them. A test message has no incident and needs the
     right to see everything.
     """
     found = Delivery.objects.all()
-    if reach.sees_everything:
+    if reach.is_unrestricted:
         return found
-    told = Notification.objects.filter(delivery=OuterRef("pk"))
-    seen = reach.narrow_either(Incident.objects.all()).values("pk")
-    return found.filter(Exists(told)).exclude(Exists(told.exclude(event__incident__in=seen)))
+    notifications = Notification.objects.filter(delivery=OuterRef("pk"))
+    visible = reach.narrow_either(Incident.objects.all()).values("pk")
+    return found.filter(Exists(notifications)).exclude(Exists(notifications.exclude(event__incident__in=visible)))
 
 
-def seen_channels(reach: Reach) -> QuerySet[Channel]:
+def visible_channels(reach: Reach) -> QuerySet[Channel]:
     """Return all channels. For an account with grants, return only the channels of the messages that it may see."""
-    if reach.sees_everything:
+    if reach.is_unrestricted:
         return Channel.objects.all()
-    return Channel.objects.filter(Exists(seen_messages(reach).filter(channel=OuterRef("pk"))))
+    return Channel.objects.filter(Exists(visible_messages(reach).filter(channel=OuterRef("pk"))))
 
 
 def may_retry(access: Access, delivery: Delivery) -> bool:
     """Return whether the account may operate the jobs and clusters of all incidents in the message."""
     if access.may(Role.OPERATOR):
         return True
-    told = list(delivery.notifications.values_list("event__incident__job", "event__incident__cluster"))
-    return bool(told) and all(access.may_on(Role.OPERATOR, job, cluster) for job, cluster in told)
+    notifications = list(delivery.notifications.values_list("event__incident__job", "event__incident__cluster"))
+    return bool(notifications) and all(access.may_on(Role.OPERATOR, job, cluster) for job, cluster in notifications)
 
 
 def require_to_retry(request: HttpRequest, delivery: Delivery) -> None:

@@ -8,8 +8,8 @@ from datetime import datetime
 from django.utils.translation import gettext_noop as _
 
 from dashboard.queries.facts import select
-from dashboard.queries.history import HistoryFilter, newest_of_each
-from dashboard.queries.rolled import MADE, SHARES, Asked, ask
+from dashboard.queries.history import HistoryFilter, newest_per_filter
+from dashboard.queries.rolled import MAX_UNROLLED, SHARES, RangeToRead, range_to_read
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import Standing, standing_of
@@ -63,17 +63,17 @@ WHERE r.job_id = %(job)s AND (%(run)s::bigint IS NULL OR r.number = %(run)s) ORD
 
 def read_tiles(job: Job, span: Span) -> Tiles:
     """Return the figures of a span, computed from roll-ups if the span is long and they cover it."""
-    asked = ask(job, span)
-    if asked.is_long:
+    to_read = range_to_read(job, span)
+    if to_read.is_long:
         try:
-            return _rolled(job, span, asked)
+            return _rolled(job, span, to_read)
         except (NotRolledUp, UnknownSketch):
             pass
     return Tiles(**select(_TILES, in_span(job, span))[0])
 
 
-def _rolled(job: Job, span: Span, asked: Asked) -> Tiles:
-    found = told(job, [asked.rolled], ("duration", "alignment", "checkpointed_size"), SHARES, most=MADE)[0]
+def _rolled(job: Job, span: Span, to_read: RangeToRead) -> Tiles:
+    found = told(job, [to_read.rolled], ("duration", "alignment", "checkpointed_size"), SHARES, most=MAX_UNROLLED)[0]
     duration, alignment = found["duration"], found["alignment"]
     state = select(_STATE, in_span(job, span))
     return Tiles(
@@ -87,7 +87,7 @@ def _rolled(job: Job, span: Span, asked: Asked) -> Tiles:
         completed=duration.counts["completed"],
         failed=duration.counts["failed"],
         rolled=True,
-        whole_days=asked.days is not None,
+        whole_days=to_read.days is not None,
     )
 
 
@@ -119,7 +119,7 @@ def read_latest(job: Job, count: int) -> tuple[list[Checkpoint], Latest]:
 
     Flink shows only those of the current run.
     """
-    rows, *kinds = newest_of_each(job, [(HistoryFilter(), count), *((kind, 1) for kind in _MARKED)])
+    rows, *kinds = newest_per_filter(job, [(HistoryFilter(), count), *((kind, 1) for kind in _MARKED)])
     completed, failed, savepoint = (found[0] if found else None for found in kinds)
     restored = job.runs.filter(restored_at__isnull=False).order_by("-number").first()
     return rows, Latest(completed, failed, savepoint, restored)

@@ -16,14 +16,14 @@ from monitoring.history.stretches import SLACK, Stretch, hours_from, whole_days
 from monitoring.models import Job, Rollup, Run
 
 EXACT = 10_000  # up to this number, checkpoints are read one by one
-MADE = 30_000  # the most checkpoints without a roll-up that are read in addition to roll-ups
+MAX_UNROLLED = 30_000  # the most checkpoints without a roll-up that are read in addition to roll-ups
 SHARES = (0.5, 0.95)  # the quantiles that charts draw
 _WEEK = 168  # hours
 _LONG = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class Asked:
+class RangeToRead:
     """The time range that a page reads.
 
     `stretch` is the range within the span. `at_least` is its number of completed checkpoints by the roll-ups of its
@@ -45,16 +45,18 @@ class Asked:
         return self.days or self.stretch
 
 
-def ask(job: Job, span: Span) -> Asked:
+def range_to_read(job: Job, span: Span) -> RangeToRead:
     """Return the time range of a span and its number of checkpoints, by a few short statements."""
-    stretch = _stretch(job, span)
-    kept_from = hours_from()
-    if kept_from is None or stretch.start >= kept_from:
-        return Asked(stretch, _completed(job, stretch, HOUR if stretch.end - stretch.start <= _LONG else DAY))
-    return Asked(stretch, _completed(job, stretch, DAY), whole_days(job, stretch))
+    stretch = _to_stretch(job, span)
+    hours_kept_from = hours_from()
+    if hours_kept_from is None or stretch.start >= hours_kept_from:
+        return RangeToRead(
+            stretch, _count_completed(job, stretch, HOUR if stretch.end - stretch.start <= _LONG else DAY)
+        )
+    return RangeToRead(stretch, _count_completed(job, stretch, DAY), whole_days(job, stretch))
 
 
-def _stretch(job: Job, span: Span) -> Stretch:
+def _to_stretch(job: Job, span: Span) -> Stretch:
     """Convert a Span, which includes its end, to a Stretch, which excludes its end."""
     start, end = span.start, span.end + timedelta(microseconds=1)
     run = Run.objects.filter(job=job, number=span.run).first() if span.run else None
@@ -64,14 +66,14 @@ def _stretch(job: Job, span: Span) -> Stretch:
     return Stretch(start, max(start, min(end, run.ended_at + SLACK) if run.ended_at else end), run.pk)
 
 
-def _completed(job: Job, stretch: Stretch, seconds: int) -> int:
+def _count_completed(job: Job, stretch: Stretch, seconds: int) -> int:
     """Count the completed checkpoints in the whole hours or days within the time range."""
     last = stretch.end - timedelta(seconds=seconds)
     within = Rollup.objects.filter(job=job, seconds=seconds, start__gte=stretch.start, start__lte=last)
     return within.aggregate(completed=Sum("completed"))["completed"] or 0
 
 
-def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
+def sample_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
     """Return n and every n-th hour of the time range, which have together about EXACT completed checkpoints.
 
     n and the hours of a week have no common divisor, so a long time range includes every hour of the week.
@@ -115,15 +117,15 @@ def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | Non
     `seen` is the number of checkpoints in the database. If roll-ups count more, the roll-ups of a short span are read
     too.
     """
-    asked = ask(job, span)
-    if not asked.is_long and (seen is None or seen >= asked.at_least):
+    to_read = range_to_read(job, span)
+    if not to_read.is_long and (seen is None or seen >= to_read.at_least):
         return RolledSeries()
     try:
-        found = told_by(job, asked.rolled, figures, SHARES, most=MADE)
+        found = told_by(job, to_read.rolled, figures, SHARES, most=MAX_UNROLLED)
     except (NotRolledUp, UnknownSketch) as why:
         return RolledSeries(behind=str(why))
     points = [RolledPoint(each[figures[0]].start, each[figures[0]].end, each) for each in found]
-    return RolledSeries(points, whole_days=asked.days is not None)
+    return RolledSeries(points, whole_days=to_read.days is not None)
 
 
 def read_chart(job: Job, span: Span, figures: Sequence[str]) -> tuple[RolledSeries, list[CheckpointPoint]]:

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
 from dashboard.queries.facts import select
-from dashboard.queries.history_marks import STARTING, restarts_seen
+from dashboard.queries.history_marks import STARTING, observed_restarts
 from monitoring.history.pipeline.columns import HOUR
 from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
 
@@ -19,7 +19,7 @@ POINTS = 360
 CELLS = 2_000
 MOST_SUBTASKS = 40
 MOST_COLUMNS = 120
-LOOKED_AT = 30
+EXAMINED = 30
 
 RANGES: dict[str, timedelta | None] = {
     "1h": timedelta(hours=1),
@@ -212,8 +212,8 @@ def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     newest = list(runs.defer("exceptions", "summary", "vertices").order_by("-number")[:_MOST_STARTS])
     found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
     attempts = {attempt.new_run_id: attempt for attempt in found}
-    marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
-    marks += _other_restarts(newest, span)
+    marks = [mark for run in newest for mark in _run_marks(run, attempts.get(run.pk))]
+    marks += _other_engine_restarts(newest, span)
     within = sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
     return within[-_MOST_STARTS:]
 
@@ -236,36 +236,36 @@ def read_gaps(job: Job, span: Span) -> list[Gap]:
     return [replace(gap, start=max(gap.start, span.start), end=min(gap.end, span.end)) for gap in found]
 
 
-def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
+def _run_marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
     """Return the start of a run, and the engine's restart with which the run restored its state last, if any."""
-    own = _named(run.restored_checkpoint_id, run.restored_is_savepoint)
-    since = attempt.restore_path != run.restored_path if attempt else _later(run)
-    marks = [RunStart(run.number, run.started_at, _given(attempt) if since else own)] if run.number > 1 else []
+    own = _snapshot_name(run.restored_checkpoint_id, run.restored_is_savepoint)
+    since = attempt.restore_path != run.restored_path if attempt else _was_restored_later(run)
+    marks = [RunStart(run.number, run.started_at, _savepoint_name(attempt) if since else own)] if run.number > 1 else []
     if since and own and run.restored_at:
         marks.append(RunStart(run.number, run.restored_at, own, by_engine=True))
     return marks
 
 
-def _other_restarts(runs: Sequence[Run], span: Span) -> list[RunStart]:
-    """Return the engine's restarts without each run's last restore, which `_marks` returns."""
+def _other_engine_restarts(runs: Sequence[Run], span: Span) -> list[RunStart]:
+    """Return the engine's restarts without each run's last restore, which `_run_marks` returns."""
     restored = F("run__restored_at")
     others = Q(run__restored_at=None) | Q(at__lt=restored) | Q(at__gt=restored + STARTING)
     numbers = {run.pk: run.number for run in runs}
-    seen = restarts_seen(numbers, span.start, span.end, others)
+    seen = observed_restarts(numbers, span.start, span.end, others)
     return [RunStart(numbers[key], at, "", by_engine=True) for key, at in seen]
 
 
-def _given(attempt: RestartAttempt | None) -> str:
+def _savepoint_name(attempt: RestartAttempt | None) -> str:
     """Return the name of the savepoint from which a restart started its run."""
     taken = attempt.savepoint.checkpoint if attempt and attempt.savepoint else None
-    return _named(taken.checkpoint_id, True) if taken else ""
+    return _snapshot_name(taken.checkpoint_id, True) if taken else ""
 
 
-def _named(checkpoint_id: int | None, is_savepoint: bool | None) -> str:
+def _snapshot_name(checkpoint_id: int | None, is_savepoint: bool | None) -> str:
     return "" if checkpoint_id is None else f"{_('savepoint') if is_savepoint else _('checkpoint')} {checkpoint_id}"
 
 
-def _later(run: Run) -> bool:
+def _was_restored_later(run: Run) -> bool:
     return run.restored_at is not None and run.restored_at - run.started_at > STARTING
 
 
@@ -280,7 +280,7 @@ CROSS JOIN LATERAL (
         WHERE run_id = r.id AND alignment_max IS NOT NULL
           AND triggered_at > %(end)s::timestamptz - (part.n + 1) * %(bucket)s::interval
           AND triggered_at <= %(end)s::timestamptz - part.n * %(bucket)s::interval
-        ORDER BY triggered_at DESC LIMIT {LOOKED_AT}
+        ORDER BY triggered_at DESC LIMIT {EXAMINED}
     ) c
     WHERE {{in_span}} AND r.started_at <= %(end)s::timestamptz - part.n * %(bucket)s::interval + interval '1 hour'
       AND EXISTS (SELECT FROM monitoring_operatorcheckpoint o

@@ -88,7 +88,7 @@ class Answer:
             "where": of_operator if read.view else _("the state"),
             "label": rendered(stored(read, "label")),
             "other": rendered(stored(read, "other_label")),
-            "only": self._only,
+            "only": self._filter_text,
         }
         match read.kind:
             case StateReadKind.DIFF:
@@ -99,7 +99,7 @@ class Answer:
                 return _("Keys and values of %(where)s in %(label)s%(only)s") % about
 
     @property
-    def _only(self) -> str:
+    def _filter_text(self) -> str:
         read = self.read
         wishes = [
             _("%(field)s is %(text)s") % {"field": read.key_field, "text": repr(read.key_text)}
@@ -146,7 +146,7 @@ def _text(value: Any) -> str | None:
     return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
 
 
-def contents_read(job: Job, snapshot: int) -> StateRead | None:
+def newest_contents_read(job: Job, snapshot: int) -> StateRead | None:
     """Return the newest request for the contents of the snapshot."""
     return StateRead.objects.filter(job=job, snapshot=snapshot, kind=StateReadKind.LIST).first()
 
@@ -166,7 +166,7 @@ def answers(job: Job, snapshot: int) -> list[Answer]:
     return [Answer(read) for read in found[:SHOWN]]
 
 
-def ahead_of(reads: Sequence[StateRead]) -> int:
+def count_requests_ahead(reads: Sequence[StateRead]) -> int:
     """Count the open requests that were made before the oldest waiting one of `reads`."""
     waiting = [read for read in reads if read.state == StateReadState.WAITING]
     if not waiting:

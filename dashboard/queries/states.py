@@ -69,7 +69,7 @@ class Choice:
     found: bool = False  # found in the directory of a dead run, not in the history; `taken_at` is an estimate
 
     @property
-    def to_be_taken(self) -> bool:
+    def is_future(self) -> bool:
         return self.source is None
 
 
@@ -98,22 +98,22 @@ class Offer:
     silent: Reason | None = None
 
 
-def offered_states(job: Job) -> Offer:
+def offered_snapshots(job: Job) -> Offer:
     """Return the offered snapshots. The wait for the storage is limited to LISTED_WITHIN_S."""
-    left = _Left(job, Patience(LISTED_WITHIN_S))
-    return Offer([*_from_stop(job), *_newest_first(_stored(job) + left.choices())], left.states, left.silent)
+    left = _UnlistedCheckpoints(job, Patience(LISTED_WITHIN_S))
+    return Offer([*_stopping_savepoint(job), *_newest_first(_stored(job) + left.choices())], left.states, left.silent)
 
 
-def offered_state(job: Job, key: str) -> Choice | None:
+def offered_snapshot(job: Job, key: str) -> Choice | None:
     """Return the snapshot with the key. The storage is read only for a checkpoint that is not in the database.
 
     Raises:
         StorageSilent: The storage did not answer in time.
     """
     if not _FOUND.fullmatch(key):
-        known = [*_from_stop(job), *_stored(job)]
+        known = [*_stopping_savepoint(job), *_stored(job)]
         return next((choice for choice in known if choice.key == key), None)
-    left = _Left(job, Patience(LISTED_WITHIN_S))
+    left = _UnlistedCheckpoints(job, Patience(LISTED_WITHIN_S))
     choice = next((choice for choice in left.choices() if choice.key == key), None)
     if choice is None and left.silence is not None:
         raise left.silence
@@ -122,7 +122,7 @@ def offered_state(job: Job, key: str) -> Choice | None:
 
 def offered_savepoints(job: Job) -> list[Choice]:
     """Return the savepoints, newest first. For a running job, the first is the savepoint taken when it stops."""
-    return [*_from_stop(job), *_newest_first(_savepoints(job))]
+    return [*_stopping_savepoint(job), *_newest_first(_savepoints(job))]
 
 
 def why_not_offered(job: Job, key: str) -> str:
@@ -140,14 +140,14 @@ def why_not_offered(job: Job, key: str) -> str:
     ) % {"number": number, "run": run}
 
 
-def best_of(job: Job, offer: Offer) -> Choice | None:
+def preselected_snapshot(job: Job, offer: Offer) -> Choice | None:
     """Return the snapshot that is preselected.
 
     For a running job this is the savepoint taken when it stops: the job replays nothing, and no newer checkpoint can
     appear. Otherwise it is the snapshot that recovery would select, else the newest without a known problem.
     """
-    if to_be_taken := next((choice for choice in offer.choices if choice.to_be_taken), None):
-        return to_be_taken
+    if planned := next((choice for choice in offer.choices if choice.is_future), None):
+        return planned
     sound = [choice for choice in offer.choices if not choice.problem] or offer.choices
     offered = {choice.path: choice for choice in reversed(sound)}
     candidates = restore_candidates(job, offer.left)
@@ -163,7 +163,7 @@ def _stored(job: Job) -> list[Choice]:
     return [*_savepoints(job), *map(_checkpoint, read_retained(job))]
 
 
-def _from_stop(job: Job) -> list[Choice]:
+def _stopping_savepoint(job: Job) -> list[Choice]:
     if not goes_on_from_stop(job):
         return []
     label = _("New savepoint, taken when the job stops")
@@ -176,7 +176,7 @@ def _savepoints(job: Job) -> list[Choice]:
     return [_savepoint(savepoint) for savepoint in kept[:SAVEPOINTS]]
 
 
-class _Left:
+class _UnlistedCheckpoints:
     """Checkpoints in the directories of dead runs, listed once and within the time limit of `patience`."""
 
     def __init__(self, job: Job, patience: Patience) -> None:
@@ -260,7 +260,7 @@ def _checkpoint(retained: Retained) -> Choice:
 
 
 @dataclass(frozen=True)
-class Since:
+class ChangesSince:
     """Events after a snapshot was taken, which a restart from it would undo or repeat.
 
     `version` is the launch version that took the snapshot, or None if it is unknown. `changed` lists the differences
@@ -275,7 +275,7 @@ class Since:
     settings: list[str]
 
 
-def happened_since(job: Job, run: Run | None, taken_at: datetime) -> Since:
+def changes_since(job: Job, run: Run | None, taken_at: datetime) -> ChangesSince:
     """Return the events since `run` took a snapshot at `taken_at`."""
     counted = Checkpoint.objects.filter(run__job=job, is_savepoint=False, triggered_at__gt=taken_at).aggregate(
         completed=Count("pk", filter=Q(status=CheckpointStatus.COMPLETED)),
@@ -283,7 +283,7 @@ def happened_since(job: Job, run: Run | None, taken_at: datetime) -> Since:
     )
     version = run.launch_version if run else None
     changes = job.configuration_changes.filter(at__gt=taken_at).order_by("key")
-    return Since(
+    return ChangesSince(
         completed=counted["completed"],
         failed=counted["failed"],
         runs=job.runs.filter(started_at__gt=taken_at).count(),

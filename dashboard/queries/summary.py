@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop as _
 
 from dashboard.percentiles import FRACTIONS, fraction_for
 from dashboard.queries.facts import select
-from dashboard.queries.rolled import MADE, Asked, ask, some_hours
+from dashboard.queries.rolled import MAX_UNROLLED, RangeToRead, range_to_read, sample_hours
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.quantiles import ROLLED, NotRolledUp, Told, UnknownSketch, told
@@ -97,32 +97,32 @@ def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
 
     The number of statements is constant.
     """
-    asked = ask(job, span)
-    if kind or not asked.is_long:
+    to_read = range_to_read(job, span)
+    if kind or not to_read.is_long:
         exact = _exact(job, span, kind)
         # If the roll-ups count more checkpoints than PostgreSQL has, some are archived: use the roll-ups.
-        if kind or exact.completed >= asked.at_least:
+        if kind or exact.completed >= to_read.at_least:
             return exact
     try:
-        return _rolled(job, span, asked)
+        return _rolled(job, span, to_read)
     except (NotRolledUp, UnknownSketch) as why:
         return replace(_exact(job, span, kind), behind=str(why))
 
 
-def _rolled(job: Job, span: Span, asked: Asked) -> Summary:
+def _rolled(job: Job, span: Span, to_read: RangeToRead) -> Summary:
     """Summarize from roll-ups; measures without roll-ups come from the checkpoints of some hours.
 
     The values of roll-ups are exact, except percentiles.
     """
     shares = list(FRACTIONS.values())
-    found = told(job, [asked.rolled], list(FIGURES), shares, most=MADE)[0]
+    found = told(job, [to_read.rolled], list(FIGURES), shares, most=MAX_UNROLLED)[0]
     counts = found["duration"].counts
-    apart, rest = _of_some_hours(job, span, asked.stretch, counts["completed"])
+    every_n, rest = _read_sampled_hours(job, span, to_read.stretch, counts["completed"])
     columns = [_column(found[ROLLED[m.name]]) if m.name in ROLLED else rest[m.name] for m in MEASURES]
     names = (_("Minimum"), _("Average"), _("Maximum"), *FRACTIONS)
     rows = {name: [column[place] for column in columns] for place, name in enumerate(names)}
     counted = (counts["completed"], counts["failed"], counts["pending"])
-    return Summary(*counted, rows, rolled=True, whole_days=asked.days is not None, hours_apart=apart)
+    return Summary(*counted, rows, rolled=True, whole_days=to_read.days is not None, hours_apart=every_n)
 
 
 def _column(figure: Told) -> list[float | None]:
@@ -130,7 +130,7 @@ def _column(figure: Told) -> list[float | None]:
 
 
 # One index look-up for each chosen hour and each run that was live in the hour.
-_SOME_HOURS = f"""
+_SAMPLED_HOURS = f"""
 SELECT {{columns}} FROM unnest(%(hours)s::timestamptz[]) AS chosen (hour)
 JOIN monitoring_run r ON r.job_id = %(job)s AND r.started_at <= chosen.hour + interval '1 hour'
  AND (r.ended_at IS NULL OR r.ended_at >= chosen.hour)
@@ -144,9 +144,9 @@ WHERE {IN_SPAN}
 """  # noqa: S608 - constants only
 
 
-def _of_some_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tuple[int, dict[str, list[Any]]]:
+def _read_sampled_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tuple[int, dict[str, list[Any]]]:
     """Return n and the values of the measures without roll-ups, computed from every n-th hour."""
-    apart, hours = some_hours(stretch, completed)
+    every_n, hours = sample_hours(stretch, completed)
     rest = [m.name for m in MEASURES if m.name not in ROLLED]
     columns = ", ".join(
         f"min(c.{name}) AS least_{name}, avg(c.{name}) AS mean_{name}, max(c.{name}) AS most_{name}, "
@@ -154,10 +154,10 @@ def _of_some_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tu
         for name in rest
     )
     parameters = {**in_span(job, span), "hours": hours, "shares": list(FRACTIONS.values())}
-    row = select(_SOME_HOURS.format(columns=columns), parameters)[0]
-    nothing = [None] * len(FRACTIONS)
-    return apart, {
-        name: [*(row[f"{what}_{name}"] for what in ("least", "mean", "most")), *(row[f"shares_{name}"] or nothing)]
+    row = select(_SAMPLED_HOURS.format(columns=columns), parameters)[0]
+    unknown = [None] * len(FRACTIONS)
+    return every_n, {
+        name: [*(row[f"{what}_{name}"] for what in ("least", "mean", "most")), *(row[f"shares_{name}"] or unknown)]
         for name in rest
     }
 
@@ -276,14 +276,14 @@ ORDER BY r.number DESC LIMIT {RUNS_SHOWN}
 
 def _by_run_rolled(job: Job, span: Span) -> list[RunSummary]:
     runs = select(_RUNS, in_span(job, span))
-    stretches = [_life(run, span) for run in runs]
-    found = told(job, stretches, ("duration", "checkpointed_size"), (0.5, 0.95), most=MADE) if runs else []
+    stretches = [_run_range(run, span) for run in runs]
+    found = told(job, stretches, ("duration", "checkpointed_size"), (0.5, 0.95), most=MAX_UNROLLED) if runs else []
     return [
         _run_summary(run, each) for run, each in zip(runs, found, strict=True) if any(each["duration"].counts.values())
     ]
 
 
-def _life(run: Mapping[str, Any], span: Span) -> Stretch:
+def _run_range(run: Mapping[str, Any], span: Span) -> Stretch:
     start, end = max(span.start, run["started_at"] - SLACK), span.end + timedelta(microseconds=1)
     return Stretch(start, max(start, min(end, run["ended_at"] + SLACK) if run["ended_at"] else end), run["id"])
 

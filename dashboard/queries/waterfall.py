@@ -20,12 +20,12 @@ PHASES = ("start-delay", "alignment", "sync", "async", "rest")
 
 @dataclass(frozen=True)
 class Bar:
-    """A phase in ms since the trigger. With `beside`, another phase of the subtask runs at the same time."""
+    """A phase in ms since the trigger. With `overlaps`, another phase of the subtask runs at the same time."""
 
     phase: str
     start: int
     length: int
-    beside: bool = False
+    overlaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def _bars(lengths: dict[str, int | None], took: int, unaligned: bool) -> list[Ba
     bars, at = [], 0
     for phase in PHASES[:-1]:
         length = max(0, lengths[phase] or 0)
-        beside = unaligned and phase == "alignment"
+        overlaps = unaligned and phase == "alignment"
         if length:
-            bars.append(Bar(phase, at, length, beside))
-        at += 0 if beside else length
+            bars.append(Bar(phase, at, length, overlaps))
+        at += 0 if overlaps else length
     return [*bars, Bar("rest", at, took - at)] if took > at else bars
 
 

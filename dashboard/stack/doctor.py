@@ -30,7 +30,7 @@ from dashboard.stack.postgres import find_pg_bindir, server_user
 from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import StackRecord
 from dashboard.stack.redis import find_redis_server
-from dashboard.stack.zookeeper import ask, find_jars
+from dashboard.stack.zookeeper import find_jars, send_command
 
 _GIB = 2**30
 _OLDEST_PYTHON = (3, 11)
@@ -298,7 +298,7 @@ def _reach_zookeeper(hosts: str) -> str:
     silent = []
     for host in hosts.split("/")[0].split(","):
         name, _, port = host.strip().rpartition(":")
-        if not port.isdecimal() or not (ask(name, int(port), "srvr") or ports.accepts(int(port), name)):
+        if not port.isdecimal() or not (send_command(name, int(port), "srvr") or ports.accepts(int(port), name)):
             silent.append(host.strip())
     return f"nothing at {', '.join(silent)}" if silent else ""
 

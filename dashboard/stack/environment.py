@@ -84,7 +84,7 @@ def var_directory(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("WAYMARK_VAR") or BASE_DIRECTORY / "var").absolute()
 
 
-def make_var(var: Path) -> None:
+def create_var(var: Path) -> None:
     """Create `var` so that only our account can enter it. An existing directory gets the same permissions.
 
     If Waymark runs as root, PostgreSQL's account may enter too.
@@ -141,7 +141,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
         "PYTHONUNBUFFERED": "1",
         "PYSPARK_PYTHON": sys.executable,
         "WAYMARK_PUBLIC_URL": environ.get("WAYMARK_PUBLIC_URL") or f"http://{LOOPBACK}:{ports['web']}",
-        **_made_once(environ, "WAYMARK_SECRET_KEY", var / "secret-key"),
+        **_create_once(environ, "WAYMARK_SECRET_KEY", var / "secret-key"),
     }
     postgres = None if "postgres" in outside else _postgres(var)
     redis = None if "redis" in outside else RedisServer(var / "redis", ports["redis"])
@@ -156,14 +156,14 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
         variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = secret_of(environ, EXTERNAL_VARIABLES["jobmanager"])
     else:
         variables |= {
-            **_made_once(environ, JOBMANAGER_TOKEN, var / OWN_TOKEN),
+            **_create_once(environ, JOBMANAGER_TOKEN, var / OWN_TOKEN),
             "WAYMARK_JOBMANAGER_PORT": str(ports["jobmanager"]),
             "WAYMARK_JOBMANAGER_STATE": environ.get("WAYMARK_JOBMANAGER_STATE") or str(var / "jobmanager"),
             "WAYMARK_EMBEDDED_CLUSTER_URL": f"http://{LOOPBACK}:{ports['jobmanager']}",
             "WAYMARK_HISTORY_PIPELINE": environ.get("WAYMARK_HISTORY_PIPELINE") or "on",
         }
     if "mail" not in outside:
-        password = _kept_secret(var / "mail-password").read_text()
+        password = _create_secret_file(var / "mail-password").read_text()
         variables |= {"EMAIL_URL": f"smtp://waymark:{password}@{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
     # The demo receives webhooks on this machine, and by default channels may not connect to this machine.
     allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
@@ -182,17 +182,17 @@ def _preferred(name: str, environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _made_once(environ: Mapping[str, str], variable: str, kept: Path) -> dict[str, str]:
-    """Return the variable with the file `kept`, which has a generated secret, or {} if the caller has set a secret."""
+def _create_once(environ: Mapping[str, str], variable: str, secret_file: Path) -> dict[str, str]:
+    """Return the variable with `secret_file`, which has a generated secret, or {} if the caller has set one."""
     if environ.get(variable) or environ.get(f"{variable}_FILE"):
         return {}
-    return {f"{variable}_FILE": str(_kept_secret(kept))}
+    return {f"{variable}_FILE": str(_create_secret_file(secret_file))}
 
 
-def _kept_secret(kept: Path) -> Path:
-    if not kept.exists():
-        write_private(kept, secrets.token_urlsafe(50))
-    return kept
+def _create_secret_file(secret_file: Path) -> Path:
+    if not secret_file.exists():
+        write_private(secret_file, secrets.token_urlsafe(50))
+    return secret_file
 
 
 def secret_of(environ: Mapping[str, str], variable: str) -> str:
@@ -227,7 +227,7 @@ def _postgres(var: Path) -> PostgresServer:
 def _zookeeper(var: Path, port: int, java: JavaInstallation) -> ZooKeeperServer:
     home = var / "zookeeper"
     home.mkdir(mode=0o700, exist_ok=True)
-    password_file = _kept_secret(home / "password")
+    password_file = _create_secret_file(home / "password")
     return ZooKeeperServer(home, port, java.home, password_file=password_file)
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
 
-KEPT = 500
+MAX_MAILS = 500
 _ID = re.compile(r"\d{20}-[0-9a-f]{8}")
 
 
@@ -32,7 +32,7 @@ class NoSuchMail(LookupError):
     """The mailbox has no message with this id."""
 
 
-def keep_mail(directory: Path, content: bytes, sender: str, recipients: list[str], at: datetime) -> str:
+def store_mail(directory: Path, content: bytes, sender: str, recipients: list[str], at: datetime) -> str:
     """Store one message, delete the oldest beyond KEPT, and return the new message's id. Ids sort by time."""
     directory.mkdir(parents=True, exist_ok=True)
     microseconds = int(at.timestamp() * 1_000_000)
@@ -42,12 +42,12 @@ def keep_mail(directory: Path, content: bytes, sender: str, recipients: list[str
     temporary = directory / f"{mail_id}.new"
     temporary.write_bytes(envelope.encode() + content)
     temporary.replace(directory / f"{mail_id}.eml")
-    for path in _files(directory)[KEPT:]:
+    for path in _files(directory)[MAX_MAILS:]:
         path.unlink(missing_ok=True)
     return mail_id
 
 
-def list_mails(directory: Path, limit: int = KEPT) -> list[Mail]:
+def list_mails(directory: Path, limit: int = MAX_MAILS) -> list[Mail]:
     """Return the stored mails, newest first. A mail that is deleted meanwhile is omitted."""
     mails = []
     for path in itertools.islice(_files(directory), limit):

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from dashboard.stack.mailbox import keep_mail
+from dashboard.stack.mailbox import store_mail
 
 _log = logging.getLogger(__name__)
 _LARGEST_MESSAGE = 5_000_000  # bytes
@@ -33,7 +33,7 @@ class LogIn:
         return AuthResult(success=is_right, handled=False)
 
 
-class _Keeper:
+class _MailHandler:
     def __init__(self, directory: Path, log_in: LogIn | None) -> None:
         self._directory = directory
         self._log_in = log_in
@@ -49,7 +49,7 @@ class _Keeper:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 (aiosmtpd's name)
         content = envelope.content if isinstance(envelope.content, bytes) else str(envelope.content or "").encode()
-        mail_id = keep_mail(
+        mail_id = store_mail(
             self._directory, content, envelope.mail_from or "", list(envelope.rcpt_tos), datetime.now(UTC)
         )
         _log.info("mail is kept", extra={"id": mail_id, "recipients": ", ".join(envelope.rcpt_tos)})
@@ -58,7 +58,7 @@ class _Keeper:
 
 async def sink(host: str, port: int, directory: Path, log_in: LogIn | None = None) -> asyncio.Server:
     """Return a listening server that stores messages in `directory`. Without `log_in`, every client may send."""
-    keeper = _Keeper(directory, log_in)
+    keeper = _MailHandler(directory, log_in)
     guard = {"authenticator": log_in.check, "auth_require_tls": False} if log_in else {}
     return await asyncio.get_running_loop().create_server(
         lambda: SMTP(keeper, hostname="waymark", data_size_limit=_LARGEST_MESSAGE, enable_SMTPUTF8=True, **guard),

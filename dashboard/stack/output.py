@@ -28,7 +28,7 @@ class Output:
         self._colours: dict[str, int] = {}
         self._files: dict[str, TextIO] = {}
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print a line of the supervisor."""
         self.line(OURS, text)
 
@@ -39,7 +39,7 @@ class Output:
 
     def line(self, name: str, text: str) -> None:
         with contextlib.suppress(OSError):  # if the disk is full, the parts report it
-            self._keep(name, text)
+            self._append_to_file(name, text)
         self._print(name, text)
 
     def _print(self, name: str, text: str) -> None:
@@ -74,7 +74,7 @@ class Output:
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.log"
 
-    def _keep(self, name: str, text: str) -> None:
+    def _append_to_file(self, name: str, text: str) -> None:
         file = self._files.get(name) or self._open(name)
         file.write(text + "\n")
         file.flush()

@@ -90,10 +90,10 @@ def _is_assigned(number: int) -> bool:
 def is_reachable(path: Path, user: int) -> bool:
     """Return whether the account with uid and gid `user` may enter `path` and all its parents."""
     real = path.resolve()
-    return all(_lets_pass(directory, user) for directory in (real, *real.parents))
+    return all(_can_traverse(directory, user) for directory in (real, *real.parents))
 
 
-def _lets_pass(path: Path, user: int) -> bool:
+def _can_traverse(path: Path, user: int) -> bool:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _lets_pass(path: Path, user: int) -> bool:
     return not stat.S_ISDIR(status.st_mode) or bool(status.st_mode & right)
 
 
-def _hand_over(top: Path, user: int) -> None:
+def _chown_tree(top: Path, user: int) -> None:
     """Change the owner of the server's files below `top` to `user`.
 
     Files are addressed by directory descriptor, because the previous owner could replace a path by a link meanwhile.
@@ -178,7 +178,7 @@ class PostgresServer:
         self._bindir = self._reachable_bindir()
         if not (self._data / "PG_VERSION").exists():
             self._initialise()
-        self._refuse_other_version()
+        self._require_same_version()
 
     def command(self) -> Command:
         fixed = {
@@ -208,7 +208,7 @@ class PostgresServer:
 
     def answers(self) -> bool:
         """Return whether the server serves. The first call creates the database."""
-        if not self._says_ready():  # a starting server would log each refused connection as FATAL
+        if not self._reports_ready():  # a starting server would log each refused connection as FATAL
             return False
         try:
             with psycopg.connect(self.dsn("postgres"), connect_timeout=2, autocommit=True) as connection:
@@ -218,7 +218,7 @@ class PostgresServer:
             return False
         return True
 
-    def _says_ready(self) -> bool:
+    def _reports_ready(self) -> bool:
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -245,7 +245,7 @@ class PostgresServer:
         if self._user is not None:
             os.chown(directory, self._user, self._user)
             self._require_reachable(directory, self._user)
-            _hand_over(directory, self._user)
+            _chown_tree(directory, self._user)
 
     def _make(self, directory: Path) -> None:
         """Create `directory` and its parents. The server's account must be able to enter the new parents."""
@@ -298,14 +298,14 @@ class PostgresServer:
             ),
             subprocess.PIPE,
         )
-        said, _ = initdb.communicate()
+        text, _ = initdb.communicate()
         if initdb.returncode != 0:
-            raise ServerFailed(f"initdb failed:\n{said.decode(errors='replace').strip()}")
+            raise ServerFailed(f"initdb failed:\n{text.decode(errors='replace').strip()}")
         if self._user is not None:
-            _hand_over(unfinished, self._user)
+            _chown_tree(unfinished, self._user)
         unfinished.rename(self._data)
 
-    def _refuse_other_version(self) -> None:
+    def _require_same_version(self) -> None:
         made_by = (self._data / "PG_VERSION").read_text().strip()
         shown = subprocess.run(
             [self._tool("postgres"), "--version"], capture_output=True, text=True, check=False

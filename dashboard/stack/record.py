@@ -45,7 +45,7 @@ class StackRecord:
         self._parts = directory / "parts.json"
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def acquire_lock(self) -> Iterator[None]:
         """Hold the directory's lock, which the kernel frees when this process ends.
 
         Raises:
@@ -95,22 +95,22 @@ class StackRecord:
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             return []
         running = self.supervisor_pid() is not None
-        return [_as_of_now(PartRecord(**row), running) for row in rows]
+        return [_current_record(PartRecord(**row), running) for row in rows]
 
-    def end_leftovers(self, say: Callable[[str], None], *, limit_s: float = 45) -> None:
+    def end_leftovers(self, report: Callable[[str], None], *, limit_s: float = 45) -> None:
         """Wait for the processes of a killed `up`, which end by themselves. Kill those that remain after `limit_s`."""
-        left = [part for part in self._recorded() if _is_alive(part)]
-        if not left:
+        leftovers = [part for part in self._read_records() if _is_alive(part)]
+        if not leftovers:
             return
-        say(f"waiting for {', '.join(part.name for part in left)} of an earlier run to end")
+        report(f"waiting for {', '.join(part.name for part in leftovers)} of an earlier run to end")
         try:
-            wait_until(lambda: not any(map(_is_alive, left)), limit_s=limit_s, what="processes of an earlier run")
+            wait_until(lambda: not any(map(_is_alive, leftovers)), limit_s=limit_s, what="processes of an earlier run")
         except ServerFailed:
-            for part in filter(_is_alive, left):
-                say(f"killing {part.name} of an earlier run (pid {part.pid})")
+            for part in filter(_is_alive, leftovers):
+                report(f"killing {part.name} of an earlier run (pid {part.pid})")
                 os.kill(part.pid or 0, signal.SIGKILL)
 
-    def _recorded(self) -> list[PartRecord]:
+    def _read_records(self) -> list[PartRecord]:
         try:
             return [PartRecord(**row) for row in json.loads(self._parts.read_text())["parts"]]
         except (FileNotFoundError, ValueError, KeyError):
@@ -138,7 +138,7 @@ def _is_alive(part: PartRecord) -> bool:
     return part.pid is not None and part.pid_started is not None and start_time(part.pid) == part.pid_started
 
 
-def _as_of_now(part: PartRecord, supervisor_runs: bool) -> PartRecord:
+def _current_record(part: PartRecord, supervisor_runs: bool) -> PartRecord:
     if part.state == PartState.EXTERNAL.value or (supervisor_runs and (_is_alive(part) or part.pid is None)):
         return part
     # The supervisor has ended, or has not yet noticed that the process ended.
@@ -154,7 +154,7 @@ def write_private(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def keep_environment(directory: Path, variables: Mapping[str, str]) -> None:
+def store_environment(directory: Path, variables: Mapping[str, str]) -> None:
     """Store the variables, so that other commands such as `manage.py shell` find the servers that `up` started."""
     write_private(directory / "environment.json", json.dumps(dict(variables), indent=1) + "\n")
 

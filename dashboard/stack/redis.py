@@ -94,11 +94,11 @@ class RedisServer:
         return redis.Redis.from_url(self.url, socket_connect_timeout=1, socket_timeout=1)
 
     def _password(self) -> str:
-        kept = self._home / "password"
-        if not kept.exists():
+        password_file = self._home / "password"
+        if not password_file.exists():
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write_private("password", secrets.token_urlsafe(24))
-        return kept.read_text()
+        return password_file.read_text()
 
     def _write_private(self, name: str, text: str) -> None:
         temporary = self._home / f"{name}.new"

@@ -42,19 +42,19 @@ def ensure_administrator(password: str) -> None:
     """
     from django.contrib.auth import get_user_model
 
-    kept = settings.VAR_DIR / "admin-password"
+    password_file = settings.VAR_DIR / "admin-password"
     users = get_user_model().objects
     admin = users.filter(username=ADMIN).first()
     if admin is None:
         chosen = password or secrets.token_urlsafe(12)
         users.create_superuser(ADMIN, password=chosen)
         if not password:
-            write_private(kept, chosen + "\n")
+            write_private(password_file, chosen + "\n")
     elif password and not admin.check_password(password):
         admin.set_password(password)
         admin.save(update_fields=["password"])
-    if kept.exists() and not users.get(username=ADMIN).check_password(kept.read_text().strip()):
-        kept.unlink()
+    if password_file.exists() and not users.get(username=ADMIN).check_password(password_file.read_text().strip()):
+        password_file.unlink()
 
 
 if __name__ == "__main__":

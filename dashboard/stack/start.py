@@ -16,27 +16,27 @@ from dashboard.stack.environment import (
     InvalidEnvironment,
     StackEnvironment,
     build,
+    create_var,
     external_parts,
-    make_var,
     secret_of,
     var_directory,
 )
 from dashboard.stack.extras import packages_of_up, require
 from dashboard.stack.output import Output
 from dashboard.stack.process import ServerFailed
-from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
-from dashboard.stack.supervisor import GaveUp, Supervisor
+from dashboard.stack.record import AlreadyRunning, StackRecord, store_environment
+from dashboard.stack.supervisor import PartFailed, Supervisor
 
 # Nothing can start without these servers. A mail server and an external job manager may start later.
 _NEEDED = frozenset({"postgres", "redis", "zookeeper"})
-_PATIENCE_S = 30.0
+_EXTERNAL_LIMIT_S = 30.0
 
 
 class CannotStart(RuntimeError):
     """The start failed, and every process is stopped. The message for the terminal says why."""
 
 
-class ExternalSilent(RuntimeError):
+class ExternalUnreachable(RuntimeError):
     """An external server does not answer. The message names the server, the reason and the remedy."""
 
 
@@ -47,9 +47,9 @@ def start(*, demo: bool) -> None:
     os.umask(0o077)  # child processes inherit it
     var = var_directory(os.environ)
     try:
-        make_var(var)
+        create_var(var)
         record = StackRecord(var / "run")
-        with record.held():
+        with record.acquire_lock():
             _run(var, record, demo=demo)
     except PermissionError as error:
         raise CannotStart(
@@ -61,74 +61,76 @@ def start(*, demo: bool) -> None:
             f"{error.filename or var}: {error.strerror}. "
             f"Waymark must be able to write to {var}. Free space there, or set WAYMARK_VAR to another directory."
         ) from error
-    except (AlreadyRunning, ExternalSilent, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
+    except (AlreadyRunning, ExternalUnreachable, PartFailed, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
         raise CannotStart(str(error)) from error
 
 
 def _run(var: Path, record: StackRecord, *, demo: bool) -> None:
-    begun = time.monotonic()
+    started = time.monotonic()
     with contextlib.closing(Output(var / "log")) as output:
-        _supervise(var, record, output, begun, demo=demo)
+        _supervise(var, record, output, started, demo=demo)
 
 
-def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, demo: bool) -> None:
-    output.say(f"data and logs are in {var}")
+def _supervise(var: Path, record: StackRecord, output: Output, started: float, *, demo: bool) -> None:
+    output.report(f"data and logs are in {var}")
     account = check_account(os.geteuid())
     if account.level is Level.WARNING:
-        output.say(f"started by {account.text} {account.remedy}")
-    record.end_leftovers(output.say)
+        output.report(f"started by {account.text} {account.remedy}")
+    record.end_leftovers(output.report)
     java = find_java(os.environ, var / "java")
-    output.say(f"Java {java.version} from {java.source}")
+    output.report(f"Java {java.version} from {java.source}")
     environment = build(os.environ, var, java)
     for part in environment.external:
-        output.say(f"{part.name}: external, at {part.address} ({part.variable} is set)")
-    await_external(os.environ, output.say)
-    keep_environment(record.directory, environment.variables)
+        output.report(f"{part.name}: external, at {part.address} ({part.variable} is set)")
+    wait_for_external(os.environ, output.report)
+    store_environment(record.directory, environment.variables)
     supervisor = Supervisor(
         compose(environment, demo=demo),
         external=environment.external,
         stop_order=STOP_ORDER,
         record=record,
         output=output,
-        on_up=lambda: _greet(output, environment, time.monotonic() - begun),
+        on_up=lambda: _report_started(output, environment, time.monotonic() - started),
     )
     supervisor.run()
 
 
-def await_external(environ: Mapping[str, str], say: Callable[[str], None], *, limit_s: float = _PATIENCE_S) -> None:
+def wait_for_external(
+    environ: Mapping[str, str], report: Callable[[str], None], *, limit_s: float = _EXTERNAL_LIMIT_S
+) -> None:
     """Return once all external servers answer. When a machine boots, they may start later than Waymark.
 
     Raises:
-        ExternalSilent: A server does not answer within `limit_s`.
+        ExternalUnreachable: A server does not answer within `limit_s`.
     """
     names = _NEEDED & {part.name for part in external_parts(environ)}
     deadline = time.monotonic() + limit_s
-    told = False
+    is_reported = False
     while silent := [each for each in check_servers(environ) if each.subject in names and each.level is Level.PROBLEM]:
         if time.monotonic() >= deadline:
-            raise ExternalSilent("\n".join(f"{each.subject}: {each.text}\n{each.remedy}" for each in silent))
-        if not told:
-            say(f"waiting for {', '.join(each.subject for each in silent)} to answer, {limit_s:g} s at most")
-            told = True
+            raise ExternalUnreachable("\n".join(f"{each.subject}: {each.text}\n{each.remedy}" for each in silent))
+        if not is_reported:
+            report(f"waiting for {', '.join(each.subject for each in silent)} to answer, {limit_s:g} s at most")
+            is_reported = True
         time.sleep(1)
 
 
-def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None:
-    output.say(f"everything is up after {took_s:.0f} s")
-    output.say("")
-    output.say(f"    Open    {environment.variables['WAYMARK_PUBLIC_URL']}")
-    _say_password(output, environment.var)
-    output.say("    Stop    with Ctrl-C; the next start continues here")
-    output.say("")
+def _report_started(output: Output, environment: StackEnvironment, took_s: float) -> None:
+    output.report(f"everything is up after {took_s:.0f} s")
+    output.report("")
+    output.report(f"    Open    {environment.variables['WAYMARK_PUBLIC_URL']}")
+    _report_password(output, environment.var)
+    output.report("    Stop    with Ctrl-C; the next start continues here")
+    output.report("")
 
 
-def _say_password(output: Output, var: Path) -> None:
+def _report_password(output: Output, var: Path) -> None:
     """Print the name of the file with the password. The password itself is printed only to a terminal."""
-    kept = var / "admin-password"
+    password_file = var / "admin-password"
     if secret_of(os.environ, ADMIN_PASSWORD):
-        output.say(f"    Log in  as admin, with the password in {ADMIN_PASSWORD}")
-    elif kept.exists():
-        output.say(f"    Log in  as admin; the password is in {kept}, which only this account can read")
-        output.show_secret(f"            password {kept.read_text().strip()}")
+        output.report(f"    Log in  as admin, with the password in {ADMIN_PASSWORD}")
+    elif password_file.exists():
+        output.report(f"    Log in  as admin; the password is in {password_file}, which only this account can read")
+        output.show_secret(f"            password {password_file.read_text().strip()}")
     else:
-        output.say("    Log in  as admin, with the password you chose")
+        output.report("    Log in  as admin, with the password you chose")

@@ -20,17 +20,17 @@ from dashboard.stack.process import Command, ServerFailed, descendants, spawn
 from dashboard.stack.record import PartRecord, StackRecord, start_time
 
 _TICK_S = 0.1
-_ASKED_EVERY_S = 0.1  # a limit for probes: a server may write a line for each probe, and output shortens the ticks
+_PROBE_EVERY_S = 0.1  # a limit for probes: a server may write a line for each probe, and output shortens the ticks
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
 _HEALTHY_AFTER_S = 60.0
-_PATIENCE_S = 15.0
+_PROGRESS_EVERY_S = 15.0
 # If a part has never been up and ends this number of times, the supervisor gives up.
-_FIRST_TRIES = 3
+_MAX_FIRST_TRIES = 3
 _HURRIED_GRACE_S = 1.0
 
 
-class GaveUp(RuntimeError):
+class PartFailed(RuntimeError):
     """A part cannot start. The message names the part and has the last lines of its log."""
 
 
@@ -52,7 +52,7 @@ class _Child:
         self.next_start = 0.0
         self.started = 0.0
         self.reported = 0.0
-        self.next_question = 0.0
+        self.next_probe = 0.0
 
     @property
     def name(self) -> str:
@@ -119,10 +119,10 @@ class Supervisor:
         """Run until a stop signal arrives.
 
         Raises:
-            GaveUp: A part cannot start. All parts are stopped.
+            PartFailed: A part cannot start. All parts are stopped.
         """
         previous = {
-            number: signal.signal(number, self._ask_to_stop)
+            number: signal.signal(number, self._request_stop)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         }
         try:
@@ -137,7 +137,7 @@ class Supervisor:
                 for number, handler in previous.items():
                     signal.signal(number, handler)
 
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self._stop_requests += 1
 
     # Starting and watching
@@ -160,19 +160,19 @@ class Supervisor:
                     self._start(child, now)
             case PartState.STARTING:
                 if child.has_ended():
-                    self._ended(child, now)
-                elif now >= child.next_question:
-                    self._ask(child, now)
+                    self._handle_end(child, now)
+                elif now >= child.next_probe:
+                    self._probe(child, now)
             case PartState.UP:
                 if not child.part.step and child.has_ended():
-                    self._ended(child, now)
+                    self._handle_end(child, now)
 
-    def _ask(self, child: _Child, now: float) -> None:
-        child.next_question = now + _ASKED_EVERY_S
+    def _probe(self, child: _Child, now: float) -> None:
+        child.next_probe = now + _PROBE_EVERY_S
         if not child.part.step and child.part.server.answers():
-            self._came_up(child)
+            self._mark_up(child)
         else:
-            self._report_patience(child, now)
+            self._report_progress(child, now)
 
     def _is_up(self, name: str) -> bool:
         """Return whether a part is up. An external part counts as up: a part that needs it reports its absence."""
@@ -182,18 +182,18 @@ class Supervisor:
     def _start(self, child: _Child, now: float) -> None:
         child.tries += 1
         child.started = child.reported = now
-        self._output.say(f"{child.name}: starting")
+        self._output.report(f"{child.name}: starting")
         try:
             child.part.server.prepare()
         except (ServerFailed, OSError) as error:
-            raise GaveUp(f"{child.name} cannot be prepared: {error}") from error
+            raise PartFailed(f"{child.name} cannot be prepared: {error}") from error
         child.command = child.part.server.command()
         reader, writer = os.pipe()
         try:
             child.process = spawn(child.command, writer)
         except OSError as error:
             os.close(reader)
-            raise GaveUp(f"{child.name} cannot be started: {error}") from error
+            raise PartFailed(f"{child.name} cannot be started: {error}") from error
         finally:
             os.close(writer)
         child.pid_started = start_time(child.process.pid)
@@ -201,58 +201,58 @@ class Supervisor:
         self._selector.register(reader, selectors.EVENT_READ, child.name)
         self._set_state(child, PartState.STARTING)
 
-    def _came_up(self, child: _Child) -> None:
+    def _mark_up(self, child: _Child) -> None:
         child.was_up = True
         child.version = child.part.version()
         address = child.part.server.address
-        self._output.say(
+        self._output.report(
             f"{child.name}: up{f' at {address}' if address else ''} after {time.monotonic() - child.started:.1f} s"
         )
         self._set_state(child, PartState.UP)
 
-    def _ended(self, child: _Child, now: float) -> None:
+    def _handle_end(self, child: _Child, now: float) -> None:
         self._pump(0)
         code = child.process.returncode if child.process else None
         if child.part.step and code == 0:
             child.succeeded = True
-            self._output.say(f"{child.name}: done after {now - child.started:.1f} s")
+            self._output.report(f"{child.name}: done after {now - child.started:.1f} s")
             self._set_state(child, PartState.UP)
             return
-        how = _how(code)
-        if child.part.step or (not child.was_up and child.tries >= _FIRST_TRIES):
-            raise GaveUp(f"{child.name} {how} during its start. The end of its output:\n" + self._last_words(child))
+        exit_text = _exit_text(code)
+        if child.part.step or (not child.was_up and child.tries >= _MAX_FIRST_TRIES):
+            raise PartFailed(f"{child.name} {exit_text} during its start. The end of its output:\n" + self._last_output(child))
         if child.state is PartState.UP and now - child.started > _HEALTHY_AFTER_S:
             child.backoff_s = _FIRST_BACKOFF_S
-        self._output.say(f"{child.name}: {how}; starting it again in {child.backoff_s:g} s")
+        self._output.report(f"{child.name}: {exit_text}; starting it again in {child.backoff_s:g} s")
         child.next_start = now + child.backoff_s
         child.backoff_s = min(child.backoff_s * 2, _LONGEST_BACKOFF_S)
         child.restarts += 1
         self._set_state(child, PartState.DOWN)
 
-    def _report_patience(self, child: _Child, now: float) -> None:
-        if now - child.reported > _PATIENCE_S:
+    def _report_progress(self, child: _Child, now: float) -> None:
+        if now - child.reported > _PROGRESS_EVERY_S:
             child.reported = now
-            self._output.say(f"{child.name}: still starting, {now - child.started:.0f} s by now")
+            self._output.report(f"{child.name}: still starting, {now - child.started:.0f} s by now")
 
-    def _last_words(self, child: _Child) -> str:
+    def _last_output(self, child: _Child) -> str:
         return "\n".join(f"    {line}" for line in self._output.last_lines(child.name)) or "    (none)"
 
     # Stopping
 
     def _stop_all(self) -> None:
-        self._output.say("stopping")
+        self._output.report("stopping")
         named = [self._by_name[name] for name in self._stop_order if name in self._by_name]
         rest = [child for child in reversed(self._children) if child not in named]
         for child in (*named, *rest):
             self._stop(child)
         self._pump(0)
-        self._output.say("everything has stopped")
+        self._output.report("everything has stopped")
 
     def _stop(self, child: _Child) -> None:
         if child.process is None or child.command is None or child.has_ended():
             child.state = PartState.DOWN
             return
-        begun = time.monotonic()
+        started = time.monotonic()
         for request in (*child.command.stop_signals, signal.SIGKILL):
             # A killed process cannot stop its own children, so kill them too.
             below = descendants(child.process.pid) if request is signal.SIGKILL else []
@@ -264,16 +264,16 @@ class Supervisor:
             if self._wait_for_end(child, child.command.stop_grace_s):
                 break
             if request is not signal.SIGKILL:
-                self._output.say(f"{child.name}: does not stop on {request.name}")
-        self._output.say(f"{child.name}: stopped after {time.monotonic() - begun:.1f} s")
+                self._output.report(f"{child.name}: does not stop on {request.name}")
+        self._output.report(f"{child.name}: stopped after {time.monotonic() - started:.1f} s")
         self._set_state(child, PartState.DOWN)
 
     def _wait_for_end(self, child: _Child, grace_s: float) -> bool:
         """Return whether the process ended in time. A second stop signal shortens the time to _HURRIED_GRACE_S."""
-        begun = time.monotonic()
+        started = time.monotonic()
         while not child.has_ended():
             grace = grace_s if self._stop_requests < 2 else min(grace_s, _HURRIED_GRACE_S)
-            if time.monotonic() - begun > grace:
+            if time.monotonic() - started > grace:
                 return False
             self._pump(_TICK_S / 2)
         return True
@@ -318,10 +318,10 @@ class Supervisor:
         try:
             self._record.write(external + [child.record() for child in self._children if not child.part.step])
         except OSError as error:  # a full disk must not stop the running parts
-            self._output.say(f"what runs cannot be written down: {error}")
+            self._output.report(f"what runs cannot be written down: {error}")
 
 
-def _how(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

@@ -120,21 +120,21 @@ class ZooKeeperServer:
         )
 
     def answers(self) -> bool:
-        return self._ask("srvr").startswith(_SERVING)
+        return self._send_command("srvr").startswith(_SERVING)
 
     def version(self) -> str:
-        return self._ask("srvr").partition("\n")[0].removeprefix(_SERVING).strip().split("-")[0]
+        return self._send_command("srvr").partition("\n")[0].removeprefix(_SERVING).strip().split("-")[0]
 
-    def _ask(self, word: str) -> str:
+    def _send_command(self, command: str) -> str:
         """Return the response to a four-letter command, or "" if there is none."""
-        return ask(LOOPBACK, self._port, word)
+        return send_command(LOOPBACK, self._port, command)
 
 
-def ask(host: str, port: int, word: str) -> str:
+def send_command(host: str, port: int, command: str) -> str:
     """Return the response of a ZooKeeper server to a four-letter command, or "" if it does not answer."""
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
-            connection.sendall(word.encode())
+            connection.sendall(command.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace").strip()
     except OSError:
         return ""

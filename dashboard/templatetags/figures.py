@@ -140,11 +140,6 @@ def span_ms(milliseconds: float | None) -> str:
     return _("off") if milliseconds > 2**62 else units.length_text(units.span_text(milliseconds / 1000))
 
 
-@register.filter
-def dig(mapping: dict[str, Any], key: str) -> Any:
-    return mapping.get(key)
-
-
 def _exact(at: datetime) -> str:
     return timezone.localtime(at).strftime("%Y-%m-%d %H:%M:%S %Z")
 
@@ -228,7 +223,7 @@ def then(text: str, what: object) -> str:
 
 
 @register.filter
-def words(key: str) -> str:
+def key_text(key: str) -> str:
     """Translate a key of evidence, such as `checkpoint_ids`, to words."""
     return _(key.replace("_", " "))
 
@@ -236,11 +231,11 @@ def words(key: str) -> str:
 @register.filter
 def fact(key: str) -> str:
     """Return a key of a decision's facts: in English as it is stored, in Chinese as words."""
-    return words(key) if units.is_chinese() else key
+    return key_text(key) if units.is_chinese() else key
 
 
 @register.filter
-def found(value: Any) -> str:
+def evidence_text(value: Any) -> str:
     """Render a value of evidence or of a decision's facts."""
     if isinstance(value, bool) and units.is_chinese():
         return _("yes") if value else _("no")
@@ -452,7 +447,7 @@ def lane(of: Lane, length: int) -> SafeString:
             bar.phase,
             f"{1000 * bar.start / length:.2f}",
             f"{max(1.5, 1000 * bar.length / length):.2f}",
-            *((10, 4) if bar.beside else (0, 9 if any(each.beside for each in of.bars) else 14)),
+            *((10, 4) if bar.overlaps else (0, 9 if any(each.overlaps for each in of.bars) else 14)),
         )
         for bar in of.bars
     ]

@@ -26,8 +26,8 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def job_rows(context: RequestContext, rows: Sequence[JobRow]) -> SafeString:
     """Render the rows with the columns of the table in fleet/live.html."""
-    written = _Rows(context).written
-    return mark_safe("".join(map(written, rows)))  # noqa: S308 - each cell escapes its text
+    render = _Rows(context).render
+    return mark_safe("".join(map(render, rows)))  # noqa: S308 - each cell escapes its text
 
 
 class _Rows:
@@ -42,7 +42,7 @@ class _Rows:
         self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Automation")}
         self._badges: dict[str, str] = {}
 
-    def written(self, row: JobRow) -> str:
+    def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
         cells = "\n        ".join(
             (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row))
@@ -119,8 +119,8 @@ def _cause(row: JobRow) -> str:
 def _automation(row: JobRow) -> str:
     job, attempt = row.facts.job, row.facts.attempt
     if attempt is not None:
-        said = escape(_("Restart %(epoch)s…") % {"epoch": attempt.epoch})
-        return f'<a href="{reverse("restart-progress", args=[attempt.pk])}">{said}</a>'
+        text = escape(_("Restart %(epoch)s…") % {"epoch": attempt.epoch})
+        return f'<a href="{reverse("restart-progress", args=[attempt.pk])}">{text}</a>'
     if job.automation_paused:
         return escape(_("Paused"))
     if row.health.state_word == "unknown" and row.facts.missing_since is None:

@@ -14,8 +14,8 @@ from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.queries.counting import counts
-from dashboard.queries.incidents import told_incidents
-from dashboard.queries.messages import seen_messages
+from dashboard.queries.incidents import visible_incidents
+from dashboard.queries.messages import visible_messages
 from monitoring import pauses
 from monitoring.models import (
     AutomationPause,
@@ -52,12 +52,12 @@ def frame_of(reach: Reach) -> dict[str, Any]:
     """
     now = timezone.now()
     jobs, clusters = reach.narrow(Job.objects.all()), reach.narrow_clusters(Cluster.objects.all())
-    dead = seen_messages(reach).filter(state=DeliveryState.DEAD, is_test=False)
+    dead = visible_messages(reach).filter(state=DeliveryState.DEAD, is_test=False)
     windows = MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now)
     holding, breakers, *others = counts(
         reach.narrow_to_clusters_or_all(pauses.active(now)),
         jobs.filter(breaker_opened_at__isnull=False),
-        reach.narrow_either(told_incidents()).filter(state=IncidentState.OPEN),
+        reach.narrow_either(visible_incidents()).filter(state=IncidentState.OPEN),
         clusters.filter(unreachable_since__isnull=False, enabled=True),
         jobs.filter(automation_paused=True),
         dead.filter(created_at__gt=now - timedelta(days=1)),
@@ -67,6 +67,6 @@ def frame_of(reach: Reach) -> dict[str, Any]:
     return {
         **dict(zip(names, others, strict=True)),
         "held": holding + breakers,
-        "of_all": reach.sees_everything,
+        "of_all": reach.is_unrestricted,
         "mailbox": settings.MAILBOX_DIR is not None,
     }

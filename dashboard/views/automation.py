@@ -12,11 +12,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.guard import actor_of, reach_at, require_on, require_on_any
 from dashboard.access.roles import Role
 from dashboard.forms.automation import PauseForm
 from dashboard.forms.note import NoteForm
-from dashboard.forms.within_reach import offer_clusters
+from dashboard.forms.permitted import offer_clusters
 from dashboard.language import rendered
 from dashboard.views.access import action
 from dashboard.views.job import find_job
@@ -37,7 +37,7 @@ def automation(request: HttpRequest) -> HttpResponse:
 @require_POST
 def pause(request: HttpRequest) -> HttpResponse:
     form = PauseForm(request.POST, label_suffix="")
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     offer_clusters(form, reach_at(request), else_all=True)
     if not form.is_valid():
         return _show(request, form, 422)

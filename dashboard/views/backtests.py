@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from dashboard.access.guard import reach_at, require_somewhere
+from dashboard.access.guard import reach_at, require_on_any
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
@@ -40,13 +40,13 @@ PER_WEEK = (1, 2, 5, 20)
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
     """Render the sentence of the rule in the form, or the errors of the form."""
     form = _form(request, known_kind(kind))
-    said = rendered(form.kind.explain(form.terms)) if form.is_valid() else ""
-    context = {"form": form, "kind": form.kind, "sentence": said}
+    text = rendered(form.kind.explain(form.terms)) if form.is_valid() else ""
+    context = {"form": form, "kind": form.kind, "sentence": text}
     return render(request, "rules/sentence.html", context)
 
 
 def backtest(request: HttpRequest, kind: str) -> HttpResponse:
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
     scope = _scope(form, reach_at(request))
     subject, chosen = _chosen(request, scope), _range(request)
@@ -54,23 +54,23 @@ def backtest(request: HttpRequest, kind: str) -> HttpResponse:
     context |= {"ranges": list(RANGES), "range": chosen, "query": request.GET.urlencode()}
     if form.is_valid() and subject is not None:
         budget_s = LONG_BUDGET_S if "patient" in request.GET else BUDGET_S
-        asked = Asked(watch_of(form.apply()), subject, RANGES[chosen], timezone.now())
-        context |= _replayed(asked, _per_week(request)) | {"count": asked.count(scope, budget_s)}
+        requested = BacktestRequest(watch_of(form.apply()), subject, RANGES[chosen], timezone.now())
+        context |= _replay_context(requested, _per_week(request)) | {"count": requested.count(scope, budget_s)}
     return render(request, "rules/backtest.html", context)
 
 
 def chart(request: HttpRequest, kind: str) -> JsonResponse:
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
     subject = _chosen(request, _scope(form, reach_at(request)))
     if not form.is_valid() or subject is None:
         raise Http404
-    found = Asked(watch_of(form.apply()), subject, RANGES[_range(request)], timezone.now()).replay()
+    found = BacktestRequest(watch_of(form.apply()), subject, RANGES[_range(request)], timezone.now()).replay()
     return JsonResponse({"figure": backtest_figure(found, form.kind.unit), "note": "", "empty": not found.has_values})
 
 
 @dataclass(frozen=True)
-class Asked:
+class BacktestRequest:
     watch: Watch
     subject: Watched
     length: timedelta
@@ -90,10 +90,10 @@ class Asked:
         return count(self.watch, scope, self.now - self.length, self.now, budget_s) if len(scope) > 1 else None
 
 
-def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
-    found = asked.replay()
-    suggestion = suggest(asked.watch, asked.subject, asked.since, asked.now, per_week)
-    threshold, unit = asked.watch.kind.threshold, asked.watch.kind.unit
+def _replay_context(requested: BacktestRequest, per_week: int) -> dict[str, Any]:
+    found = requested.replay()
+    suggestion = suggest(requested.watch, requested.subject, requested.since, requested.now, per_week)
+    threshold, unit = requested.watch.kind.threshold, requested.watch.kind.unit
     return {
         "replay": found,
         "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
@@ -102,7 +102,7 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
         "per_week": per_week,
         "per_week_choices": PER_WEEK,
-        "terms": asked.watch.terms,
+        "terms": requested.watch.terms,
     }
 
 
@@ -132,7 +132,7 @@ def _scope(form: RuleForm, reach: Reach) -> list[Watched]:
             clusters = reach.narrow_clusters(Cluster.objects.filter(enabled=True)).order_by("name")
             return [Watched(each.pk, each.name, each.created_at) for each in clusters.only("name", "created_at")]
         case Subject.WAYMARK:
-            if not reach.sees_everything:
+            if not reach.is_unrestricted:
                 return []
             first = Cluster.objects.aggregate(first=Min("created_at"))["first"]
             return [Watched(WAYMARK, "Waymark", first)] if first else []

@@ -12,10 +12,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
+from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts.bulk import Outcome, act_on_all
-from dashboard.acts.shown import Shown
+from dashboard.acts.shown import ShownRun
 from dashboard.forms.bulk import DEEDS, STOP, BulkForm
 from dashboard.queries.facts import jobs_with_runs
 from dashboard.queries.fleet import matching_jobs
@@ -39,7 +39,7 @@ def act(request: HttpRequest) -> HttpResponse:
 
     The parameter `matching` has the filters of the list and selects all matching jobs, also those on other pages.
     """
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     form = BulkForm(_sent(request), offered=reach_at(request).narrow(jobs_with_runs()))
     if not form.is_valid():
         for name, errors in form.errors.items():
@@ -54,14 +54,14 @@ def act(request: HttpRequest) -> HttpResponse:
         return render(request, "fleet/confirm.html", _page(typed["deed"]) | {"jobs": typed["jobs"]})
     shown = _shown(request, typed["jobs"])
     outcomes = act_on_all(typed, access_of(request), actor_of(request), timezone.now(), shown)
-    told = [(outcome.job.pk, outcome.done, outcome.text) for outcome in outcomes]
-    request.session[_ACTED] = {"deed": typed["deed"], "outcomes": told}
+    stored_outcomes = [(outcome.job.pk, outcome.done, outcome.text) for outcome in outcomes]
+    request.session[_ACTED] = {"deed": typed["deed"], "outcomes": stored_outcomes}
     return redirect("fleet-act")
 
 
-def _shown(request: HttpRequest, jobs: Iterable[Job]) -> dict[int, Shown]:
+def _shown(request: HttpRequest, jobs: Iterable[Job]) -> dict[int, ShownRun]:
     """Return for each job the run that the page showed when the action was confirmed."""
-    found = {job.pk: Shown.read(request.POST.dict(), str(job.pk)) for job in jobs}
+    found = {job.pk: ShownRun.read(request.POST.dict(), str(job.pk)) for job in jobs}
     return {pk: shown for pk, shown in found.items() if shown is not None}
 
 
@@ -75,10 +75,10 @@ def acted(request: HttpRequest) -> HttpResponse:
     return render(request, "fleet/acted.html", _page(last["deed"]) | {"outcomes": outcomes, "done": done})
 
 
-def _outcomes(request: HttpRequest, told: Sequence[tuple[int, bool, str]]) -> list[Outcome]:
+def _outcomes(request: HttpRequest, stored_outcomes: Sequence[tuple[int, bool, str]]) -> list[Outcome]:
     """Return the outcomes for the jobs that still exist and that the reader may see."""
-    jobs = reach_at(request).narrow(jobs_with_runs()).in_bulk([pk for pk, *_rest in told])
-    return [Outcome(jobs[pk], done, text) for pk, done, text in told if pk in jobs]
+    jobs = reach_at(request).narrow(jobs_with_runs()).in_bulk([pk for pk, *_rest in stored_outcomes])
+    return [Outcome(jobs[pk], done, text) for pk, done, text in stored_outcomes if pk in jobs]
 
 
 def _page(deed: str) -> dict[str, Any]:

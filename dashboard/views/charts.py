@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import delays_figure, durations_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
-from dashboard.charts.sizes import has_moved, moved_figure, sizes_figure
+from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
@@ -38,7 +38,7 @@ Builder = Callable[[Sequence[CheckpointPoint], Sequence[RunStart], Span, Sequenc
 BUILDERS: dict[str, Builder] = {
     "durations": durations_figure,
     "sizes": sizes_figure,
-    "moved": moved_figure,
+    "moved": in_flight_figure,
     "delays": delays_figure,
 }
 
@@ -46,7 +46,7 @@ BUILDERS: dict[str, Builder] = {
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
     "sizes": lambda points: any(not point.failed for point in points),
-    "moved": has_moved,
+    "moved": has_in_flight_data,
     "delays": lambda points: any(point.start_delay_max is not None for point in points),
 }
 
@@ -65,7 +65,7 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
         return JsonResponse(
             {
                 "figure": rolled_figure(name, rolled.points, starts, span, gaps),
-                "note": _how_rolled(rolled.points, whole_days=rolled.whole_days),
+                "note": _rollup_note(rolled.points, whole_days=rolled.whole_days),
                 "empty": not has_figures(name, rolled.points),
                 "rolled": True,
             }
@@ -73,7 +73,7 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     return JsonResponse(
         {
             "figure": BUILDERS[name](points, starts, span, gaps),
-            "note": _how_drawn(points, starts, span, gaps, rolled.behind),
+            "note": _points_note(points, starts, span, gaps, rolled.behind),
             "empty": not _HAS_FIGURES[name](points),
         }
     )
@@ -90,10 +90,10 @@ def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     rolled, points = read_chart(job, span, FIGURES[name])
     if rolled.points is not None:
         rows = [(point, point.figures[FIGURES[name][0]]) for point in reversed(rolled.points)]
-        note = _how_rolled(rolled.points, whole_days=rolled.whole_days)
-        told = {"points": rows, "note": note, "is_size": name in ("sizes", "moved")}
-        return render(request, "job/chart_table_rolled.html", told)
-    context = {"name": name, "points": points[::-1], "note": _how_drawn(points, [], span, [])}
+        note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
+        texts = {"points": rows, "note": note, "is_size": name in ("sizes", "moved")}
+        return render(request, "job/chart_table_rolled.html", texts)
+    context = {"name": name, "points": points[::-1], "note": _points_note(points, [], span, [])}
     return render(request, "job/chart_table.html", context)
 
 
@@ -119,18 +119,18 @@ def _worst(grid: AlignmentGrid, span: Span) -> str:
     value, name, subtask, column = max(waits, key=lambda wait: wait[0])
     thinned = sum(column.stands_for for column in grid.columns) > len(grid.columns)
     part = age_text((span.end - span.start) / MOST_COLUMNS)
-    told = [
+    texts = [
         _("Longest wait: subtask %(subtask)s of %(operator)s, %(wait)s in checkpoint %(checkpoint)s.")
         % {"subtask": subtask, "operator": name, "wait": duration_text(value), "checkpoint": column.checkpoint_id}
     ]
     if grid.left_out:
-        told.append(_("%(count)s subtasks with shorter waits are not shown.") % {"count": grid.left_out})
+        texts.append(_("%(count)s subtasks with shorter waits are not shown.") % {"count": grid.left_out})
     if thinned:
-        told.append(_("Showing the checkpoint with the longest wait per %(part)s or more.") % {"part": part})
-    return " ".join(told)
+        texts.append(_("Showing the checkpoint with the longest wait per %(part)s or more.") % {"part": part})
+    return " ".join(texts)
 
 
-def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
+def _rollup_note(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     counted = sum(point.count("completed") + point.count("failed") for point in points)
     widest = max((point.end - point.start for point in points), default=timedelta())
     each = _("hour") if widest <= timedelta(hours=1) else _("UTC day")
@@ -143,7 +143,7 @@ def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     return f"{drawn} {kept if whole_days else _('Choose a shorter time range to see each checkpoint.')}"
 
 
-def _how_drawn(
+def _points_note(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap], behind: str = ""
 ) -> str:
     thinned = sum(point.stands_for for point in points)

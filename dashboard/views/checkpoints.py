@@ -16,7 +16,7 @@ from django.views.decorators.vary import vary_on_headers
 from dashboard.forms.history import HistoryForm
 from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
-from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_in_words
+from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.asking import of_checkpoint
@@ -101,13 +101,13 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
         "statuses": CheckpointStatus.choices,
         "newest": newest_checkpoint(job),
         "beginning": Cursor.beginning(),
-        "unreadable": [unreadable_in_words(why) for why in page.unreadable],
+        "unreadable": [unreadable_text(why) for why in page.unreadable],
     }
     context = job_context(job, "history") | extra
     return render(request, "job/history.html", context, status=400 if form.errors else 200)
 
 
-def news(request: HttpRequest, pk: int) -> HttpResponse:
+def new_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a notice if there is a newer checkpoint than the newest one on the page."""
     job = find_job(pk)
     seen, newest = Cursor.parse(request.GET.get("seen", "")), newest_checkpoint(job)
@@ -171,5 +171,5 @@ def operator(request: HttpRequest, pk: int) -> HttpResponse:
 def _unreadable(request: HttpRequest, why: Unreadable) -> HttpResponse:
     """Report that the file of the archive cannot be read. A fragment has status 200, because htmx ignores a 503."""
     if request.headers.get("HX-Request"):
-        return render(request, "job/unreadable.html", {"said": unreadable_in_words(why)})
+        return render(request, "job/unreadable.html", {"said": unreadable_text(why)})
     return render(request, "errors/archive.html", {"why": why}, status=503)

@@ -109,12 +109,12 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
-        said = (
+        text = (
             _("%(name)s is removed.")
             if gone
             else _("%(name)s is removed. The history of its jobs is kept, and its secrets are deleted.")
         )
-        messages.success(request, said % {"name": name})
+        messages.success(request, text % {"name": name})
         return redirect("clusters")
     status = 422 if form.is_bound else 200
     return render(request, "clusters/remove.html", _context(found) | {"form": form}, status=status)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
 from dashboard.language import rendered
-from dashboard.queries.messages import may_retry, require_to_retry, seen_channels, seen_messages
+from dashboard.queries.messages import may_retry, require_to_retry, visible_channels, visible_messages
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.channels import NotGivenUp, retry_delivery
 
@@ -24,7 +24,7 @@ INCIDENTS_SHOWN = 100
 def deliveries(request: HttpRequest) -> HttpResponse:
     state, channel = request.GET.get("state", ""), request.GET.get("channel", "")
     newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id")
-    seen = seen_messages(reach_at(request)).select_related("channel")
+    seen = visible_messages(reach_at(request)).select_related("channel")
     found = seen.annotate(
         told=Count("notifications"),
         answer=Subquery(newest.values("answer")[:1]),
@@ -40,7 +40,7 @@ def deliveries(request: HttpRequest) -> HttpResponse:
         "chosen": state,
         "channel": channel,
         "states": DeliveryState.choices,
-        "channels": seen_channels(reach_at(request)),
+        "channels": visible_channels(reach_at(request)),
         "section": "deliveries",
     }
     live = request.headers.get("HX-Target") == "deliveries-live"
@@ -76,4 +76,4 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _find(request: HttpRequest, pk: int) -> Delivery:
-    return get_object_or_404(seen_messages(reach_at(request)).select_related("channel"), pk=pk)
+    return get_object_or_404(visible_messages(reach_at(request)).select_related("channel"), pk=pk)

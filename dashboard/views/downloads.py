@@ -63,16 +63,20 @@ EXCEPTIONS: list[Column[RunException]] = [
 ]
 
 
-def _told(figure: str, what: str) -> Callable[[RolledPoint], Any]:
+def _rolled_value(figure: str, what: str) -> Callable[[RolledPoint], Any]:
     return lambda point: getattr(point.figures[figure], what)
 
 
 _ROLLED_UNITS = {figure: "_bytes" if "size" in figure or figure == "processed" else "_ms" for figure in FIGURES}
-_TOLD = ("median", "p95", "mean", "maximum")
+_ROLLED_VALUES = ("median", "p95", "mean", "maximum")
 ROLLED_POINTS: list[Column[RolledPoint]] = [
     *_same("start", "end"),
     *(Column(what, methodcaller("count", what)) for what in ("completed", "failed")),
-    *(Column(f"{figure}_{what}{_ROLLED_UNITS[figure]}", _told(figure, what)) for figure in FIGURES for what in _TOLD),
+    *(
+        Column(f"{figure}_{what}{_ROLLED_UNITS[figure]}", _rolled_value(figure, what))
+        for figure in FIGURES
+        for what in _ROLLED_VALUES
+    ),
 ]
 DIFFERENCES: list[Column[Difference]] = [
     Column("operator", attrgetter("of")),

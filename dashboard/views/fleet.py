@@ -17,9 +17,9 @@ from dashboard.downloads import Column, download
 from dashboard.forms.bulk import MOST
 from dashboard.forms.view import filters_of
 from dashboard.health import Freshness, Level
-from dashboard.queries.activity import latest_happenings
-from dashboard.queries.finding import find
-from dashboard.queries.fleet import JobRow, Selection, all_with_figures, read_fleet
+from dashboard.queries.activity import latest_activity
+from dashboard.queries.fleet import JobRow, Selection, read_fleet, read_matching_rows
+from dashboard.queries.search import find_suggestions
 from monitoring.models import Cluster, Engine, SavedView
 
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
@@ -36,7 +36,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
         "named": NAMED,
         "most_at_once": MOST,
-        "happenings": latest_happenings(3 if len(found.strip) <= 3 else 5, reach_at(request)),
+        "happenings": latest_activity(3 if len(found.strip) <= 3 else 5, reach_at(request)),
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
@@ -83,7 +83,7 @@ def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
     now, chosen = timezone.now(), selection_of(request.GET)
     if chosen.problem:
         return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
-    return download(form, "jobs", JOBS, all_with_figures(chosen, now, reach_at(request)))
+    return download(form, "jobs", JOBS, read_matching_rows(chosen, now, reach_at(request)))
 
 
 JOBS: list[Column[JobRow]] = [
@@ -106,5 +106,5 @@ JOBS: list[Column[JobRow]] = [
 
 def palette(request: HttpRequest) -> HttpResponse:
     """Return the suggestions of the search box for the typed text."""
-    hits = find(request.GET.get("q", ""), reach_at(request))
+    hits = find_suggestions(request.GET.get("q", ""), reach_at(request))
     return render(request, "parts/hits.html", {"hits": hits, "text": request.GET.get("q", "").strip()})

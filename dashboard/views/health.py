@@ -30,12 +30,12 @@ def health(request: HttpRequest) -> JsonResponse:
 
     Every client sees which parts have a problem. Only a client that may read the metrics sees the sentences.
     """
-    _, verdict = look()
+    _, verdict = read_health_facts()
     open_to_all = not _may_scrape(request)
     body = {
         "status": "healthy" if verdict.healthy else "blind",
-        "problems": [_shown(finding, short=open_to_all) for finding in verdict.problems],
-        "warnings": [_shown(finding, short=open_to_all) for finding in verdict.warnings],
+        "problems": [_finding_json(finding, short=open_to_all) for finding in verdict.problems],
+        "warnings": [_finding_json(finding, short=open_to_all) for finding in verdict.warnings],
     }
     return JsonResponse(body, status=200 if verdict.healthy else 503, headers={"Cache-Control": "no-store"})
 
@@ -45,22 +45,22 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not _may_scrape(request):
         text = "Metrics are available from this machine, or with the bearer token in WAYMARK_METRICS_TOKEN.\n"
         return HttpResponse(text, status=403, content_type="text/plain; charset=utf-8")
-    return HttpResponse(exposition(*look()), content_type=CONTENT_TYPE)
+    return HttpResponse(exposition(*read_health_facts()), content_type=CONTENT_TYPE)
 
 
 def page(request: HttpRequest) -> HttpResponse:
-    facts, verdict = look()
+    facts, verdict = read_health_facts()
     live = request.headers.get("HX-Target") == "health-live"
     context = {"health": read_health(facts, verdict), "section": "health"}
     return render(request, "system/health_live.html" if live else "system/health.html", context)
 
 
-def look() -> tuple[Facts, Verdict]:
+def read_health_facts() -> tuple[Facts, Verdict]:
     facts = gather()
     return facts, judge(facts, settings.BLIND_AFTER_S)
 
 
-def _shown(finding: Finding, *, short: bool) -> dict[str, str]:
+def _finding_json(finding: Finding, *, short: bool) -> dict[str, str]:
     return {"part": finding.part} if short else {"part": finding.part, "text": str(finding.reason)}
 
 

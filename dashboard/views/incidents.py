@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
+from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
 from dashboard.language import rendered
@@ -68,7 +68,7 @@ def _may_acknowledge(request: HttpRequest, found: Incident) -> bool:
 @require_POST
 def acknowledge_several(request: HttpRequest) -> HttpResponse:
     """Acknowledge the selected incidents, as far as the reader may operate their jobs."""
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     form = SeveralForm(request.POST)
     if not form.is_valid():
         none = "incident" in form.errors
@@ -80,12 +80,12 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     by, note = actor_of(request), form.cleaned_data["note"]
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done
-    said = messages.success if done else messages.warning
+    text = messages.success if done else messages.warning
     lines = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
     if left:
         unchanged = ngettext("%(left)s incident had already changed.", "%(left)s incidents had already changed.", left)
         lines.append(unchanged % {"left": left})
-    said(request, " ".join(lines))
+    text(request, " ".join(lines))
     return redirect(_back(request))
 
 

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.acts.intents import Intent
-from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload, what_changes
-from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
+from dashboard.acts.launches import NotStarted, describe_change, launch_form, save_launch, start_with_launch, upload
+from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
 from dashboard.language import rendered
 from dashboard.views.access import operator_required
@@ -47,14 +47,14 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     by = actor_of(request)
     try:
         if form.cleaned_data["now"] == REPLACE:
-            check_shown(job, Shown.read(request.POST), timezone.now())
+            check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         if sent := form.cleaned_data["upload"]:
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, Intent())
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
-        attempt = start_with(job, form, by)
-    except MovedOn as moved:
-        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {look_again()}"})
+        attempt = start_with_launch(job, form, by)
+    except JobChanged as moved:
+        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
@@ -94,7 +94,7 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
 
 def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, Reason | str]]:
     """Return each version with its differences from the previous version."""
-    changes = ((new, what_changes(old.spec, new.spec)) for new, old in pairwise(versions))
+    changes = ((new, describe_change(old.spec, new.spec)) for new, old in pairwise(versions))
     return [
         *((new, what.args["launch"] if what.code is RecoveryReason.START_WITH else what) for new, what in changes),
         *((first, _("first known version")) for first in versions[-1:]),

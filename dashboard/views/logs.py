@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from dashboard.access.guard import require
 from dashboard.access.roles import Role
 from dashboard.language import rendered
-from dashboard.queries.logs import Asked, LogPage, read_all, read_news, read_page
+from dashboard.queries.logs import LogPage, LogRequest, read_all, read_new_lines, read_page
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.engine.errors import EngineError, NotFound
@@ -28,7 +28,7 @@ def logs(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "logs") | {"is_spark": job.cluster.engine == Engine.SPARK}
     run = _run(request, job)
     if run is not None and context["is_spark"]:
-        asked = _asked(request)
+        asked = _log_request(request)
         found = read_page(run, asked)
         context |= {
             "log_run": run,
@@ -42,10 +42,10 @@ def logs(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_GET
 @operator_required
-def news(request: HttpRequest, pk: int) -> HttpResponse:
+def new_lines(request: HttpRequest, pk: int) -> HttpResponse:
     """Return the lines of a log after the reader's last position, for the live tail."""
     run, start = _required_run(request, pk), _whole(request.GET.get("start", ""))
-    found = read_news(run, request.GET.get("log", ""), start or 0)
+    found = read_new_lines(run, request.GET.get("log", ""), start or 0)
     if isinstance(found, EngineError):
         return JsonResponse({"error": rendered(found.reason)}, status=502)
     return JsonResponse({"text": found.text, "end": found.end, "size": found.size})
@@ -84,10 +84,10 @@ def _required_run(request: HttpRequest, pk: int) -> Run:
     return run
 
 
-def _asked(request: HttpRequest) -> Asked:
+def _log_request(request: HttpRequest) -> LogRequest:
     """Read the query string and ignore invalid parameters."""
     asked = request.GET
-    return Asked(
+    return LogRequest(
         name=asked.get("log", "")[:40],
         at=_moment(asked.get("at", "")),
         start=_whole(asked.get("start", "")),

@@ -14,11 +14,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.guard import actor_of, reach_at, require_on, require_on_any
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.forms.maintenance import MaintenanceForm
-from dashboard.forms.within_reach import acts_everywhere, offer_clusters
+from dashboard.forms.permitted import offer_clusters, operates_everything
 from dashboard.language import rendered
 from dashboard.views.access import action
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
@@ -33,13 +33,13 @@ def windows(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return plan(request)
     first = {"job": request.GET.get("job", "")[:600], "scope": "job"} if request.GET.get("job") else None
-    return _show(request, MaintenanceForm(initial=first, jobs=seen_jobs(request), label_suffix=""))
+    return _show(request, MaintenanceForm(initial=first, jobs=visible_jobs(request), label_suffix=""))
 
 
 @require_POST
 def plan(request: HttpRequest) -> HttpResponse:
-    form = MaintenanceForm(request.POST, jobs=seen_jobs(request), label_suffix="")
-    require_somewhere(request, Role.OPERATOR)
+    form = MaintenanceForm(request.POST, jobs=visible_jobs(request), label_suffix="")
+    require_on_any(request, Role.OPERATOR)
     offer_clusters(form, reach_at(request))
     if not form.is_valid():
         return _show(request, form, 422)
@@ -79,7 +79,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("maintenance")
 
 
-def seen_jobs(request: HttpRequest) -> QuerySet[Job]:
+def visible_jobs(request: HttpRequest) -> QuerySet[Job]:
     return reach_at(request).narrow(Job.objects.all())
 
 
@@ -95,7 +95,7 @@ def require_on_window(request: HttpRequest, window: MaintenanceWindow) -> None:
 def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> HttpResponse:
     now, reach = timezone.now(), reach_at(request)
     offer_clusters(form, reach)
-    if not acts_everywhere(reach):
+    if not operates_everything(reach):
         scope = form.fields["scope"]
         scope.choices = [each for each in scope.choices if each[0] != "selector"]  # type: ignore[attr-defined]
     page = Paginator(reach.narrow_either(_ordered(now)), PAGE_SIZE).get_page(request.GET.get("page"))
@@ -111,7 +111,7 @@ def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> Htt
 
 def _offered_jobs(reach: Reach) -> QuerySet[Job]:
     jobs = Job.objects.select_related("cluster").order_by("name")
-    mine = jobs if acts_everywhere(reach) else jobs.filter(reach.on_jobs(least=Role.OPERATOR))
+    mine = jobs if operates_everything(reach) else jobs.filter(reach.on_jobs(least=Role.OPERATOR))
     return mine[:JOBS_OFFERED]
 
 

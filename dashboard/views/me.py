@@ -49,7 +49,7 @@ def password(request: HttpRequest) -> HttpResponse:
         return _page(request, 422, password_form=form)
     accounts.set_password(user, form.cleaned_data["new_password1"], user.get_username(), now)
     update_session_auth_hash(request, user)
-    sessions.begin(request, now)
+    sessions.start_session(request, now)
     messages.success(request, _("Password changed. Your other sessions ended, and your API tokens are revoked."))
     return redirect("me")
 
@@ -88,7 +88,7 @@ def _page(request: HttpRequest, status: int = 200, **forms: Any) -> HttpResponse
     context = {
         "form": PreferencesForm(server=settings.TIME_ZONE, initial=zone, label_suffix=""),
         "password_form": PasswordChangeForm(user, label_suffix="") if user.has_usable_password() else None,
-        "began_at": sessions.began_at(request),
+        "began_at": sessions.session_started_at(request),
         "ends_after_days": settings.SESSION_LONGEST_S // 86_400,
         "section": "me",
     }

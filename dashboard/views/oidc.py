@@ -24,7 +24,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @login_not_required
 def begin(request: HttpRequest) -> HttpResponse:
     _require_configured()
-    request.session[_NEXT] = _own(request, request.GET.get("next", ""))
+    request.session[_NEXT] = _own_path(request, request.GET.get("next", ""))
     try:
         return oidc.to_provider(request, settings.PUBLIC_URL.rstrip("/") + reverse("oidc-back"))
     except oidc.NotLoggedIn as problem:
@@ -56,7 +56,7 @@ def _require_configured() -> None:
         raise Http404
 
 
-def _own(request: HttpRequest, to: str) -> str:
+def _own_path(request: HttpRequest, to: str) -> str:
     """Return the address if it belongs to Waymark, else "", so that the log-in never redirects to another site."""
     hosts = {request.get_host()}
     return to if url_has_allowed_host_and_scheme(to, allowed_hosts=hosts, require_https=request.is_secure()) else ""

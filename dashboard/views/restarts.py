@@ -14,10 +14,16 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
-from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
+from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.language import rendered
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
-from dashboard.queries.states import best_of, happened_since, offered_state, offered_states, why_not_offered
+from dashboard.queries.states import (
+    changes_since,
+    offered_snapshot,
+    offered_snapshots,
+    preselected_snapshot,
+    why_not_offered,
+)
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import AttemptState, Engine, RestartAttempt
@@ -52,9 +58,9 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return start_restart(request, pk)
     job = find_job(pk)
-    offer = offered_states(job)
+    offer = offered_snapshots(job)
     wanted = request.GET.get("from", "")
-    chosen = next((choice for choice in offer.choices if choice.key == wanted), best_of(job, offer))
+    chosen = next((choice for choice in offer.choices if choice.key == wanted), preselected_snapshot(job, offer))
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
@@ -62,26 +68,26 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["may_go"] = chosen and isinstance(chosen.source, str) and chosen.run == context["run"]
     context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
     context["again"] = Restores(job).of(chosen.path) if chosen else None
-    context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.to_be_taken else None
+    context["since"] = changes_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.is_future else None
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
 
 
-def moved_on(request: HttpRequest, pk: int) -> HttpResponse:
+def changed_run(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a warning if the job has changed since the page was rendered. Otherwise return an empty response."""
     try:
-        check_shown(find_job(pk), Shown.read(request.GET), timezone.now())
-    except MovedOn as moved:
+        check_shown_run(find_job(pk), ShownRun.read(request.GET), timezone.now())
+    except JobChanged as moved:
         return render(request, "job/moved_on.html", {"moved": moved})
     return HttpResponse(status=204)
 
 
-def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
+def replayed_rows(request: HttpRequest, pk: int) -> HttpResponse:
     """Render the number of rows that would be processed again. Only this part of the page needs the engine."""
     job = find_job(pk)
     rows = None
     with suppress(StorageSilent):  # the page reports it
-        chosen = offered_state(job, request.GET.get("from", ""))
+        chosen = offered_snapshot(job, request.GET.get("from", ""))
         if chosen and job.current_run:
             rows = replayed(job.current_run, chosen.taken_at, timezone.now())
     return render(request, "job/rows_again.html", {"rows": rows})
@@ -94,14 +100,14 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     saved_first = request.POST.get("stop") != "cancel"
     again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"})
     try:
-        check_shown(job, Shown.read(request.POST), timezone.now())
-        choice = offered_state(job, wanted)
+        check_shown_run(job, ShownRun.read(request.POST), timezone.now())
+        choice = offered_snapshot(job, wanted)
         if choice is None:
             messages.error(request, why_not_offered(job, wanted))
             return redirect("job-restart", pk)
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
-    except MovedOn as moved:
-        return _refused(request, pk, f"{moved} {look_again()}", again)
+    except JobChanged as moved:
+        return _refused(request, pk, f"{moved} {repeat_hint()}", again)
     except StorageSilent as silent:
         return _refused(request, pk, SavepointReason.SENTENCE(clause=silent.reason), again)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
@@ -113,10 +119,10 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
 def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     try:
-        check_shown(job, Shown.read(request.POST), timezone.now())
+        check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         attempt = run_again(job, actor_of(request), timezone.now())
-    except MovedOn as moved:
-        return _not_run(request, pk, f"{moved} {look_again()}")
+    except JobChanged as moved:
+        return _not_run(request, pk, f"{moved} {repeat_hint()}")
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         return _not_run(request, pk, refused.reason)
     return redirect("restart-progress", attempt.pk)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import access_of, actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.guard import access_of, actor_of, reach_at, require_on, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
 from dashboard.forms.rule import RuleForm
@@ -50,7 +50,7 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def choose_kind(request: HttpRequest) -> HttpResponse:
-    require_somewhere(request, Role.OPERATOR)
+    require_on_any(request, Role.OPERATOR)
     job = _asked_job(request)
     groups = kinds_by_group(of_jobs=job is not None)
     return render(request, "rules/kinds.html", {"groups": groups, "job": job, "section": "rules"})
@@ -75,7 +75,7 @@ def remove_rule(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(AlertRule.objects.select_related("job"), pk=pk)
     try:
         acts.remove_rule(found, actor_of(request))
-    except acts.RuleStays as stays:
+    except acts.RuleRequired as stays:
         messages.error(request, str(stays))
         return redirect("rule", pk)
     messages.success(request, _("Rule deleted. Its open incidents are resolved at the next check."))
@@ -137,7 +137,7 @@ def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
 
 def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpResponse:
     rule, kind = form.rule, form.kind
-    if not reach_at(request).sees_everything and not access_of(request).may(Role.OPERATOR):
+    if not reach_at(request).is_unrestricted and not access_of(request).may(Role.OPERATOR):
         form.offer_channels(rule.channels.all() if rule.pk else Channel.objects.none())
     terms = form.terms if form.is_bound and form.is_valid() else terms_of(rule)
     context: dict[str, Any] = {

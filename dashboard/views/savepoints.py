@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
-from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
+from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.language import rendered
 from dashboard.queries.states import read_retained
 from dashboard.views.access import action
@@ -86,10 +86,10 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
         told_why = rendered(SavepointReason.SENTENCE(clause=silent.reason))
         messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})
     else:
-        _say(request, name, problem)
+        _report_check(request, name, problem)
 
 
-def _say(request: HttpRequest, name: str, problem: Reason | str | None) -> None:
+def _report_check(request: HttpRequest, name: str, problem: Reason | str | None) -> None:
     if problem is None:
         messages.warning(
             request,
@@ -120,9 +120,9 @@ def confirm_stop(request: HttpRequest, pk: int) -> HttpResponse:
 @action
 def stop_with_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
     try:
-        check_shown(find_job(pk), Shown.read(request.POST), timezone.now())
-    except MovedOn as moved:
-        messages.error(request, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {look_again()}"})
+        check_shown_run(find_job(pk), ShownRun.read(request.POST), timezone.now())
+    except JobChanged as moved:
+        messages.error(request, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
         return redirect("job-stop", pk)
     return _request(request, pk, stop_job=True)
 

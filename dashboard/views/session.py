@@ -16,8 +16,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access import log_in
-from dashboard.api.door import PREFIX
 from dashboard.api.errors import answer_of
+from dashboard.api.middleware import PREFIX
 from monitoring import audit
 
 
@@ -66,7 +66,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 @login_not_required
-def sent_from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Refuse a form with a wrong CSRF token, from a page older than the last log-in or from another site."""
     if request.path_info != reverse(settings.LOGIN_URL):
         return render(request, "errors/csrf.html", status=403)

@@ -15,7 +15,7 @@ from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.state import StateForm
 from dashboard.language import rendered
-from dashboard.queries.state import Spread, ahead_of, answers, contents_read, without_values
+from dashboard.queries.state import Spread, answers, count_requests_ahead, newest_contents_read, without_values
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
@@ -67,7 +67,7 @@ def _chosen(request: HttpRequest, job: Job) -> Checkpoint | None:
 
 def _form(job: Job, snapshot: Checkpoint, data: Any = None) -> StateForm | None:
     """Return the form for requests, or None while the contents of the snapshot are unknown."""
-    listed = contents_read(job, snapshot.pk)
+    listed = newest_contents_read(job, snapshot.pk)
     if listed is None or not listed.answer:
         return None
     others = [each for each in snapshots(job) if each.pk != snapshot.pk]
@@ -79,7 +79,7 @@ def _context(
 ) -> dict[str, Any]:
     """Return the context of the page. Keys and values are the job's data, so only operators see them."""
     may_see_values = access_of(request).may(Role.OPERATOR)
-    listed = contents_read(job, snapshot.pk) if snapshot else None
+    listed = newest_contents_read(job, snapshot.pk) if snapshot else None
     found = answers(job, snapshot.pk) if snapshot and may_see_values else []
     reads: list[StateRead] = [*([listed] if listed else []), *(each.read for each in found)]
     contents = listed.answer if listed and listed.state == StateReadState.DONE else None
@@ -96,5 +96,5 @@ def _context(
         "form": form or (_form(job, snapshot) if snapshot else None),
         "answers": found,
         "is_open": any(StateReadState(read.state).open for read in reads),
-        "ahead": ahead_of(reads),
+        "ahead": count_requests_ahead(reads),
     }

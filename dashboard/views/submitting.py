@@ -15,10 +15,10 @@ from dashboard.acts.launches import NotStarted
 from dashboard.acts.submitting import (
     check_savepoint,
     check_usable,
+    find_checkpoints_at,
     fingerprint,
-    look_at,
-    look_at_savepoint,
     submit_job,
+    validate_savepoint_at,
 )
 from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
 from dashboard.language import rendered
@@ -49,11 +49,11 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.errors:
         try:
             if origin.imports:
-                found = look_at(cluster, origin.imports)
-                _check_seen(found, request.POST.get("found", ""))
+                found = find_checkpoints_at(cluster, origin.imports)
+                _require_confirmed(found, request.POST.get("found", ""))
             elif origin.path:
-                snapshot = look_at_savepoint(cluster, origin.path, form.spec["entry_class"])
-                _check_warned(snapshot, origin.path, request.POST.get("warned", ""))
+                snapshot = validate_savepoint_at(cluster, origin.path, form.spec["entry_class"])
+                _require_warned(snapshot, origin.path, request.POST.get("warned", ""))
             attempt = submit_job(cluster, form, actor_of(request), Intent())
         except NotStarted as refused:
             form.add_error(refused.field if refused.field in form.fields else None, str(refused))
@@ -65,7 +65,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @admin_action
-def look(request: HttpRequest, pk: int) -> HttpResponse:
+def find_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the checkpoints at the locations in the form, before the job is submitted."""
     form = CheckpointsForm(request.POST, label_suffix="")
     if not form.is_valid():
@@ -73,13 +73,13 @@ def look(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.cleaned_data["checkpoints"]:
         return _found(request, ())
     try:
-        return _found(request, look_at(_job_manager(pk), form.cleaned_data["checkpoints"]))
+        return _found(request, find_checkpoints_at(_job_manager(pk), form.cleaned_data["checkpoints"]))
     except NotStarted as refused:
         return _found(request, (), str(refused))
 
 
 @admin_action
-def look_at_snapshot(request: HttpRequest, pk: int) -> HttpResponse:
+def validate_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the savepoint at the location in the form, before the job is submitted."""
     form = SavepointForm(request.POST, label_suffix="")
     if not form.is_valid():
@@ -87,21 +87,21 @@ def look_at_snapshot(request: HttpRequest, pk: int) -> HttpResponse:
     if not (path := form.cleaned_data["savepoint"]):
         return _snapshot(request, None)
     try:
-        found = look_at_savepoint(_job_manager(pk), path, request.POST.get("entry_class", "").strip())
+        found = validate_savepoint_at(_job_manager(pk), path, request.POST.get("entry_class", "").strip())
         return _snapshot(request, found, path)
     except NotStarted as refused:
         return _snapshot(request, None, problem=str(refused))
 
 
-def _check_warned(found: SavepointValidation | None, path: str, warned: str) -> None:
+def _require_warned(found: SavepointValidation | None, path: str, warned: str) -> None:
     check_savepoint(found)
     if found is not None and found.written_again and warned != path:
         raise NotStarted("savepoint", _("Check which queries write rows again, then submit the job again."))
 
 
-def _check_seen(found: Sequence[FoundCheckpoint], seen: str) -> None:
+def _require_confirmed(found: Sequence[FoundCheckpoint], confirmed: str) -> None:
     check_usable(found)
-    if seen != fingerprint(found):
+    if confirmed != fingerprint(found):
         why = _("Check what was found at the checkpoint location, then submit the job again.")
         raise NotStarted("checkpoints", why)
 

@@ -62,7 +62,7 @@ def _form(user: User, typed: Any = None) -> TokenForm:
 
 
 def _page(
-    request: HttpRequest, user: User, form: TokenForm, *, made: access.Made | None = None, status: int = 200
+    request: HttpRequest, user: User, form: TokenForm, *, made: access.CreatedToken | None = None, status: int = 200
 ) -> HttpResponse:
     now = timezone.now()
     rows = [(token, _state(token, now)) for token in ApiToken.objects.filter(user=user)[:MOST_SHOWN]]

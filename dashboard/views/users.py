@@ -45,15 +45,15 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
     """Show an account, or change its role and mail address on POST."""
     found = _find(pk)
     if request.method != "POST":
-        return _one(request, found)
+        return _show_user(request, found)
     form = RoleForm(request.POST, label_suffix="")
     if not form.is_valid():
-        return _one(request, found, 422, form=form)
+        return _show_user(request, found, 422, form=form)
     try:
         changed = accounts.change(found, form.cleaned_data["role"], form.cleaned_data["email"], actor_of(request))
     except accounts.NotAllowed as refused:
         form.add_error("role", str(refused))
-        return _one(request, _find(pk), 422, form=form)
+        return _show_user(request, _find(pk), 422, form=form)
     messages.success(request, _("Saved.") if changed else _("No change."))
     return redirect("user", pk)
 
@@ -79,7 +79,7 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(pk)
     form = PasswordForm(request.POST, user=found, label_suffix="")
     if not form.is_valid():
-        return _one(request, found, 422, password_form=form)
+        return _show_user(request, found, 422, password_form=form)
     accounts.set_password(found, form.cleaned_data["password"], actor_of(request), timezone.now())
     messages.success(
         request,
@@ -112,7 +112,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("users")
     context = {
         "person": found,
-        "word": _word(found),
+        "word": _role_label(found),
         "tokens": accounts.valid_tokens(found, timezone.now()),
         "grants": found.grants.count(),
         "section": "users",
@@ -130,7 +130,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
         except accounts.NotAllowed as refused:
             form.add_error("selector", str(refused))
     if not form.is_valid():
-        return _one(request, found, 422, grant_form=form)
+        return _show_user(request, found, 422, grant_form=form)
     messages.success(request, _("Grant added."))
     return redirect("user", pk)
 
@@ -138,7 +138,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
 @admin_action
 def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Grant.objects.select_related("user", "cluster"), pk=pk)
-    accounts.take_away(found, actor_of(request))
+    accounts.revoke_grant(found, actor_of(request))
     messages.success(request, _("Grant of %(user)s revoked: %(found)s.") % {"user": found.user, "found": found})
     return redirect("user", found.user_id)
 
@@ -163,12 +163,12 @@ def _list(request: HttpRequest, form: UserForm, status: int = 200) -> HttpRespon
     if text:
         found = found.filter(Q(username__icontains=text) | Q(email__icontains=text))
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    rows = [(each, _word(each)) for each in page]
+    rows = [(each, _role_label(each)) for each in page]
     context = {"page": page, "rows": rows, "form": form, "text": text, "section": "users"}
     return render(request, "users/list.html", context, status=status)
 
 
-def _word(user: User) -> str:
+def _role_label(user: User) -> str:
     """Return the role of a user that was read with its account."""
     if user.is_superuser:
         return "administrator"
@@ -178,13 +178,13 @@ def _word(user: User) -> str:
     return "operator" if user.is_staff else "viewer"
 
 
-def _one(request: HttpRequest, found: User, status: int = 200, **forms: Any) -> HttpResponse:
+def _show_user(request: HttpRequest, found: User, status: int = 200, **forms: Any) -> HttpResponse:
     now = timezone.now()
-    initial = {"role": accounts.role_word(found), "email": found.email}
+    initial = {"role": accounts.role_name(found), "email": found.email}
     context = {
         "person": found,
         "own": found.pk == request.user.pk,
-        "word": _word(found),
+        "word": _role_label(found),
         "form": RoleForm(initial=initial, label_suffix=""),
         "grant_form": GrantForm(label_suffix=""),
         "password_form": PasswordForm(user=found, label_suffix=""),

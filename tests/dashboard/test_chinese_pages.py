@@ -21,8 +21,8 @@ from django.utils.translation.template import templatize
 from monitoring import broker
 from monitoring.alerts.kinds import kinds
 from monitoring.reasons.reason import render
-from tests.dashboard.access.scene import rows_of_every_kind
-from tests.dashboard.access.table import PERMISSIONS
+from tests.dashboard.access.permissions import PERMISSIONS
+from tests.dashboard.access.sample_rows import rows_of_every_kind
 from tests.dashboard.access.test_permission_table import address_of
 
 ROOT = Path(configured.BASE_DIR)

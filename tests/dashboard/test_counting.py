@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from dashboard.queries.counting import counts
-from dashboard.queries.incidents import told_incidents
+from dashboard.queries.incidents import visible_incidents
 from monitoring.models import Cluster, Job
 from tests.dashboard.builders import make_cluster, make_job
 
@@ -23,7 +23,7 @@ def test_counts_are_as_of_each_alone(django_assert_num_queries):
         Job.objects.none(),
         Cluster.objects.filter(pk__in=[]),
         Cluster.objects.filter(enabled=True),
-        told_incidents(),
+        visible_incidents(),
     ]
     with django_assert_num_queries(1):
         found = counts(*asked)

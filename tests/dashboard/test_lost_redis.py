@@ -20,7 +20,7 @@ from celery.worker import WorkController
 from celery.worker.request import Request
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from dashboard.logs import without_trace_of_lost_redis
+from dashboard.logs import drop_lost_redis_traceback
 from dashboard.stack.ports import any_free
 from dashboard.stack.redis import RedisServer
 from tests.monitoring.faults.machine import ServerProcess
@@ -116,7 +116,7 @@ def test_an_acknowledgement_that_redis_does_not_hear_is_one_line_in_the_log(app:
     app.send_task("tick")
     log = logging.getLogger("celery.worker.request")
     handler = logging.StreamHandler(said := io.StringIO())
-    handler.addFilter(without_trace_of_lost_redis)
+    handler.addFilter(drop_lost_redis_traceback)
     log.addHandler(handler)
     try:
         with app.connection_for_read() as connection:

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils.translation import override
 
 from dashboard.language import rendered
-from dashboard.templatetags.figures import fact, words
+from dashboard.templatetags.figures import fact, key_text
 from monitoring.reasons.addresses import AddressReason
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
@@ -130,11 +130,11 @@ def _is_said(node: ast.Assign | ast.AugAssign) -> bool:
 def test_every_key_of_evidence_and_of_the_facts_of_a_decision_has_its_word() -> None:
     keys = {*_keys_of_evidence(), *(field.name for field in fields(JobFacts))}
     with override("zh-hans"):
-        left = [key for key in sorted(keys - ALIKE_EVERYWHERE) if not re.search("[一-鿿]", words(key))]
-        assert (fact("died_at"), words("window_s")) == ("终止时间", "时间窗口（秒）")
+        left = [key for key in sorted(keys - ALIKE_EVERYWHERE) if not re.search("[一-鿿]", key_text(key))]
+        assert (fact("died_at"), key_text("window_s")) == ("终止时间", "时间窗口（秒）")
     assert len(keys) > 40
     assert left == []
-    assert (fact("died_at"), words("window_s")) == ("died_at", "window s")
+    assert (fact("died_at"), key_text("window_s")) == ("died_at", "window s")
 
 
 @pytest.mark.parametrize("verdict", [found for found, *_ in (*BLIND, *WARNED)])

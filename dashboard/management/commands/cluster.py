@@ -87,9 +87,9 @@ class Command(BaseCommand):
                 self._act(action, _find(options["name"]), options.get("reason", ""))
 
     def _add(self, options: dict[str, Any]) -> None:
-        form = ClusterForm(_typed(options), label_suffix="")
+        form = ClusterForm(_form_data(options), label_suffix="")
         if not (form.is_valid() and form.examine(timezone.now)):
-            raise CommandError("\n".join(_said(form, name, text) for name, text in _errors(form)))
+            raise CommandError("\n".join(_error_text(form, name, text) for name, text in _errors(form)))
         registration.add(form.instance, ACTOR)
         answer = form.found.reason if form.found else "it does not answer yet"
         self.stdout.write(f"{form.instance.name}: {answer}. Waymark monitors it.")
@@ -128,7 +128,7 @@ class Command(BaseCommand):
         outcome = examine(cluster, timezone.now)
         if isinstance(outcome, Problem):
             raise CommandError(f"{outcome.field}: {outcome.reason}")
-        for name, value in _described(outcome):
+        for name, value in _describe(outcome):
             self.stdout.write(f"{name:<16}{value}")
         for remark in outcome.remarks:
             self.stdout.write(f"! {remark}")
@@ -142,7 +142,7 @@ def _find(name: str) -> Cluster:
     return cluster
 
 
-def _typed(options: dict[str, Any]) -> dict[str, Any]:
+def _form_data(options: dict[str, Any]) -> dict[str, Any]:
     """Return the data that the form of the page would send."""
     given = {field: options[option.replace("-", "_")] for option, (field, _) in _OPTIONS.items()}
     for option, (field, _) in _FILES.items():
@@ -171,14 +171,14 @@ def _errors(form: ClusterForm) -> list[tuple[str, str]]:
     return [(name, str(text)) for name, texts in form.errors.items() for text in texts]
 
 
-def _said(form: ClusterForm, name: str, text: str) -> str:
+def _error_text(form: ClusterForm, name: str, text: str) -> str:
     """Return the field, its value unless it is a secret, and the error."""
     shown = {"rest_url": "url"}.get(name, name)
     value = "" if name in form.secrets or name not in form.data else f" {str(form.data[name])[:200]!r}"
     return f"{shown}{value}: {text}"
 
 
-def _described(found: Found) -> list[tuple[str, str]]:
+def _describe(found: Found) -> list[tuple[str, str]]:
     """Return the results of the test as labels and texts. The text of an unknown value is "not told"."""
     allowed = {True: "yes", False: "no", None: "not told"}
     return [

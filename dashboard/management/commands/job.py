@@ -131,7 +131,7 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(result, ensure_ascii=False))
         self.stdout.flush()
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         """Print a line, unless the output is JSON."""
         if not self._is_json:
             self.stdout.write(line)
@@ -153,7 +153,7 @@ class Command(BaseCommand):
         rows = [("ID", "NAME", "STATUS", "STARTED")]
         rows += [(job["jid"], job["name"], job["state"], time_text(job["start-time"])) for job in jobs]
         for line in table_lines(rows) if jobs else ["No such jobs."]:
-            self._say(line)
+            self._print(line)
         return {"jobs": jobs}
 
     def _show(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -165,8 +165,8 @@ class Command(BaseCommand):
             "checkpoints": {key: get(f"{path}/checkpoints")[key] for key in ("counts", "latest")},
             "exceptions": get(f"{path}/exceptions")["exceptionHistory"]["entries"],
         }
-        for line in table_lines(list(_described(shown))):
-            self._say(line)
+        for line in table_lines(list(_describe(shown))):
+            self._print(line)
         return shown
 
     def _logs(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any] | None:
@@ -178,7 +178,7 @@ class Command(BaseCommand):
         log = logs.log(options["attempt"])
         lines = logs.read(log).decode(errors="replace").splitlines()[-(last or 0) :]
         for line in lines:
-            self._say(line)
+            self._print(line)
         return {"job": job_id, "attempt": log["attempt"], "lines": lines}
 
     def _follow(self, logs: JobLogs, attempt: int | None, last: int | None) -> None:
@@ -186,50 +186,50 @@ class Command(BaseCommand):
         if attempt is not None:
             raise ValueError("--follow: not allowed with --attempt; it follows the newest attempt and the next ones")
         for number, line in logs.follow(time.sleep, last):
-            self._write({"job": logs.job_id, "attempt": number, "line": line}) if self._is_json else self._say(line)
+            self._write({"job": logs.job_id, "attempt": number, "line": line}) if self._is_json else self._print(line)
 
     def _savepoint(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job_id = _job(operations, options)["jid"]
         trigger_id = operations.trigger_savepoint(job_id, options["directory"])
-        return self._saved(operations, options, job_id, trigger_id, "The savepoint")
+        return self._wait_for_savepoint(operations, options, job_id, trigger_id, "The savepoint")
 
     def _stop(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job_id = _job(operations, options)["jid"]
         trigger_id = operations.trigger_stop(job_id, options["savepointPath"], drain=options["drain"])
-        return self._saved(operations, options, job_id, trigger_id, "The stop with a savepoint")
+        return self._wait_for_savepoint(operations, options, job_id, trigger_id, "The stop with a savepoint")
 
-    def _saved(
+    def _wait_for_savepoint(
         self, operations: JobOperations, options: dict[str, Any], job_id: str, trigger_id: str, what: str
     ) -> Mapping[str, Any]:
         if options["detached"]:
-            self._say(f"{what} of job {job_id} was triggered: {trigger_id}")
+            self._print(f"{what} of job {job_id} was triggered: {trigger_id}")
             return {"job": job_id, "request-id": trigger_id}
 
         def in_progress() -> None:
-            self._say(f"{what} of job {job_id} is in progress.")
+            self._print(f"{what} of job {job_id} is in progress.")
 
         with self._interruptible(f"{what} continues; see: manage.py job show {job_id}"):
             location = operations.savepoint(job_id, trigger_id, in_progress)
-        self._say(f"Savepoint: {location}")
+        self._print(f"Savepoint: {location}")
         return {"job": job_id, "request-id": trigger_id, "location": location}
 
     def _cancel(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job_id = _job(operations, options)["jid"]
         with self._interruptible(f"The cancellation continues; see: manage.py job show {job_id}"):
             operations.cancel(job_id)
-        self._say(f"Canceled job {job_id}.")
+        self._print(f"Canceled job {job_id}.")
         return {"job": job_id, "state": "CANCELED"}
 
     def _restart(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job, lenient = _job(operations, options), options["allow_non_restored_state"]
         only_ended = options["action"] == "run-again"
         savepoint, warn = options["from_savepoint"], self.stderr.write
-        restart = JobRestart(operations, job, savepoint, lenient, self._say, warn, only_ended)
+        restart = JobRestart(operations, job, savepoint, lenient, self._print, warn, only_ended)
         with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
             job_id, location = restart.run()
         with self._interruptible(f"The job continues; see: manage.py job show {job_id}"):
             clock = (operations.monotonic, operations.wait)
-            follow(operations.client, job_id, self._say, *clock, operations.timeout_s, until_finished=options["wait"])
+            follow(operations.client, job_id, self._print, *clock, operations.timeout_s, until_finished=options["wait"])
         return {"job": job_id, "restarted": job["jid"], "from": location}
 
 
@@ -252,7 +252,7 @@ def _is_listed(status: str, options: dict[str, Any]) -> bool:
     return is_running if options["running"] else is_scheduled
 
 
-def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _describe(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     job, launch, latest = shown["job"], shown["launch"], shown["checkpoints"]["latest"]
     yield "Name", job["name"]
     yield "Id", job["jid"]

@@ -55,10 +55,10 @@ class Command(BaseCommand):
 
         try:
             settings = JobManagerSettings.from_environ(os.environ)
-            asyncio.run(run(settings, say=self._say))
+            asyncio.run(run(settings, say=self._print))
         except (InvalidSettings, CannotServe, HighAvailabilityError) as error:
             raise CommandError(str(error)) from error
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()

@@ -34,21 +34,23 @@ class Command(BaseCommand):
             return
         text = _read(options["file"])
         if options["door"] == "diff" or options["dry_run"]:
-            self._show(_planned(text), prune=options["prune"])
+            self._show(_make_plan(text), prune=options["prune"])
             return
         try:
             changes = apply(text, getpass.getuser(), timezone.now(), prune=options["prune"])
         except NotApplied as refused:
             raise CommandError(_refusal(refused.plan)) from None
-        self._tell(changes, "Nothing to change: the file says what is there.")
+        self._print_changes(changes, "Nothing to change: the file says what is there.")
 
     def _show(self, made: Plan, *, prune: bool) -> None:
         gone = removable(made)
-        self._tell([*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No change.")
+        self._print_changes(
+            [*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No change."
+        )
         if gone and not prune:
             self.stdout.write(f"Not in the file, and left as they are: {len(gone)} rules (--prune removes them).")
 
-    def _tell(self, changes: list[Change], nothing: str) -> None:
+    def _print_changes(self, changes: list[Change], nothing: str) -> None:
         for line in (line for change in changes for line in lines_of(change)):
             self.stdout.write(line)
         if not changes:
@@ -61,13 +63,13 @@ def lines_of(change: Change) -> list[str]:
     return [
         f"{sign} {change.what}",
         *(
-            f"    {key}: {f'{_said(was)} → ' if before else ''}{_said(will)}"
+            f"    {key}: {f'{_value_text(was)} → ' if before else ''}{_value_text(will)}"
             for key, (was, will) in change.fields.items()
         ),
     ]
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "–" if value in (None, "", []) else ", ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -78,7 +80,7 @@ def _read(file: str) -> str:
         raise CommandError(f"{file} cannot be read: {error}") from None
 
 
-def _planned(text: str) -> Plan:
+def _make_plan(text: str) -> Plan:
     made = plan(text)
     if made.problems:
         raise CommandError(_refusal(made))

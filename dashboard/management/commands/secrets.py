@@ -30,14 +30,16 @@ class Command(BaseCommand):
             case "rekey":
                 self._rekey()
             case _:
-                self._finish(rekeying.unreadable_secrets(), "Every stored secret can be opened.")
+                self._report_unreadable(rekeying.unreadable_secrets(), "Every stored secret can be opened.")
 
     def _rekey(self) -> None:
         done = rekeying.rekey()
         record("manage.py", "secrets.rekey", "secrets", sealed=done.sealed, unreadable=len(done.unreadable))
-        self._finish(done.unreadable, f"{done.sealed} sealed under the first key; older keys are needed no more.")
+        self._report_unreadable(
+            done.unreadable, f"{done.sealed} sealed under the first key; older keys are needed no more."
+        )
 
-    def _finish(self, unreadable: list[str] | tuple[str, ...], good: str) -> None:
+    def _report_unreadable(self, unreadable: list[str] | tuple[str, ...], good: str) -> None:
         if unreadable:
             raise CommandError("Some stored secrets cannot be opened and were left alone:\n" + "\n".join(unreadable))
         self.stdout.write(good)

@@ -144,10 +144,10 @@ class Command(BaseCommand):
             jar_id = client.upload(submission.program)
             self.stdout.write(f"Uploaded {submission.program.name}.")
             if submission.savepoint is not None:
-                self._warn_of_rows_written_again(queries_writing_again(client, submission.savepoint))
+                self._warn_of_duplicate_rows(queries_writing_again(client, submission.savepoint))
             if submission.checkpoints:
                 submission = replace(submission, savepoint=_imported(client, submission, options["timeout"]))
-                self._say_what_was_copied(client, submission)
+                self._report_copied_checkpoints(client, submission)
             job_id = client.run(jar_id, submission.request())
             self.stdout.write(f"Submitted: job {job_id}")
             self._follow(client, job_id, options["timeout"], until_finished=options["wait"])
@@ -168,7 +168,7 @@ class Command(BaseCommand):
             self.stderr.write(f"Interrupted. The job continues; see: manage.py job show {job_id}")
             raise
 
-    def _say_what_was_copied(self, client: JobManagerClient, submission: Submission) -> None:
+    def _report_copied_checkpoints(self, client: JobManagerClient, submission: Submission) -> None:
         ending = "s" if len(submission.checkpoints) > 1 else ""
         self.stdout.write(f"Copied the checkpoint location{ending} to savepoint {submission.savepoint}")
         self.stdout.write("It stays until you delete it. To start from it again, use --from-savepoint.")
@@ -176,7 +176,7 @@ class Command(BaseCommand):
             self.stdout.write(line)
         self.stdout.write("Waymark cannot see whether the old job still runs. Make sure that it has stopped.")
 
-    def _warn_of_rows_written_again(self, again: Sequence[Mapping[str, Any]]) -> None:
+    def _warn_of_duplicate_rows(self, again: Sequence[Mapping[str, Any]]) -> None:
         if again:
             self.stderr.write(warning_of(again))
 

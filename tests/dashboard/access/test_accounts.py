@@ -114,7 +114,7 @@ def test_a_new_password_ends_the_other_sessions_and_not_this_one(viewer_user: Us
 def test_a_session_ends_after_its_longest_time(viewer: Client, settings: Any, now: datetime) -> None:
     assert viewer.get(reverse("fleet")).status_code == 200
     session = viewer.session
-    session[sessions._BEGAN] = (now - timedelta(seconds=settings.SESSION_LONGEST_S + 1)).isoformat()
+    session[sessions._STARTED] = (now - timedelta(seconds=settings.SESSION_LONGEST_S + 1)).isoformat()
     session.save()
     assert viewer.get(reverse("fleet")).status_code == 302
 
@@ -326,7 +326,7 @@ def test_without_a_password_a_token_needs_a_recent_log_in(viewer: Client, viewer
     viewer.force_login(viewer_user)
     typed = {name: value for name, value in NEW_TOKEN.items() if name != "password"}
     session = viewer.session
-    session[sessions._BEGAN] = (now - RECENT - timedelta(seconds=1)).isoformat()
+    session[sessions._STARTED] = (now - RECENT - timedelta(seconds=1)).isoformat()
     session.save()
     assert 'name="lasts"' not in viewer.get(reverse("tokens")).content.decode()
     refused = viewer.post(reverse("tokens"), typed)

@@ -18,9 +18,9 @@ from django.urls import reverse
 
 from dashboard.access import tokens
 from monitoring.models import Account, Grant
+from tests.dashboard.access.permissions import PERMISSIONS
 from tests.dashboard.access.routes import address_of, all_routes
-from tests.dashboard.access.scene import SECRET, Rows, rows_of_every_kind
-from tests.dashboard.access.table import PERMISSIONS
+from tests.dashboard.access.sample_rows import SECRET, Rows, rows_of_every_kind
 
 ORDER = ("open", "viewer", "operator", "admin", "nobody")
 OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.api.restarts import AskedRestarts
+from dashboard.api.restarts import RestartsParams
 from monitoring import audit
 from monitoring.models import AttemptState, Incident, IncidentState, Job
 from tests.dashboard import builders as make
@@ -144,7 +144,7 @@ def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: 
 
 
 def test_every_state_of_a_restart_can_be_asked_for() -> None:
-    assert set(get_args(AskedRestarts.model_fields["state"].annotation)) == {"", *AttemptState.values}
+    assert set(get_args(RestartsParams.model_fields["state"].annotation)) == {"", *AttemptState.values}
 
 
 def test_jobs_by_label_and_a_selector_that_makes_no_sense(api: Caller, now: datetime) -> None:

@@ -27,7 +27,7 @@ from dashboard.access import tokens
 from dashboard.api.document import document
 from dashboard.wsgi import application
 from monitoring.models import SavedView, StateRead
-from tests.dashboard.access.scene import Rows, rows_of_every_kind
+from tests.dashboard.access.sample_rows import Rows, rows_of_every_kind
 
 EXAMPLES = 3  # for each operation
 CHECKS = [

@@ -21,43 +21,43 @@ def lease(redis: Redis, token: str, clock: ManualClock, ttl_s: float = 30) -> Le
 
 def test_the_second_one_is_told_who_holds_it(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
-    assert (first.hold(), second.hold()) == ("a", "a")
-    assert (first.held, second.held) == (True, False)
+    assert (first.acquire(), second.acquire()) == ("a", "a")
+    assert (first.is_held, second.is_held) == (True, False)
 
 
 def test_it_ends_on_its_own_clock_unless_it_is_renewed(redis: Redis, clock: ManualClock) -> None:
     mine = lease(redis, "a", clock)
-    mine.hold()
+    mine.acquire()
     clock.advance(29)
-    assert mine.held
-    mine.hold()
+    assert mine.is_held
+    mine.acquire()
     clock.advance(29)
-    assert mine.held
+    assert mine.is_held
     clock.advance(1)
-    assert not mine.held, "a process that was stopped wakes up with nothing"
+    assert not mine.is_held, "a process that was stopped wakes up with nothing"
 
 
 def test_released_it_goes_to_the_next_at_once(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
-    first.hold()
+    first.acquire()
     second.release()
-    assert second.hold() == "a", "nobody releases another's"
+    assert second.acquire() == "a", "nobody releases another's"
     first.release()
-    assert (second.hold(), first.hold()) == ("b", "b")
+    assert (second.acquire(), first.acquire()) == ("b", "b")
 
 
 def test_emptied_redis_gives_it_to_whoever_asks_first(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
-    first.hold()
+    first.acquire()
     redis.flushall()
-    assert second.hold() == "b"
-    assert first.hold() == "b"
-    assert not first.held
+    assert second.acquire() == "b"
+    assert first.acquire() == "b"
+    assert not first.is_held
 
 
 def test_without_an_answer_it_runs_to_its_end(redis: Redis, clock: ManualClock) -> None:
     nowhere = broker.connect("redis://127.0.0.1:1/0", limit_s=0.2)
     mine = lease(nowhere, "a", clock)
     with pytest.raises(RedisError):
-        mine.hold()
-    assert not mine.held
+        mine.acquire()
+    assert not mine.is_held

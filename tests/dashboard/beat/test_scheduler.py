@@ -92,7 +92,7 @@ def test_one_that_was_stopped_sends_nothing_when_it_wakes(
     before = len(sent(redis))
     assert before == 2
     # The beat was suspended between its last check and the sending, and the lease has expired by its clock.
-    monkeypatch.setattr(first, "_next_look", clock.monotonic() + 60)
+    monkeypatch.setattr(first, "_next_check", clock.monotonic() + 60)
     assert first.tick() > 0
     assert len(sent(redis)) == before
 

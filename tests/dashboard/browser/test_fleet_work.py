@@ -10,15 +10,15 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from monitoring.models import Savepoint
-from tests.dashboard import builders, scenes
+from tests.dashboard import builders, sample_fleet
+from tests.dashboard.browser.appearance import poller_looked
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import poller_looked
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
-    jobs = scenes.troubled_fleet(now)
+    jobs = sample_fleet.troubled_fleet(now)
     poller_looked()
     reader = read_as()
     page = reader.open(reverse("fleet"))

@@ -19,9 +19,9 @@ from monitoring.models import (
     StepState,
 )
 from tests.dashboard import builders as make
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 ReadAs = Callable[..., Reader]
@@ -179,7 +179,7 @@ def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_bac
 
 @pytest.mark.nightly
 def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:
-    job = scenes.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
     page.wait_for_selector(".chart .main-svg")
@@ -206,7 +206,7 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
 
 @pytest.mark.nightly
 def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None:
-    job = make.make_job(make.make_cluster(now), scenes.LONG_NAME)
+    job = make.make_job(make.make_cluster(now), sample_fleet.LONG_NAME)
     make.make_run(job, now, age=timedelta(seconds=5))
     tabs = ("", *("-history", "-summary", "-configuration", "-savepoints", "-alerts", "-restarts"))
     tabs += ("-state", "-exceptions", "-compare", "-restart")

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from monitoring.models import Checkpoint
 from tests.dashboard import builders as make
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
     read_as: Callable[..., Reader], now: datetime
 ) -> None:
-    job = scenes.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
     expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
@@ -69,7 +69,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
 def test_on_a_phone_the_open_tab_is_in_view_and_a_renewal_takes_neither_it_nor_the_keyboards_place(
     read_as: Callable[..., Reader], now: datetime
 ) -> None:
-    job = scenes.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as("narrow")
     page = reader.open(reverse("job-exceptions", args=[job.pk]))
     tabs = page.get_by_role("navigation", name="Job pages")

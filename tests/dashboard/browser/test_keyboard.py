@@ -12,10 +12,10 @@ from playwright.sync_api import expect
 
 from monitoring.models import Job, RestartAttempt
 from tests.dashboard import builders as make
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
+from tests.dashboard.browser.appearance import poller_looked
 from tests.dashboard.browser.conftest import SIZES, Reader
 from tests.dashboard.browser.keys import Keys
-from tests.dashboard.browser.looking import poller_looked
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 # No refresh, because a refreshed part has other elements than those counted at the start of the walk.
@@ -25,9 +25,9 @@ STILL = "window.setInterval = () => 0;"
 def test_a_job_is_found_read_and_restarted_by_keyboard_alone(
     read_as: Callable[..., Reader], signs_of_life: None, operator_user: User, now: datetime
 ) -> None:
-    job = scenes.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.busy_job(now, make.make_cluster(now))
     Job.objects.filter(pk=job.pk).update(epoch=1)  # that of the restart in the scene
-    scenes.well_job(now, job.cluster, "flights-by-carrier")
+    sample_fleet.well_job(now, job.cluster, "flights-by-carrier")
     poller_looked()
     reader = read_as(user=None)
     reader.page.add_init_script(STILL)

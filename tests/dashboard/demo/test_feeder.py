@@ -63,8 +63,8 @@ def test_files_are_kept_for_two_days_the_newest_for_good(tmp_path: Path) -> None
     for path in (fed.write_file(), fed.write_file()):
         os.utime(path, times=(clock.now_ms() / 1000,) * 2)
     clock.advance(KEPT_S - 1)
-    fed.forget_old_files()
+    fed.delete_old_files()
     assert len(list(tmp_path.iterdir())) == 2
     clock.advance(2)
-    fed.forget_old_files()
+    fed.delete_old_files()
     assert [path.name for path in tmp_path.iterdir()] == ["flights-000000000100-100.json"]

@@ -19,7 +19,7 @@ from dashboard.stack.doctor import (
     check_var,
     examine,
 )
-from dashboard.stack.environment import PREFERRED_PORTS, make_var
+from dashboard.stack.environment import PREFERRED_PORTS, create_var
 from dashboard.stack.extras import EXTRAS
 from dashboard.stack.ports import any_free
 from dashboard.stack.record import StackRecord
@@ -77,15 +77,15 @@ def test_a_data_directory_that_other_accounts_can_enter_is_warned_of(tmp_path: P
 
 
 def test_a_data_directory_that_up_made_is_good(tmp_path: Path) -> None:
-    make_var(tmp_path / "var")
+    create_var(tmp_path / "var")
     assert check_var(tmp_path / "var").level is Level.GOOD
 
 
 @needs_root
 def test_another_account_is_told_that_it_may_not_look(session_directory: Path) -> None:
     var = session_directory / "closed"
-    make_var(var)
-    with StackRecord(var / "run").held():
+    create_var(var)
+    with StackRecord(var / "run").acquire_lock():
         said = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
     assert "cannot be written to" in said
     assert f"{var} is another account's" in said

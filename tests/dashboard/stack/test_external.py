@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.stack.start import ExternalSilent, await_external
+from dashboard.stack.start import ExternalUnreachable, wait_for_external
 
 
 def test_a_server_that_stays_silent_is_named_without_its_password() -> None:
     environ = {"DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x", "ZOOKEEPER_HOSTS": "127.0.0.1:1"}
     said: list[str] = []
 
-    with pytest.raises(ExternalSilent) as silent:
-        await_external(environ, said.append, limit_s=0.1)
+    with pytest.raises(ExternalUnreachable) as silent:
+        wait_for_external(environ, said.append, limit_s=0.1)
 
     text = str(silent.value)
     assert "postgres: postgresql://u:***@127.0.0.1:1/x does not answer" in text
@@ -22,4 +22,4 @@ def test_a_server_that_stays_silent_is_named_without_its_password() -> None:
 def test_what_answers_and_what_is_not_needed_is_not_waited_for(postgres_dsn: str, redis_url: str) -> None:
     environ = {"DATABASE_URL": postgres_dsn, "REDIS_URL": redis_url, "EMAIL_URL": "smtp://127.0.0.1:1"}
 
-    await_external(environ, pytest.fail, limit_s=0)
+    wait_for_external(environ, pytest.fail, limit_s=0)

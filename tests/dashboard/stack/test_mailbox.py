@@ -13,7 +13,7 @@ from django.core.mail import EmailMultiAlternatives
 from django.core.mail.backends.smtp import EmailBackend
 
 from dashboard.stack import mailbox
-from dashboard.stack.mailbox import NoSuchMail, keep_mail, list_mails, read_mail
+from dashboard.stack.mailbox import NoSuchMail, list_mails, read_mail, store_mail
 from dashboard.stack.mailsink import LogIn, sink
 from dashboard.stack.ports import any_free
 from monitoring.notify.mail.address import parse_server
@@ -77,10 +77,10 @@ def test_djangos_mail_logs_in_with_the_address_that_up_makes(smtp_port: int, tmp
 
 
 def test_the_newest_come_first_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "KEPT", 3)
+    monkeypatch.setattr(mailbox, "MAX_MAILS", 3)
     for number in range(5):
         content = f"Subject: {number}\r\n\r\n".encode()
-        keep_mail(tmp_path, content, "a@x", ["b@x"], NOW + timedelta(seconds=number))
+        store_mail(tmp_path, content, "a@x", ["b@x"], NOW + timedelta(seconds=number))
     assert [mail.subject for mail in list_mails(tmp_path)] == ["4", "3", "2"]
     assert list_mails(tmp_path)[0].at == NOW + timedelta(seconds=4)
 
@@ -96,6 +96,6 @@ def test_an_id_that_is_none_finds_nothing(tmp_path: Path, mail_id: str) -> None:
 
 
 def test_an_envelope_cannot_smuggle_headers_in(tmp_path: Path) -> None:
-    mail_id = keep_mail(tmp_path, b"Subject: s\r\n\r\nbody", "a@x\r\nSubject: forged", ["b@x"], NOW)
+    mail_id = store_mail(tmp_path, b"Subject: s\r\n\r\nbody", "a@x\r\nSubject: forged", ["b@x"], NOW)
     mail, text = read_mail(tmp_path, mail_id)
     assert (mail.subject, text.strip()) == ("s", "body")

@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dashboard.stack.environment import ADMIN_PASSWORD, InvalidEnvironment, make_var, secret_of
+from dashboard.stack.environment import ADMIN_PASSWORD, InvalidEnvironment, create_var, secret_of
 from dashboard.stack.output import Output
 from dashboard.stack.postgres import PostgresServer, server_user
 from dashboard.stack.process import running
-from dashboard.stack.start import _say_password
+from dashboard.stack.start import _report_password
 from tests.other_account import NOBODY, can_open, does, needs_root
 
 PASSWORD = "the-administrators-own"
@@ -34,7 +34,7 @@ def test_a_directory_of_an_earlier_version_is_closed_to_other_accounts(session_d
         path.chmod(0o711 if path == var else 0o755)
     assert can_open(var.rglob("*")) == [str(path) for path in var.rglob("*")]
 
-    make_var(var)
+    create_var(var)
 
     assert can_open(var.rglob("*")) == []
 
@@ -42,7 +42,7 @@ def test_a_directory_of_an_earlier_version_is_closed_to_other_accounts(session_d
 def test_a_directory_that_is_made_is_closed_whatever_the_umask_is(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        make_var(tmp_path / "new" / "var")
+        create_var(tmp_path / "new" / "var")
     finally:
         os.umask(before)
     assert (tmp_path / "new" / "var").stat().st_mode & 0o007 == 0
@@ -52,14 +52,14 @@ def test_a_directory_that_is_made_is_closed_whatever_the_umask_is(tmp_path: Path
 def test_a_directory_that_every_account_needs_is_refused(directory: str) -> None:
     mode = Path(directory).stat().st_mode
     with pytest.raises(InvalidEnvironment, match=f"WAYMARK_VAR: '{directory}' is not allowed"):
-        make_var(Path(directory))
+        create_var(Path(directory))
     assert Path(directory).stat().st_mode == mode
 
 
 def said(var: Path, stream: io.StringIO) -> tuple[str, str]:
     """Return the texts of the stream and of the log file."""
     output = Output(var / "log", stream)
-    _say_password(output, var)
+    _report_password(output, var)
     output.close()
     return stream.getvalue(), (var / "log" / "waymark.log").read_text()
 

@@ -14,8 +14,8 @@ from dashboard.stack.record import (
     PartRecord,
     StackRecord,
     adopt_environment,
-    keep_environment,
     start_time,
+    store_environment,
     write_private,
 )
 
@@ -23,7 +23,7 @@ _HOLDER = """
 import sys, signal
 from pathlib import Path
 from dashboard.stack.record import StackRecord
-with StackRecord(Path(sys.argv[1])).held():
+with StackRecord(Path(sys.argv[1])).acquire_lock():
     print("held", flush=True)
     signal.pause()
 """
@@ -51,7 +51,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_a_second_holder_is_refused_with_the_first_ones_pid(record: StackRecord) -> None:
     holder = hold_elsewhere(record)
     try:
-        with pytest.raises(AlreadyRunning, match=f"pid {holder.pid}"), record.held():
+        with pytest.raises(AlreadyRunning, match=f"pid {holder.pid}"), record.acquire_lock():
             pass
         assert record.supervisor_pid() == holder.pid
     finally:
@@ -61,12 +61,12 @@ def test_a_second_holder_is_refused_with_the_first_ones_pid(record: StackRecord)
 def test_the_lock_of_a_killed_holder_is_free(record: StackRecord) -> None:
     end(hold_elsewhere(record))
     assert record.supervisor_pid() is None
-    with record.held():
+    with record.acquire_lock():
         pass
 
 
 def test_parts_of_a_stack_that_is_gone_are_down_external_ones_stay(record: StackRecord) -> None:
-    with record.held():
+    with record.acquire_lock():
         record.write(
             [PartRecord("web", "up", "http://here", pid=os.getpid()), PartRecord("mail", "external", "smtp://x")]
         )
@@ -79,7 +79,7 @@ def test_parts_of_a_stack_that_is_gone_are_down_external_ones_stay(record: Stack
 def test_a_part_whose_pid_now_belongs_to_another_process_is_down(record: StackRecord) -> None:
     started = start_time(os.getpid())
     assert started is not None
-    with record.held():
+    with record.acquire_lock():
         record.write([PartRecord("web", "up", pid=os.getpid(), pid_started=started - 1)])
         assert record.read()[0].state == "down"
         record.write([PartRecord("web", "up", pid=os.getpid(), pid_started=started)])
@@ -97,16 +97,16 @@ def test_what_an_earlier_run_left_is_waited_for_and_then_killed(record: StackRec
 
 
 def test_other_commands_find_the_running_servers_but_what_is_set_wins(record: StackRecord) -> None:
-    with record.held():
-        keep_environment(record.directory, {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://here"})
+    with record.acquire_lock():
+        store_environment(record.directory, {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://here"})
         environ = {"REDIS_URL": "redis://mine"}
         adopt_environment(environ, record.directory)
     assert environ == {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://mine"}
 
 
 def test_nothing_is_adopted_from_a_stack_that_does_not_run(record: StackRecord) -> None:
-    with record.held():
-        keep_environment(record.directory, {"DATABASE_URL": "postgresql://here"})
+    with record.acquire_lock():
+        store_environment(record.directory, {"DATABASE_URL": "postgresql://here"})
     environ: dict[str, str] = {}
     adopt_environment(environ, record.directory)
     assert environ == {}

@@ -17,7 +17,7 @@ from dashboard.stack.output import Output
 from dashboard.stack.parts import ExternalPart, Part, Program
 from dashboard.stack.process import Command, wait_until
 from dashboard.stack.record import StackRecord, start_time
-from dashboard.stack.supervisor import GaveUp, Supervisor
+from dashboard.stack.supervisor import PartFailed, Supervisor
 
 # A program that writes to the journal when it starts and when it receives the stop signal.
 _SERVER = """
@@ -61,7 +61,7 @@ class Stack:
         return Part(Program(name, "", command, lambda: True), after=after, step=True)
 
     def run(self, *parts: Part, on_up: Callable[[], None], stop_order: tuple[str, ...] = ()) -> None:
-        with self.record.held(), contextlib.closing(Output(self.directory / "log", self.said)) as output:
+        with self.record.acquire_lock(), contextlib.closing(Output(self.directory / "log", self.said)) as output:
             Supervisor(
                 parts,
                 external=[ExternalPart("mail", "smtp://elsewhere", "EMAIL_URL")],
@@ -133,13 +133,13 @@ def test_a_starting_part_is_asked_ten_times_a_second_however_much_it_says(stack:
 
 def test_a_part_that_never_comes_up_ends_everything_with_its_last_words(stack: Stack) -> None:
     broken = stack.server("web", "db", source="raise SystemExit('no such module')", ready=lambda: False)
-    with pytest.raises(GaveUp, match=r"web ended with exit code 1(.|\n)*no such module"):
+    with pytest.raises(PartFailed, match=r"web ended with exit code 1(.|\n)*no such module"):
         stack.run(stack.server("db"), broken, on_up=ask_to_stop)
     assert stack.journal() == ["db started", "db stopped"]
 
 
 def test_a_failed_step_ends_everything(stack: Stack) -> None:
-    with pytest.raises(GaveUp, match="migration is broken"):
+    with pytest.raises(PartFailed, match="migration is broken"):
         stack.run(stack.step("setup", "raise SystemExit('migration is broken')"), on_up=ask_to_stop)
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_written_down_ends_nothing(stack: Stack, monkeypatch: pyt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(StackRecord, "write", no_space)
-    monkeypatch.setattr(Output, "_keep", no_space)
+    monkeypatch.setattr(Output, "_append_to_file", no_space)
 
     stack.run(stack.server("db"), on_up=ask_to_stop)
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.logs import with_ended_sessions_as_news
+from dashboard.logs import log_ended_session_as_info
 from monitoring.models import IncidentState, Job, Savepoint
 from tests.dashboard import builders as make
 
@@ -126,12 +126,12 @@ def test_a_session_that_ended_is_no_warning_in_the_log(stranger: Client, db: Non
     stranger.get(reverse("nav"), headers={"HX-Request": "true"})
     stranger.get("/api/v1/jobs")
     refused = {record.request.path: record for record in caplog.records if record.name == "django.request"}
-    assert all(with_ended_sessions_as_news(record) for record in refused.values())
+    assert all(log_ended_session_as_info(record) for record in refused.values())
     assert {path: record.levelname for path, record in refused.items()} == {
         reverse("nav"): "INFO",
         "/api/v1/jobs": "WARNING",
     }
-    assert with_ended_sessions_as_news.__name__ in settings.LOGGING["handlers"]["stderr"]["filters"]
+    assert log_ended_session_as_info.__name__ in settings.LOGGING["handlers"]["stderr"]["filters"]
 
 
 def test_refusals_are_logged_without_a_traceback(viewer: Client, job: Job, caplog: Any) -> None:

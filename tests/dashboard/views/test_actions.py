@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from dashboard.stack.mailbox import keep_mail
+from dashboard.stack.mailbox import store_mail
 from monitoring.models import (
     AttemptState,
     IncidentState,
@@ -72,7 +72,7 @@ def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first
     make.make_savepoint(job.current_run, now + timedelta(hours=1))  # the engine's clock is ahead
     address = reverse("job-restart", args=[job.pk])
     response = operator.get(address)
-    assert [choice.to_be_taken for choice in response.context["offer"].choices[:2]] == [True, False]
+    assert [choice.is_future for choice in response.context["offer"].choices[:2]] == [True, False]
     page = response.content.decode()
     assert "<b>New savepoint, taken when the job stops</b>" in page
     assert 'name="from" value="stop"' in page
@@ -219,7 +219,7 @@ def test_kept_mail_is_listed_and_shown_as_text(
 ) -> None:
     settings.MAILBOX_DIR = tmp_path
     content = b"Subject: flights-by-route: 4 checkpoints failed\r\n\r\nSee <script>alert(1)</script>\r\n"
-    mail = keep_mail(tmp_path, content, "waymark@localhost", ["ops@example.org"], now)
+    mail = store_mail(tmp_path, content, "waymark@localhost", ["ops@example.org"], now)
     assert "4 checkpoints failed" in operator.get(reverse("mails")).content.decode()
     page = operator.get(reverse("mail", args=[mail])).content.decode()
     assert "&lt;script&gt;" in page

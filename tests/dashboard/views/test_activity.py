@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.queries.activity import latest_happenings
+from dashboard.queries.activity import latest_activity
 from monitoring import audit
 from monitoring.models import Incident, IncidentEvent, IncidentEventKind, Run, RunState, Savepoint
 from tests.dashboard import builders as make
@@ -32,14 +32,14 @@ def changes(incident: Incident, now: datetime, count: int) -> None:
 def test_an_incident_is_one_line_however_often_it_changes(run: Run, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(run.job), now)
     changes(incident, now, 9)
-    told = [h.text for h in latest_happenings() if h.url == reverse("incident", args=[incident.pk])]
+    told = [h.text for h in latest_activity() if h.url == reverse("incident", args=[incident.pk])]
     assert told == ["12 checkpoints failed."]
 
 
 def test_a_savepoint_is_told_by_how_it_went_not_by_its_request(run: Run, now: datetime) -> None:
     make.make_savepoint(run, now - timedelta(minutes=4))
     audit.record("waymark", "savepoint.request", "job flights", "schedule")
-    (told,) = latest_happenings()
+    (told,) = latest_activity()
     assert told.subject == "flights"
     assert "completed" in told.text
 
@@ -48,7 +48,7 @@ def test_savepoints_never_push_a_change_by_hand_out(run: Run, now: datetime) -> 
     audit.record("olga", "savepoint.schedule", "job flights", schedule="every 2 min")
     for n in range(20):
         make.make_savepoint(run, now - timedelta(minutes=n))
-    assert "olga set the savepoint schedule to every 2 min" in [h.text for h in latest_happenings()]
+    assert "olga set the savepoint schedule to every 2 min" in [h.text for h in latest_activity()]
 
 
 def test_a_stopped_job_says_how_to_start_it_again(operator: Client, run: Run, now: datetime) -> None:

@@ -38,7 +38,7 @@ def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: C
     titles = [title for title, _ in answer.context["comparison"].groups]
     assert titles == ["Whole checkpoint", *(name for name, _ in make.VERTICES)]
     assert "Largest differences:" in answer.content.decode()
-    (most, *_) = answer.context["comparison"].told
+    (most, *_) = answer.context["comparison"].largest_changes
     assert "Async" in most.label
     assert most.ratio is not None
     assert most.ratio > 3

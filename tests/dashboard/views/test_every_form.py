@@ -12,8 +12,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.dashboard.access.scene import rows_of_every_kind
-from tests.dashboard.access.table import PERMISSIONS
+from tests.dashboard.access.permissions import PERMISSIONS
+from tests.dashboard.access.sample_rows import rows_of_every_kind
 from tests.dashboard.access.test_permission_table import address_of
 
 # Forms that change no data, end the session, or run a program on the cluster of the scene.

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from monitoring.models import Cluster, Run, RunState
 from tests.dashboard import builders as make
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
 
 pytestmark = pytest.mark.django_db
 Queries = Callable[[int], Any]
@@ -31,7 +31,7 @@ def test_with_a_cluster_and_no_job_it_says_how_to_submit_one(operator: Client, n
 
 
 def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, now: datetime) -> None:
-    scenes.troubled_fleet(now)
+    sample_fleet.troubled_fleet(now)
     response = operator.get(reverse("fleet"))
     rows = response.context["fleet"].shown.rows
     assert rows[0].facts.job.name == "orders-enrich"
@@ -40,7 +40,7 @@ def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, n
 
 
 def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
-    scenes.troubled_fleet(now)
+    sample_fleet.troubled_fleet(now)
     page = operator.get(reverse("fleet")).content.decode()
     assert "apac has not answered" in page
     assert "last seen RUNNING" in page
@@ -68,7 +68,7 @@ def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(ope
 def test_jobs_are_found_by_name_state_and_cluster(
     operator: Client, now: datetime, query: dict[str, str], expected: int
 ) -> None:
-    scenes.troubled_fleet(now)
+    sample_fleet.troubled_fleet(now)
     assert operator.get(reverse("fleet"), query).context["fleet"].shown.count == expected
 
 

@@ -14,16 +14,16 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from dashboard.queries import states
-from dashboard.queries.states import Choice, offered_states
+from dashboard.queries.states import Choice, offered_snapshots
 from monitoring.models import CheckedState, Job, RestartAttempt, Run
 from monitoring.savepoints.looking import LOOKS
 from tests.dashboard import builders as make
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
 from tests.monitoring.savepoints import snapshots
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
-SAMPLE = scenes.LEFT_BEHIND
+SAMPLE = sample_fleet.LEFT_BEHIND
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def root(state_root: Path) -> Path:
 
 @pytest.fixture
 def job(root: Path, now: datetime) -> Job:
-    return scenes.died_unseen(now, make.make_cluster(now), root)
+    return sample_fleet.died_unseen(now, make.make_cluster(now), root)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def place(root: Path, run: Run, number: int) -> Path:
 
 
 def found(job: Job) -> list[Choice]:
-    return [choice for choice in offered_states(job).choices if choice.found]
+    return [choice for choice in offered_snapshots(job).choices if choice.found]
 
 
 def page(client: Client, job: Job, **query: str) -> str:
@@ -70,7 +70,7 @@ def test_it_is_chosen_as_the_automation_would(operator: Client, job: Job) -> Non
 
 
 def test_those_of_the_history_are_offered_beside_it(operator: Client, job: Job) -> None:
-    assert [choice.label for choice in offered_states(job).choices] == [
+    assert [choice.label for choice in offered_snapshots(job).choices] == [
         f"Checkpoint {number}" for number in (4, 3, 2, 1)
     ]
     seen = job.runs.get().checkpoints.get(checkpoint_id=3)

@@ -25,7 +25,7 @@ from monitoring.models import (
     MaintenanceWindow,
     Notification,
 )
-from tests.dashboard.access.scene import Rows, rows_of_every_kind
+from tests.dashboard.access.sample_rows import Rows, rows_of_every_kind
 from tests.dashboard.builders import make_job
 
 ANSWERS = re.compile("connection refused|250 accepted")

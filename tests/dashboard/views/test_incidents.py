@@ -14,7 +14,7 @@ from django.urls import reverse
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
 from monitoring.models import AuditEntry, Incident, IncidentState, Severity
 from tests.dashboard import builders as make
-from tests.dashboard.alerting_scene import night_of_alerts
+from tests.dashboard.sample_alerts import night_of_alerts
 
 pytestmark = pytest.mark.django_db
 

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from dashboard.health import Level, judge_within
+from dashboard.health import Level, judge_with_cluster
 from dashboard.queries.facts import gather_facts
 from monitoring.models import Incident, Job, RestartAttempt, Run, Savepoint
 from monitoring.reasons.recovery import RecoveryReason as Why
@@ -257,7 +257,7 @@ def test_a_job_that_was_stopped_and_not_started_is_an_incident(
     incident.refresh_from_db()
     assert (live.current_run.state, incident.state) == ("FINISHED", "open")
     (shown,) = gather_facts([live], moment)
-    assert judge_within(shown, "", moment)[::3] == (Level.FAILING, incident.sentence)
+    assert judge_with_cluster(shown, "", moment)[::3] == (Level.FAILING, incident.sentence)
 
     job_manager.answers.clear()
     state = savepoint if from_stop else attempt.stop_savepoint

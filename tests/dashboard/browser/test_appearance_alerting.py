@@ -11,9 +11,9 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from monitoring.models import Incident, IncidentState
-from tests.dashboard.alerting_scene import night_of_alerts
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
+from tests.dashboard.sample_alerts import night_of_alerts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

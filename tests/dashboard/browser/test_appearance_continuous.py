@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import Checkpoint, Engine, Job, OperatorCheckpoint
 from tests.dashboard import builders as make
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -13,8 +13,8 @@ from playwright.sync_api import expect
 from dashboard.access import accounts, tokens
 from monitoring.models import ApiToken
 from tests.dashboard import builders as make
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

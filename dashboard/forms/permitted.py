@@ -15,12 +15,12 @@ def offer_clusters(form: forms.BaseForm, reach: Reach, *, else_all: bool = False
     With `else_all`, an empty field means everything, which needs an operator of everything.
     """
     field = form.fields["cluster"]
-    if not isinstance(field, forms.ModelChoiceField) or acts_everywhere(reach):
+    if not isinstance(field, forms.ModelChoiceField) or operates_everything(reach):
         return
     if else_all:
         field.required, field.empty_label = True, None
     field.queryset = Cluster.objects.filter(pk__in=[pk for pk, role in reach.clusters.items() if role >= Role.OPERATOR])
 
 
-def acts_everywhere(reach: Reach) -> bool:
-    return reach.everywhere is not None and reach.everywhere >= Role.OPERATOR
+def operates_everything(reach: Reach) -> bool:
+    return reach.global_role is not None and reach.global_role >= Role.OPERATOR

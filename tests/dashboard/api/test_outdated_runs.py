@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.dashboard.views.test_outdated_pages import done, newest, replaced
 
 from monitoring.models import Job
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
-from tests.dashboard.views.test_out_of_date import done, newest, replaced
 
 Call = Callable[[str, int | None], tuple[bool, str]]
 ACTS = ["restart", "launch", "stop", "act"]

@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 from pytest_httpserver import HTTPServer
 
 from monitoring.models import Run
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 from tests.dashboard.log_server import LogServer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -30,7 +30,7 @@ MUCH = "".join(_SECONDS.format(number // 60 % 60, number % 60, number) for numbe
 
 @pytest.fixture
 def run(now: datetime, httpserver: HTTPServer) -> Run:
-    job = scenes.troubled_fleet(now)[0]
+    job = sample_fleet.troubled_fleet(now)[0]
     job.cluster.rest_url = httpserver.url_for("").rstrip("/")
     job.cluster.save()
     assert job.current_run is not None

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.access.reach import Reach
 from dashboard.acts.job_settings import save_retention
-from dashboard.forms.keeping import KeepForm, RetentionForm
 from dashboard.forms.note import NoteForm
+from dashboard.forms.retention import KeepForm, RetentionForm
 from dashboard.language import rendered
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context

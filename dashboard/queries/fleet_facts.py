@@ -18,14 +18,14 @@ from django.db.models.base import ModelState
 
 from dashboard.health import JobFacts
 from dashboard.language import rendered
-from dashboard.queries.facts import left_down, open_attempts, unresolved_incidents
+from dashboard.queries.facts import failed_restart, open_attempts, unresolved_incidents
 from monitoring.models import Cluster, Incident, Job, RestartAttempt, Run
 from monitoring.reasons.columns import stored
 
 M = TypeVar("M", bound=Model)
 # Limits for the newest checkpoint of a running job, so that PostgreSQL reads only the newest partitions. A checkpoint
 # is in the future only if the engine's clock is wrong.
-_YOUNG, _AHEAD = timedelta(days=2), timedelta(hours=1)
+_MAX_AGE, _AHEAD = timedelta(days=2), timedelta(hours=1)
 
 # Each job with its current run and its newest checkpoint. `young` is the current run's checkpoint within the limits;
 # `old` is the newest checkpoint of any run, and is read only if `young` is missing.
@@ -59,16 +59,16 @@ LEFT JOIN LATERAL (
 ) old ON TRUE
 WHERE j.id = ANY(%(jobs)s::bigint[])
 """
-_OF_A_JOB = (
+_JOB_COLUMNS = (
     *("id", "cluster_id", "current_run_id", "name", "labels", "auto_restart", "automation_paused"),
     *("savepoint_interval_s", "savepoint_cron"),
 )
-_OF_A_RUN = ("state", "exception", "interval", "observed_at", "started_at", "missing_since")
-_OF_A_CHECKPOINT = ("completed_at", "duration", "size")
-_READ = (*_OF_A_JOB, *_OF_A_RUN, *_OF_A_CHECKPOINT)
+_RUN_COLUMNS = ("state", "exception", "interval", "observed_at", "started_at", "missing_since")
+_CHECKPOINT_COLUMNS = ("completed_at", "duration", "size")
+_ALL_COLUMNS = (*_JOB_COLUMNS, *_RUN_COLUMNS, *_CHECKPOINT_COLUMNS)
 
 
-class _Glance(JobFacts):
+class _FleetFacts(JobFacts):
     """Facts from one row of _RUNS. The Job and Run instances are created at the first access."""
 
     row: tuple[Any, ...]
@@ -82,22 +82,22 @@ class _Glance(JobFacts):
 
     @cached_property
     def job(self) -> Job:
-        values = dict(zip(_OF_A_JOB, self.row, strict=False))
+        values = dict(zip(_JOB_COLUMNS, self.row, strict=False))
         values["labels"] = json.loads(values["labels"])
-        return _made(Job, values, cluster=self.cluster, current_run=self.run)
+        return _build_instance(Job, values, cluster=self.cluster, current_run=self.run)
 
     @cached_property
     def run(self) -> Run | None:
-        values = dict(zip(_READ, self.row, strict=True))
+        values = dict(zip(_ALL_COLUMNS, self.row, strict=True))
         if values["current_run_id"] is None:
             return None
         moments = {name: _moment(values[name]) for name in ("observed_at", "started_at", "missing_since")}
         config = {"interval": values["interval"]}
-        told = {"state": values["state"], "exception": values["exception"], "checkpoint_config": config}
-        return _made(Run, {"id": values["current_run_id"], **told, **moments})
+        run = {"state": values["state"], "exception": values["exception"], "checkpoint_config": config}
+        return _build_instance(Run, {"id": values["current_run_id"], **run, **moments})
 
 
-def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
+def read_fleet_facts(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
     """Return the facts that lists need.
 
     The newest failure and the number of the newest checkpoint are missing: only the job's page and the API show them.
@@ -106,11 +106,11 @@ def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
     ids = list(jobs.values_list("pk", flat=True))
     rows = _rows(ids, now)
     clusters = Cluster.objects.in_bulk({row[1] for row in rows})
-    found = [_glance(row, clusters[row[1]]) for row in rows]
+    found = [_build_facts(row, clusters[row[1]]) for row in rows]
     incidents, attempts = unresolved_incidents(ids), open_attempts(ids)
     if incidents or attempts:
         for facts in found:
-            _add(facts, incidents.get(facts.pk, ()), attempts.get(facts.pk))
+            _add_incidents(facts, incidents.get(facts.pk, ()), attempts.get(facts.pk))
     return found
 
 
@@ -118,14 +118,14 @@ def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
     """Return the rows of _RUNS. The ids are sent as one text, because psycopg converts a list number by number."""
     with connection.cursor() as cursor:
         ids = f"{{{','.join(map(str, jobs))}}}"
-        cursor.execute(_RUNS, {"jobs": ids, "young": now - _YOUNG, "ahead": now + _AHEAD})
+        cursor.execute(_RUNS, {"jobs": ids, "young": now - _MAX_AGE, "ahead": now + _AHEAD})
         return list(cursor.fetchall())
 
 
-def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
+def _build_facts(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
     """Return facts without a call of `__init__`, which would set each field and is too slow for thousands of rows."""
     pk, _, _, name, *_, state, exception, interval, _, started, missing, completed, took, size = row
-    facts = _Glance.__new__(_Glance)
+    facts = _FleetFacts.__new__(_FleetFacts)
     facts.__dict__.update(
         row=row,
         pk=pk,
@@ -143,15 +143,15 @@ def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
     return facts
 
 
-def _add(facts: JobFacts, troubles: Sequence[Incident], attempt: RestartAttempt | None) -> None:
-    if troubles:
-        worst = troubles[0]
-        said = {"worst_severity": worst.severity, "incident_sentence": rendered(stored(worst, "sentence"))}
-        facts.__dict__.update(incidents=len(troubles), left_down=left_down(troubles), **said)
+def _add_incidents(facts: JobFacts, incidents: Sequence[Incident], attempt: RestartAttempt | None) -> None:
+    if incidents:
+        worst = incidents[0]
+        values = {"worst_severity": worst.severity, "incident_sentence": rendered(stored(worst, "sentence"))}
+        facts.__dict__.update(incidents=len(incidents), failed_restart=failed_restart(incidents), **values)
     facts.__dict__["attempt"] = attempt
 
 
-def _made(model: type[M], values: dict[str, Any], **related: Model | None) -> M:
+def _build_instance(model: type[M], values: dict[str, Any], **related: Model | None) -> M:
     """Return an instance of a stored row, as `only(*values)` would, with the given related objects."""
     made, state = model.__new__(model), ModelState()
     state.adding, state.db = False, DEFAULT_DB_ALIAS

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from django.urls import reverse
 
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -10,9 +10,9 @@ import pytest
 from django.urls import reverse
 
 from monitoring.models import Checkpoint, Job
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
@@ -26,9 +26,9 @@ def older(job: Job) -> Checkpoint:
 def test_pages_of_a_troubled_fleet(
     read_as: Callable[..., Reader], signs_of_life: None, now: datetime, state_root: Path
 ) -> None:
-    jobs = scenes.troubled_fleet(now)
-    unseen = scenes.died_unseen(now, jobs[0].cluster, state_root)
-    scenes.ticks(now)
+    jobs = sample_fleet.troubled_fleet(now)
+    unseen = sample_fleet.died_unseen(now, jobs[0].cluster, state_root)
+    sample_fleet.ticks(now)
     job, dead = jobs[0], jobs[1]
     pages = {
         "fleet": reverse("fleet"),

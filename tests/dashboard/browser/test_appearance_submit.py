@@ -13,8 +13,8 @@ from pytest_httpserver import HTTPServer
 
 from monitoring.models import Cluster, RestartAttempt
 from tests.dashboard import builders as make
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look, expect_snapshot
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
-from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.language import rendered
 from monitoring.models import Cluster, Incident, Job
 from monitoring.reasons.columns import stored
@@ -29,7 +29,7 @@ _PAGES = {
     "Health": "system-health",
     "Audit": "audit",
 }
-_OF_ALL = ("channels", "system-health", "audit")  # pages that are offered only to readers of every cluster
+_GLOBAL_PAGES = ("channels", "system-health", "audit")  # pages that are offered only to readers of every cluster
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Hit:
     url: str
 
 
-def find(text: str, reach: Reach = EVERYTHING) -> list[Hit]:
+def find_suggestions(text: str, reach: Reach = FULL_REACH) -> list[Hit]:
     """Return the suggestions within `reach` for a text, the best first.
 
     Names that begin with `text` precede names that only contain it. An empty text finds only the pages.
@@ -54,7 +54,7 @@ def find(text: str, reach: Reach = EVERYTHING) -> list[Hit]:
 
 def _pages(text: str, reach: Reach) -> list[Hit]:
     """Return the pages whose title contains the text, in the page's language or in English."""
-    offered = {name: url for name, url in _PAGES.items() if reach.sees_everything or url not in _OF_ALL}
+    offered = {name: url for name, url in _PAGES.items() if reach.is_unrestricted or url not in _GLOBAL_PAGES}
     return [
         Hit(noop("page"), _(name), "", reverse(url))
         for name, url in offered.items()
@@ -64,13 +64,13 @@ def _pages(text: str, reach: Reach) -> list[Hit]:
 
 def _jobs(text: str, reach: Reach) -> list[Hit]:
     rows = Job.objects.filter(name__icontains=text, cluster__archived_at=None).select_related("cluster")
-    found = reach.narrow(rows).order_by(_beginning(text), "name", "pk")[:JOBS]
+    found = reach.narrow(rows).order_by(_prefix_first(text), "name", "pk")[:JOBS]
     return [Hit(noop("job"), job.name, job.cluster.name, reverse("job", args=[job.pk])) for job in found]
 
 
 def _clusters(text: str, reach: Reach) -> list[Hit]:
     rows = Cluster.objects.filter(name__icontains=text, archived_at=None)
-    found = reach.narrow_clusters(rows).order_by(_beginning(text), "name", "pk")[:CLUSTERS]
+    found = reach.narrow_clusters(rows).order_by(_prefix_first(text), "name", "pk")[:CLUSTERS]
     return [Hit(noop("cluster"), each.name, "", reverse("cluster", args=[each.pk])) for each in found]
 
 
@@ -86,6 +86,6 @@ def _incidents(text: str, reach: Reach) -> list[Hit]:
     ]
 
 
-def _beginning(text: str) -> Case:
+def _prefix_first(text: str) -> Case:
     """Return an order in which names that begin with the text come first."""
     return Case(When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField())

@@ -10,9 +10,9 @@ from django.urls import reverse
 from playwright.sync_api import Page, expect
 
 from monitoring.models import Checkpoint, Job
-from tests.dashboard import scenes
+from tests.dashboard import sample_fleet
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
@@ -56,7 +56,7 @@ def settle(page: Page, name: str) -> None:
 
 
 def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime) -> None:
-    job = scenes.troubled_fleet(now)[0]
-    scenes.state_was_looked_into(job, now)
+    job = sample_fleet.troubled_fleet(now)[0]
+    sample_fleet.state_was_looked_into(job, now)
     pages = pages_of(job)
     look_at(read_as(), pages, fullest=pages, settle=settle)

@@ -12,8 +12,8 @@ from monitoring.models import Engine, Job, Run, RunState, SavepointOrigin
 from monitoring.recovery.run_schedule import set_run_schedule
 from monitoring.savepoints.timetable import Cron
 from tests.dashboard import builders as make
+from tests.dashboard.browser.appearance import look_at
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import look_at
 from tests.monitoring.recovery.conftest import LAUNCH
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]

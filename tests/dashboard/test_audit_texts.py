@@ -34,7 +34,7 @@ def test_an_audit_entry_reads_as_a_sentence(action: str, details: dict[str, Any]
     assert action_text(entry(action, **details)) == words
 
 
-def test_a_schedule_is_said_in_the_language_of_the_page() -> None:
+def test_schedule_is_in_the_language_of_the_page() -> None:
     value = SavepointReason.EVERY(length=300).as_json()
     with override("zh-hans"):
         assert "每 5 分钟" in action_text(entry("savepoint.schedule", schedule="every 5 min", schedule_value=value))
@@ -44,5 +44,5 @@ def test_a_job_is_named_without_the_word_job() -> None:
     assert target_text(entry("rule.change")) == "flights"
 
 
-def test_the_schedule_is_said_as_a_reason() -> None:
+def test_schedule_is_rendered_as_a_reason() -> None:
     assert reason_text(AuditEntry(reason="schedule")) == "scheduled"

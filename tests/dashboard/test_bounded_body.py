@@ -31,7 +31,7 @@ def post(client: Client, path: str, length: int, **headers: str) -> HttpResponse
 
 
 @pytest.mark.parametrize("length", [LARGEST_ANONYMOUS_BODY + 1, 200_000_000])
-def test_a_stranger_cannot_fill_the_disk(length: int) -> None:
+def test_anonymous_upload_is_refused(length: int) -> None:
     answer = post(Client(), reverse("login"), length)
     assert (answer.status_code, answer.content) == (413, b"Log in to upload files.")
 
@@ -41,7 +41,7 @@ def test_a_small_form_is_read() -> None:
         post(Client(), reverse("login"), LARGEST_ANONYMOUS_BODY)
 
 
-def test_who_is_logged_in_may_send_a_program_and_no_more(viewer: Client) -> None:
+def test_logged_in_upload_is_limited_to_a_program(viewer: Client) -> None:
     with pytest.raises(AssertionError, match="the body is read"):
         post(viewer, reverse("login"), LARGEST)
     answer = post(viewer, reverse("login"), LARGEST + 1)
@@ -50,10 +50,10 @@ def test_who_is_logged_in_may_send_a_program_and_no_more(viewer: Client) -> None
 
 
 @pytest.mark.parametrize("headers", [{}, {"HTTP_AUTHORIZATION": "Bearer wmk_guessed"}])
-def test_the_api_reads_nothing_of_a_stranger(headers: dict[str, str]) -> None:
+def test_api_reads_no_anonymous_body(headers: dict[str, str]) -> None:
     assert post(Client(), "/api/v1/clusters", LARGEST, **headers).status_code == 401
 
 
-def test_the_api_says_it_in_its_own_shape(viewer: Client) -> None:
+def test_api_error_for_a_large_body_has_the_standard_format(viewer: Client) -> None:
     answer = post(viewer, "/api/v1/clusters", LARGEST + 1)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")

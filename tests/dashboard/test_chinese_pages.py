@@ -63,7 +63,7 @@ def texts_of_code() -> Iterator[str]:
                 yield str(node.args[0].value)  # type: ignore[attr-defined]
 
 
-def test_every_text_that_is_marked_has_its_chinese() -> None:
+def test_every_marked_text_is_translated() -> None:
     with override("zh-hans"):
         marked = {*texts_of_templates(), *texts_of_code()}
         left = [text for text in sorted(marked) if not re.search("[一-鿿]", translated(text)) and _has_words(text)]
@@ -146,7 +146,7 @@ def _in_chinese() -> Client:
     return client
 
 
-def test_no_page_has_an_english_sentence_left(reader: Client, now: datetime) -> None:
+def test_chinese_pages_have_no_english_sentence(reader: Client, now: datetime) -> None:
     ids = rows_of_every_kind(now, "whole").ids
     left = {}
     addresses = [address_of(route, ids) for route in _PAGES] + [f"/rules/new/{name}/" for name in kinds()]
@@ -165,7 +165,7 @@ def test_no_page_has_an_english_sentence_left(reader: Client, now: datetime) -> 
     assert left == {}, "\n".join(f"{page}: {texts}" for page, texts in left.items())
 
 
-def test_a_refusal_is_chinese_from_its_language_to_its_reason(db: None) -> None:
+def test_refusal_page_is_chinese(db: None) -> None:
     client = Client()
     client.force_login(User.objects.create_user("viewer"))
     client.cookies["django_language"] = "zh-hans"

@@ -65,7 +65,7 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
         (["http://127.0.0.1:1", "--token-file", "/gone"], "--token-file: .*No such file"),
     ],
 )
-def test_what_is_wrong_names_field_value_and_what_is_allowed(arguments: list[str], said: str) -> None:
+def test_command_errors_name_field_value_and_allowed_values(arguments: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said):
         run("add", "x", *arguments)
     assert not Cluster.objects.exists()
@@ -77,19 +77,19 @@ def test_a_token_over_plain_http_is_warned_of(tmp_path: Path) -> None:
     assert "! The token is sent to no-such-host.invalid without encryption." in said
 
 
-def test_a_name_is_given_once(flink: FlinkServer) -> None:
+def test_duplicate_cluster_name_is_refused(flink: FlinkServer) -> None:
     run("add", "one", flink.url)
     with pytest.raises(CommandError, match="name 'one': Cluster with this Name already exists"):
         run("add", "one", flink.url)
 
 
-def test_one_that_is_down_can_be_added_when_that_is_meant() -> None:
+def test_unreachable_cluster_can_be_added_explicitly() -> None:
     assert "it does not answer yet" in run("add", "x", "http://127.0.0.1:1", "--unanswered")
     with pytest.raises(CommandError, match="must begin with http"):
         run("add", "y", "gopher://127.0.0.1:1", "--unanswered")
 
 
-def test_testing_says_what_is_there_and_changes_nothing(flink: FlinkServer) -> None:
+def test_connection_test_reports_the_cluster_and_changes_nothing(flink: FlinkServer) -> None:
     run("add", "one", flink.url)
     before = Cluster.objects.values().get()
     said = run("test", "one")
@@ -109,7 +109,7 @@ def test_a_paused_cluster_is_not_watched_and_keeps_its_history(flink: FlinkServe
     assert (Cluster.objects.get().enabled, Cluster.objects.get().disabled_reason) == (True, "")
 
 
-def test_one_without_jobs_is_gone_and_one_with_jobs_is_kept_without_its_secrets(now) -> None:
+def test_removed_cluster_with_jobs_stays_without_its_secrets(now) -> None:
     make.make_cluster(now, "empty")
     make.make_job(make.make_cluster(now, "full", token="s3cret"))
     run("remove", "empty")
@@ -122,6 +122,6 @@ def test_one_without_jobs_is_gone_and_one_with_jobs_is_kept_without_its_secrets(
     assert Cluster.objects.get().archived_at is None
 
 
-def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+def test_unknown_name_lists_the_known_names() -> None:
     with pytest.raises(CommandError, match="name: 'x' is not a cluster; there are: none"):
         run("pause", "x")

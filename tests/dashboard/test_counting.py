@@ -13,7 +13,7 @@ from tests.dashboard.builders import make_cluster, make_job
 pytestmark = pytest.mark.django_db
 
 
-def test_counts_are_as_of_each_alone(django_assert_num_queries):
+def test_combined_counts_equal_single_counts(django_assert_num_queries):
     cluster = make_cluster(timezone.now())
     for name in ("orders", "payments", "clicks"):
         make_job(cluster, name)

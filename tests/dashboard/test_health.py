@@ -36,12 +36,12 @@ def test_a_dead_or_restarting_job_is_failing(state: RunState) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELED])
-def test_a_job_that_ended_as_wished_is_no_trouble(state: RunState) -> None:
+def test_finished_or_canceled_job_is_not_a_problem(state: RunState) -> None:
     health = judge(facts(state, last_completed_s=9_000), NOW)
     assert (health.level, health.freshness) == (Level.ENDED, Freshness.ENDED)
 
 
-def test_behind_a_silent_cluster_every_job_is_unknown_whatever_was_seen_last() -> None:
+def test_jobs_of_an_unreachable_cluster_are_unknown() -> None:
     silent = Cluster(
         name="apac", unreachable_since=NOW - timedelta(minutes=9), last_answer_at=NOW - timedelta(minutes=9)
     )
@@ -50,14 +50,14 @@ def test_behind_a_silent_cluster_every_job_is_unknown_whatever_was_seen_last() -
     assert "apac has not answered for 9 min" in health.sentence
 
 
-def test_when_nobody_asks_the_cluster_any_more_nothing_is_claimed() -> None:
+def test_jobs_are_unknown_when_polling_has_stopped() -> None:
     forgotten = Cluster(name="waymark", last_answer_at=NOW - timedelta(minutes=5))
     health = judge(facts(cluster=forgotten), NOW)
     assert health.level is Level.UNKNOWN
     assert "Not polled for 5 min" in health.sentence
 
 
-def test_of_a_job_that_the_engine_does_not_name_nothing_is_claimed_until_it_counts_as_lost() -> None:
+def test_job_missing_at_the_engine_is_unknown_until_it_is_lost() -> None:
     known = facts(last_completed_s=90)
     assert known.run is not None
     known.run.missing_since = NOW - timedelta(seconds=45)

@@ -33,7 +33,7 @@ def english_texts() -> list[str]:
     return [_text(key) for _, key, _ in _ENTRY.findall((CATALOG / "django.po").read_text())]
 
 
-def test_every_text_has_its_chinese_and_the_compiled_catalog_is_that_of_the_source() -> None:
+def test_catalog_is_complete_and_compiled() -> None:
     found = _ENTRY.findall((CATALOG / "django.po").read_text())
     entries = {(_text(context), _text(key)): _text(value) for context, key, value in found}
     del entries["", ""]
@@ -113,7 +113,7 @@ def test_a_checkpoints_page_is_chinese(viewer: Client, job: Job) -> None:
         assert text in page, text
 
 
-def test_times_are_told_in_the_language(now: datetime) -> None:
+def test_times_are_in_the_selected_language(now: datetime) -> None:
     with translation.override("zh-hans"):
         assert "5 分钟前" in str(figures.ago(now - timedelta(minutes=5, milliseconds=1)))
         assert "月" in str(figures.clock(now - timedelta(days=3)))
@@ -125,7 +125,7 @@ def test_only_names_that_waymark_gave_to_rules_are_translated() -> None:
     assert names == ["作业失败", "critical", ""]
 
 
-def test_lengths_are_told_in_the_language_and_other_texts_stay() -> None:
+def test_durations_are_translated_and_other_texts_stay() -> None:
     with translation.override("zh-hans"):
         assert [length_text(text) for text in ("1 h 30 min", "4.5 s", "850 ms", "12 %", "s h d")] == [
             *("1 小时 30 分钟", "4.5 秒", "850 ms", "12 %", "s h d")

@@ -30,7 +30,7 @@ def test_each_reason_is_a_sentence_with_its_figures(lacking: str, said: str) -> 
 
 
 @pytest.mark.parametrize("lacking", ["drivers", "starts"])
-def test_numbers_are_no_sizes(lacking: str) -> None:
+def test_counts_are_not_formatted_as_sizes(lacking: str) -> None:
     text = sentence({"for": lacking, **WAIT, "free": 0, "limit": 4})
 
     assert " 4" in text
@@ -44,7 +44,7 @@ def test_every_reason_has_a_sentence_in_both_languages() -> None:
         assert len(set(said)) == len(Lacking)
 
 
-def test_the_preparation_of_an_environment_says_its_step_and_no_position() -> None:
+def test_environment_preparation_shows_its_step_without_a_position() -> None:
     for language in ("en", "zh-hans"):
         with translation.override(language):
             said = {sentence({"for": "environment", "step": step.value}) for step in Step}

@@ -105,14 +105,14 @@ def _turn(hub: Any, until: Callable[[], bool]) -> None:
         hub.run_once()
 
 
-def test_a_worker_that_loses_redis_with_a_task_in_hand_goes_on(app: Celery, redis: ServerProcess) -> None:
+def test_worker_continues_after_losing_redis_during_a_task(app: Celery, redis: ServerProcess) -> None:
     app.send_task("tick")
     worker = Worker(app, redis)
     assert worker.run() == 0
     assert len(worker.in_hand) == 1
 
 
-def test_an_acknowledgement_that_redis_does_not_hear_is_one_line_in_the_log(app: Celery, redis: ServerProcess) -> None:
+def test_lost_acknowledgement_is_logged_in_one_line(app: Celery, redis: ServerProcess) -> None:
     app.send_task("tick")
     log = logging.getLogger("celery.worker.request")
     handler = logging.StreamHandler(said := io.StringIO())

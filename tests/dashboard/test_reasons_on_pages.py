@@ -127,7 +127,7 @@ def _is_said(node: ast.Assign | ast.AugAssign) -> bool:
     return isinstance(target, ast.Name) and target.id == "said"
 
 
-def test_every_key_of_evidence_and_of_the_facts_of_a_decision_has_its_word() -> None:
+def test_every_evidence_and_fact_key_is_translated() -> None:
     keys = {*_keys_of_evidence(), *(field.name for field in fields(JobFacts))}
     with override("zh-hans"):
         left = [key for key in sorted(keys - ALIKE_EVERYWHERE) if not re.search("[一-鿿]", key_text(key))]
@@ -138,7 +138,7 @@ def test_every_key_of_evidence_and_of_the_facts_of_a_decision_has_its_word() -> 
 
 
 @pytest.mark.parametrize("verdict", [found for found, *_ in (*BLIND, *WARNED)])
-def test_what_waymark_says_of_itself_is_chinese_with_its_lengths_and_its_reasons(verdict: Verdict) -> None:
+def test_health_findings_are_chinese(verdict: Verdict) -> None:
     with override("zh-hans"):
         said = rendered(verdict.reason)
         assert said == f"Waymark {'正常监控。' if verdict.healthy else '无法监控：'}" + "".join(

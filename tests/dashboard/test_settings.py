@@ -19,7 +19,7 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("name", ["EMAIL_URL", "WAYMARK_CA_BUNDLE", "WAYMARK_ARCHIVE"])
-def test_a_value_that_is_wrong_is_named(tmp_path: Path, name: str) -> None:
+def test_invalid_setting_is_named(tmp_path: Path, name: str) -> None:
     done = manage("status", WAYMARK_VAR=str(tmp_path), **{name: "nonsense"})
 
     assert (done.returncode, name in done.stderr, "Traceback" in done.stderr) == (1, True, False)
@@ -38,7 +38,7 @@ def test_all_values_of_the_wrong_type_or_range_are_named_at_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize("wrong", ["/", "flink/savepoints", "s3://key:secret@bucket/flink", "/var/flink,/"])
-def test_places_of_state_that_make_no_sense_are_named(tmp_path: Path, wrong: str) -> None:
+def test_invalid_state_locations_are_named(tmp_path: Path, wrong: str) -> None:
     done = manage("status", WAYMARK_VAR=str(tmp_path), WAYMARK_STATE_ROOTS=wrong)
 
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "doctor"])
-def test_a_var_that_is_no_directory_is_said_in_words(tmp_path: Path, command: str) -> None:
+def test_var_that_is_not_a_directory_is_reported(tmp_path: Path, command: str) -> None:
     var = tmp_path / "file"
     var.touch()
 

@@ -26,7 +26,7 @@ def no_collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_a_page_lets_go_of_its_rows_without_the_collector() -> None:
+def test_rendered_page_frees_its_rows_without_the_garbage_collector() -> None:
     request = RequestFactory().get("/")
     request.user = AnonymousUser()
     rows = Rows()

@@ -12,7 +12,7 @@ def shown(reason: Reason | str) -> str:
     return what_to_do({"error": str(reason), "error_value": value}, "error")
 
 
-def test_it_leads_to_the_section_of_the_code() -> None:
+def test_link_leads_to_the_section_of_the_code() -> None:
     assert shown(Why.START_UNKNOWN()) == '<a href="/documentation/errors/#recovery.start-unknown">What to do</a>'
 
 
@@ -20,7 +20,7 @@ def test_a_code_that_only_wraps_a_reason_leads_to_the_section_of_that_reason() -
     assert "errors/#recovery.start-unknown" in shown(Why.NOT_RESTARTED(job="orders", why=Why.START_UNKNOWN()))
 
 
-def test_of_several_codes_the_outer_one_is_explained() -> None:
+def test_link_explains_the_outermost_of_several_codes() -> None:
     last = Why.OPERATOR_NOT_RUNNING(name="<b>map</b>")
 
     link = shown(Why.OUT_OF_TIME(last=Why.WITH_LAST_ANSWER(what=last, answer=last)))
@@ -29,7 +29,7 @@ def test_of_several_codes_the_outer_one_is_explained() -> None:
     assert "map" not in link
 
 
-def test_nothing_is_shown_for_a_step_that_went_well_or_a_text_of_before() -> None:
+def test_no_link_for_success_or_a_plain_text() -> None:
     assert shown(Why.STOPPED()) == ""
     assert shown("The restart failed.") == ""
     assert shown("") == ""

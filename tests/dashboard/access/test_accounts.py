@@ -41,7 +41,7 @@ def try_to_log_in(client: Client, name: str, password: str, address: str = "192.
     return client.post(reverse("login"), {"username": name, "password": password}, REMOTE_ADDR=address)
 
 
-def test_an_account_is_made_with_its_role_and_may_log_in(admin: Client) -> None:
+def test_created_account_has_its_role_and_can_log_in(admin: Client) -> None:
     typed = {"username": "otto", "password": "a long enough one", "role": "operator", "email": "otto@example.org"}
     assert admin.post(reverse("users"), typed).status_code == 302
     assert User.objects.get(username="otto").is_staff
@@ -60,7 +60,9 @@ def test_an_account_is_made_with_its_role_and_may_log_in(admin: Client) -> None:
         ({"username": "a b"}, "Enter a valid username"),
     ],
 )
-def test_what_is_wrong_is_said_at_the_field_and_the_rest_stays(admin: Client, typed: dict[str, str], said: str) -> None:
+def test_account_form_errors_appear_at_their_fields_and_keep_the_input(
+    admin: Client, typed: dict[str, str], said: str
+) -> None:
     whole = {"username": "otto", "password": "a long enough one", "role": "viewer", "email": "o@example.org"} | typed
     answer = admin.post(reverse("users"), whole)
     assert answer.status_code == 422
@@ -76,7 +78,7 @@ def test_a_change_is_audited_with_before_and_after(admin: Client, viewer_user: U
     assert entry("user.change").details["now"]["role"] == "operator"
 
 
-def test_the_only_administrator_stays_one(admin: Client, admin_user: User) -> None:
+def test_last_administrator_cannot_be_demoted(admin: Client, admin_user: User) -> None:
     demoted = admin.post(reverse("user", args=[admin_user.pk]), {"role": "viewer", "email": ""})
     assert "only active administrator" in demoted.content.decode()
     admin.post(reverse("user-activate", args=[admin_user.pk]), {"active": "no"})
@@ -84,7 +86,7 @@ def test_the_only_administrator_stays_one(admin: Client, admin_user: User) -> No
     assert (admin_user.is_superuser, admin_user.is_active) == (True, True)
 
 
-def test_who_is_deactivated_is_out_at_once(admin: Client, viewer: Client, viewer_user: User, now: datetime) -> None:
+def test_deactivation_ends_the_session_at_once(admin: Client, viewer: Client, viewer_user: User, now: datetime) -> None:
     secret = tokens.make(viewer_user, "t", True, None, "victor", now).secret
     admin.post(reverse("user-activate", args=[viewer_user.pk]), {"active": "no"})
     assert viewer.get(reverse("fleet")).status_code == 302
@@ -102,7 +104,7 @@ def test_logging_out_everywhere_ends_every_session(viewer_user: User) -> None:
     assert here.get(reverse("fleet")).status_code == 200
 
 
-def test_a_new_password_ends_the_other_sessions_and_not_this_one(viewer_user: User) -> None:
+def test_new_password_ends_all_other_sessions(viewer_user: User) -> None:
     here, there = Client(), Client()
     for client in (here, there):
         try_to_log_in(client, "victor", "pw-victor-1")
@@ -119,7 +121,7 @@ def test_a_session_ends_after_its_longest_time(viewer: Client, settings: Any, no
     assert viewer.get(reverse("fleet")).status_code == 302
 
 
-def test_a_session_that_is_used_is_renewed_now_and_then(viewer: Client, now: datetime) -> None:
+def test_active_session_is_renewed_periodically(viewer: Client, now: datetime) -> None:
     assert settings_cookie(viewer.get(reverse("fleet"))) is None
     session = viewer.session
     session[sessions._RENEWED] = (now - timedelta(minutes=11)).isoformat()
@@ -140,7 +142,7 @@ def test_times_are_in_the_users_own_zone(viewer: Client, viewer_user: User) -> N
     assert timezone.get_current_timezone_name() == "UTC"
 
 
-def test_too_many_wrong_passwords_are_stopped_and_the_right_one_with_them(admin_user: User) -> None:
+def test_login_limit_also_blocks_the_right_password(admin_user: User) -> None:
     for _ in range(log_in.MOST_PER_USER):
         assert try_to_log_in(Client(), "anna", "wrong").status_code == 200
     stopped = try_to_log_in(Client(), "anna", PASSWORD)
@@ -150,7 +152,7 @@ def test_too_many_wrong_passwords_are_stopped_and_the_right_one_with_them(admin_
     assert "from 192.0.2.1" in entry("user.log-in-limited").reason
 
 
-def test_strangers_cannot_lock_out_who_has_logged_in_here_before(admin_user: User) -> None:
+def test_login_limit_spares_known_browsers(admin_user: User) -> None:
     own = Client()
     assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
     own.post(reverse("logout"))
@@ -232,13 +234,13 @@ def test_one_address_cannot_try_many_users(db: None, now: datetime) -> None:
     assert try_to_log_in(Client(), "new", "x", "192.0.2.2").status_code == 200
 
 
-def test_what_is_older_than_the_window_counts_no_more(admin_user: User, now: datetime) -> None:
+def test_failures_before_the_window_do_not_count(admin_user: User, now: datetime) -> None:
     old = now - log_in.WINDOW - timedelta(seconds=1)
     fail(*["anna"] * 20, at=old)
     assert try_to_log_in(Client(), "anna", PASSWORD).status_code == 302
 
 
-def test_a_forged_sign_of_a_known_browser_is_none(admin_user: User) -> None:
+def test_forged_device_cookie_is_ignored(admin_user: User) -> None:
     client = Client()
     client.cookies[log_in.COOKIE] = "ImFubmEi:1abcde:forged"
     for _ in range(log_in.MOST_PER_USER):
@@ -277,9 +279,7 @@ def test_a_grant_by_label_reaches_the_jobs_that_have_it_and_no_others(
     ("typed", "said"),
     [({}, "Select a cluster"), ({"selector": "team=,x"}, "is not a term"), ({"role": "admin"}, "valid choice")],
 )
-def test_a_grant_that_makes_no_sense_is_refused(
-    admin: Client, viewer_user: User, typed: dict[str, str], said: str
-) -> None:
+def test_invalid_grant_is_refused(admin: Client, viewer_user: User, typed: dict[str, str], said: str) -> None:
     answer = admin.post(reverse("user-grant", args=[viewer_user.pk]), {"role": "viewer"} | typed)
     assert (answer.status_code, said in answer.content.decode()) == (422, True)
     assert not Grant.objects.exists()
@@ -299,7 +299,7 @@ def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
     assert viewer.post(reverse("tokens"), NEW_TOKEN).status_code == 200
 
 
-def test_a_token_is_made_with_the_password_again(viewer: Client, viewer_user: User) -> None:
+def test_token_creation_requires_the_password(viewer: Client, viewer_user: User) -> None:
     for wrong, said in (("", "Enter your password"), ("nope", "This is not your password.")):
         answer = viewer.post(reverse("tokens"), NEW_TOKEN | {"password": wrong})
         assert (answer.status_code, said in answer.content.decode()) == (422, True)
@@ -341,7 +341,7 @@ END_OF_ACCESS = ["own password", "password reset", "log out everywhere", "ended 
 
 
 @pytest.mark.parametrize("how", END_OF_ACCESS)
-def test_what_ends_the_sessions_revokes_the_tokens(
+def test_ending_all_sessions_revokes_the_tokens(
     admin: Client, viewer: Client, viewer_user: User, now: datetime, how: str
 ) -> None:
     made = tokens.make(viewer_user, "t", True, None, "victor", now)
@@ -364,7 +364,7 @@ def test_what_ends_the_sessions_revokes_the_tokens(
     assert entry("token.revoke").target == "token t of victor"
 
 
-def test_an_account_is_deleted_after_a_question_and_its_history_stays(
+def test_account_deletion_needs_confirmation_and_keeps_history(
     admin: Client, operator: Client, operator_user: User, now: datetime
 ) -> None:
     make.make_run(make.make_job(make.make_cluster(now)), now)
@@ -382,7 +382,7 @@ def test_an_account_is_deleted_after_a_question_and_its_history_stays(
     assert "olga" in admin.get(reverse("audit")).content.decode()
 
 
-def test_nobody_deletes_their_own_account_or_the_last_administrator(
+def test_own_account_and_last_administrator_cannot_be_deleted(
     admin: Client, admin_user: User, viewer_user: User
 ) -> None:
     refused = admin.post(reverse("user-delete", args=[admin_user.pk]), follow=True)
@@ -396,7 +396,7 @@ def test_nobody_deletes_their_own_account_or_the_last_administrator(
     assert User.objects.filter(pk=admin_user.pk).exists()
 
 
-def test_a_token_of_somebody_else_is_not_there(viewer: Client, operator_user: User, now: datetime) -> None:
+def test_token_of_another_user_is_not_found(viewer: Client, operator_user: User, now: datetime) -> None:
     other = tokens.make(operator_user, "t", True, None, "olga", now).token
     assert viewer.post(reverse("token-revoke", args=[other.pk])).status_code == 404
     other.refresh_from_db()

@@ -79,7 +79,9 @@ def files_were_read() -> bool:
     return ArchivedFile.objects.exclude(problem="").exists()
 
 
-def test_readers_of_its_job_or_cluster_see_it_and_nobody_else(scene: Scene, reader_of: Callable[..., User]) -> None:
+def test_archived_row_is_visible_only_to_readers_of_its_job_or_cluster(
+    scene: Scene, reader_of: Callable[..., User]
+) -> None:
     assert statuses(reader_of(selector=f"job={scene.job.name}"), scene) == [200] * 5
     assert statuses(reader_of(cluster=scene.job.cluster), scene) == [200] * 5
     assert statuses(reader_of(selector=f"job={scene.neighbour.name}"), scene) == [404] * 5
@@ -97,7 +99,7 @@ def test_the_check_reads_no_file(scene: Scene, reader_of: Callable[..., User], a
     assert not files_were_read()
 
 
-def test_a_file_that_cannot_be_read_is_reported_to_readers_of_everything(
+def test_unreadable_file_is_reported_to_unrestricted_readers(
     scene: Scene, reader_of: Callable[..., User], archive: Path, viewer_user: User
 ) -> None:
     for file in archive.rglob("*.parquet"):
@@ -108,9 +110,7 @@ def test_a_file_that_cannot_be_read_is_reported_to_readers_of_everything(
     assert files_were_read()
 
 
-def test_a_view_that_does_not_check_the_row_it_read_answers_nothing(
-    scene: Scene, reader_of: Callable[..., User]
-) -> None:
+def test_view_without_a_permission_check_returns_404(scene: Scene, reader_of: Callable[..., User]) -> None:
     request = RequestFactory().get(scene.paths[0])
     request.user = reader_of(cluster=scene.job.cluster)
     request.resolver_match = resolve(scene.paths[0])

@@ -43,7 +43,7 @@ def refused(client: Client, saying: str) -> None:
     assert not User.objects.filter(username="ida").exists()
 
 
-def test_the_first_log_in_makes_a_viewer_and_the_second_finds_it(provider: Provider) -> None:
+def test_first_login_creates_a_viewer_and_the_second_reuses_it(provider: Provider) -> None:
     client = Client()
     assert log_in(client).headers["Location"] == reverse("fleet")
     assert client.get(reverse("fleet")).status_code == 200
@@ -54,20 +54,20 @@ def test_the_first_log_in_makes_a_viewer_and_the_second_finds_it(provider: Provi
     assert AuditEntry.objects.filter(action="user.log-in", actor="ida").count() == 2
 
 
-def test_one_goes_on_where_one_wanted_to_and_never_elsewhere(provider: Provider) -> None:
+def test_login_redirects_only_to_the_requested_local_page(provider: Provider) -> None:
     assert log_in(Client(), next="/incidents/").headers["Location"] == "/incidents/"
     assert log_in(Client(), next="https://evil.example/").headers["Location"] == reverse("fleet")
     assert log_in(Client(), next="//evil.example/").headers["Location"] == reverse("fleet")
 
 
-def test_a_name_that_is_taken_takes_over_nothing(provider: Provider) -> None:
+def test_login_with_a_taken_name_does_not_take_over_the_account(provider: Provider) -> None:
     own = User.objects.create_superuser("ida", password="pw-ida-own-1")
     log_in(Client())
     made = Account.objects.get(oidc_subject="s-1").user
     assert (made.username, made.pk != own.pk, made.is_superuser) == ("ida-2", True, False)
 
 
-def test_groups_give_the_role_and_take_it_back(provider: Provider, settings: Any) -> None:
+def test_groups_grant_and_revoke_the_role(provider: Provider, settings: Any) -> None:
     settings.OIDC_OPERATOR_GROUPS, settings.OIDC_VIEWER_GROUPS = ["sre"], ["staff"]
     provider.person["groups"] = ["staff", "sre"]
     log_in(Client())
@@ -78,7 +78,7 @@ def test_groups_give_the_role_and_take_it_back(provider: Provider, settings: Any
     assert AuditEntry.objects.get(action="user.change").details["now"]["role"] == "viewer"
 
 
-def test_who_is_in_no_group_does_not_get_in(provider: Provider, settings: Any) -> None:
+def test_login_without_a_group_is_refused(provider: Provider, settings: Any) -> None:
     settings.OIDC_VIEWER_GROUPS = ["staff"]
     provider.person["groups"] = ["guests"]
     refused(Client(), "none of the groups")
@@ -89,32 +89,32 @@ def test_who_is_in_no_group_does_not_get_in(provider: Provider, settings: Any) -
     [{"aud": "somebody-else"}, {"iss": "https://evil.example"}, {"nonce": "another"}, {"exp": 1}, {"sub": ""}],
     ids=lambda lies: next(iter(lies)),
 )
-def test_a_token_that_is_not_for_us_is_refused(provider: Provider, lies: dict[str, Any]) -> None:
+def test_token_for_another_audience_is_refused(provider: Provider, lies: dict[str, Any]) -> None:
     provider.lies = lies
     answer = log_in(Client())
     assert answer.headers["Location"] == reverse("login")
     assert not User.objects.exists()
 
 
-def test_a_token_that_somebody_else_signed_is_refused(provider: Provider) -> None:
+def test_token_with_a_foreign_signature_is_refused(provider: Provider) -> None:
     provider.forges = True
     refused(Client(), "cannot be trusted")
 
 
-def test_a_code_that_was_not_asked_for_is_refused(provider: Provider) -> None:
+def test_unrequested_code_is_refused(provider: Provider) -> None:
     client = Client()
     answer = client.get(reverse("oidc-back"), {"code": "stolen", "state": "guessed"})
     assert answer.headers["Location"] == reverse("login")
     assert "_auth_user_id" not in client.session
 
 
-def test_an_account_that_is_not_active_does_not_get_in(provider: Provider) -> None:
+def test_inactive_account_cannot_log_in(provider: Provider) -> None:
     log_in(Client())
     User.objects.update(is_active=False)
     assert log_in(Client()).headers["Location"] == reverse("login")
 
 
-def test_a_provider_that_is_away_is_said_so(db: None, settings: Any) -> None:
+def test_unreachable_provider_is_reported(db: None, settings: Any) -> None:
     settings.OIDC_ISSUER, settings.OIDC_NAME, settings.OIDC_CLIENT_ID = "http://127.0.0.1:1", "Example", CLIENT_ID
     oidc._registered.cache_clear()
     client = Client()
@@ -122,6 +122,6 @@ def test_a_provider_that_is_away_is_said_so(db: None, settings: Any) -> None:
     assert "Example does not answer" in client.get(reverse("login")).content.decode()
 
 
-def test_without_a_provider_there_is_no_such_log_in(db: None) -> None:
+def test_oidc_login_is_absent_without_a_provider(db: None) -> None:
     assert Client().get(reverse("oidc-begin")).status_code == 404
     assert "oidc" not in Client().get(reverse("login")).content.decode()

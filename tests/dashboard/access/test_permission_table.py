@@ -139,11 +139,11 @@ def expected(role: str, least: str, *, by_api: bool) -> str:
     return "log in first" if role == "open" else "forbidden"
 
 
-def test_every_address_has_its_line() -> None:
+def test_every_route_is_in_the_permission_table() -> None:
     assert sorted(PERMISSIONS) == sorted(ROUTES), "add a line to tests/dashboard/access/table.py"
 
 
-def test_everybody_gets_in_where_the_table_says_and_nowhere_else(people: list[Person], hidden: Rows) -> None:
+def test_access_matches_the_permission_table(people: list[Person], hidden: Rows) -> None:
     wrong = []
     for route in ROUTES:
         path = address_of(route, hidden.ids)
@@ -162,7 +162,7 @@ def test_everybody_gets_in_where_the_table_says_and_nowhere_else(people: list[Pe
     assert wrong == [], "\n".join(wrong)
 
 
-def test_an_account_without_access_finds_nothing_of_a_hidden_cluster(outsider: Client, hidden: Rows) -> None:
+def test_hidden_cluster_is_not_found(outsider: Client, hidden: Rows) -> None:
     wrong = []
     for route in ROUTES:
         path = address_of(route, hidden.ids)
@@ -181,7 +181,7 @@ def test_an_account_without_access_finds_nothing_of_a_hidden_cluster(outsider: C
     assert wrong == [], "\n".join(wrong)
 
 
-def test_an_account_acts_where_it_was_granted_to(outsider: Client, hidden: Rows) -> None:
+def test_account_can_act_only_within_its_grants(outsider: Client, hidden: Rows) -> None:
     own = rows_of_own_cluster()
     for name in ("job", "job-savepoints", "job-history", "job-alerts", "job-configuration", "job-launch"):
         assert outsider.get(reverse(name, args=[own.pk])).status_code == 200
@@ -196,7 +196,7 @@ def rows_of_own_cluster() -> Any:
     return Job.objects.get(name="seen-job")
 
 
-def test_no_answer_holds_a_secret_of_a_launch_record(people: list[Person], hidden: Rows) -> None:
+def test_responses_contain_no_secret_of_a_launch_record(people: list[Person], hidden: Rows) -> None:
     admin = next(person for person in people if person.name == "admin")
     told = [
         path

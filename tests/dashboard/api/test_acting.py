@@ -28,14 +28,14 @@ def last() -> AuditEntry:
     return AuditEntry.objects.exclude(action="token.make").order_by("-id")[0]
 
 
-def test_a_savepoint_is_asked_for_by_user_and_token(api: Caller, job: Job) -> None:
+def test_savepoint_request_names_user_and_token(api: Caller, job: Job) -> None:
     answer = api.post(f"/jobs/{job.pk}/savepoints")
     assert answer.status_code == 202
     assert answer.json()["state"] == "requested"
     assert (last().action, last().actor) == ("savepoint.request", "olga (token token 0)")
 
 
-def test_what_cannot_be_now_is_a_conflict_with_its_reason(api: Caller, job: Job) -> None:
+def test_action_that_is_not_possible_returns_conflict_with_its_reason(api: Caller, job: Job) -> None:
     api.post(f"/jobs/{job.pk}/savepoints")
     again = api.post(f"/jobs/{job.pk}/stop")
     assert again.status_code == 409
@@ -43,7 +43,7 @@ def test_what_cannot_be_now_is_a_conflict_with_its_reason(api: Caller, job: Job)
     assert Savepoint.objects.count() == 1
 
 
-def test_a_keyed_call_is_done_once_and_answered_alike(api: Caller, job: Job) -> None:
+def test_repeated_key_acts_once_and_repeats_the_response(api: Caller, job: Job) -> None:
     first, second = (api.post(f"/jobs/{job.pk}/savepoints", **{"Idempotency-Key": "k1"}) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.json() == second.json()
@@ -51,14 +51,14 @@ def test_a_keyed_call_is_done_once_and_answered_alike(api: Caller, job: Job) -> 
     assert Savepoint.objects.count() == 1
 
 
-def test_a_key_of_another_call_is_refused(api: Caller, job: Job) -> None:
+def test_key_of_another_request_is_refused(api: Caller, job: Job) -> None:
     api.post(f"/jobs/{job.pk}/savepoints", **{"Idempotency-Key": "k1"})
     other = api.post("/pauses", {"reason": "x"}, **{"Idempotency-Key": "k1"})
     assert (other.status_code, AutomationPause.objects.count()) == (409, 0)
     assert api.post("/pauses", {"reason": "x"}, **{"Idempotency-Key": "k" * 201}).status_code == 400
 
 
-def test_a_keyed_call_that_was_refused_may_be_sent_again(api: Caller, job: Job) -> None:
+def test_refused_request_can_be_repeated_with_its_key(api: Caller, job: Job) -> None:
     Cluster.objects.update(unreachable_since=job.created_at)
     assert api.post(f"/jobs/{job.pk}/savepoints", **{"Idempotency-Key": "k1"}).status_code == 409
     Cluster.objects.update(unreachable_since=None)
@@ -66,7 +66,7 @@ def test_a_keyed_call_that_was_refused_may_be_sent_again(api: Caller, job: Job) 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_keyed_calls_at_once_do_it_once(api: Caller) -> None:
+def test_concurrent_requests_with_one_key_act_once(api: Caller) -> None:
     answers: list[Any] = []
 
     def call() -> None:
@@ -95,7 +95,7 @@ def test_the_automation_is_changed_field_by_field(api: Caller, job: Job) -> None
     assert api.send("patch", f"/jobs/{job.pk}/automation", {"savepoint_schedule": "never ever at"}).status_code == 422
 
 
-def test_retention_is_changed_and_looked_at_before(api: Caller, job: Job, now: datetime) -> None:
+def test_retention_is_previewed_and_changed(api: Caller, job: Job, now: datetime) -> None:
     for hour in range(4):
         make.make_savepoint(job.current_run, now - timedelta(hours=hour))
     assert api.send("patch", f"/jobs/{job.pk}/retention", {"savepoints_kept": 2}).json()["savepoints_kept"] == 2
@@ -136,7 +136,7 @@ def test_a_rule_is_made_changed_and_removed(api: Caller, job: Job) -> None:
         ({"kind": "failed_in_window", "name": "a", "parameters": {"colour": "red"}}, "colour"),
     ],
 )
-def test_a_rule_without_sense_is_refused_at_its_field(api: Caller, sent: dict[str, Any], field: str) -> None:
+def test_invalid_rule_names_its_field(api: Caller, sent: dict[str, Any], field: str) -> None:
     before = AlertRule.objects.count()
     answer = api.post("/rules", sent)
     assert answer.status_code == 422
@@ -144,7 +144,7 @@ def test_a_rule_without_sense_is_refused_at_its_field(api: Caller, sent: dict[st
     assert AlertRule.objects.count() == before
 
 
-def test_an_incident_is_moved_on(api: Caller, job: Job, now: datetime) -> None:
+def test_incident_is_acknowledged_snoozed_and_resolved(api: Caller, job: Job, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(job), now)
     assert (
         api.post(f"/incidents/{incident.pk}/acknowledge", {"note": "on it"})
@@ -166,7 +166,7 @@ def test_a_window_is_planned_and_ended(api: Caller, job: Job) -> None:
     assert api.post(f"/maintenance/{made.json()['id']}/end").status_code == 409
 
 
-def test_a_channels_secret_goes_in_and_never_comes_out(api: Caller) -> None:
+def test_channel_secret_is_write_only(api: Caller) -> None:
     sent = {"kind": "webhook", "name": "hook", "url": "https://hooks.example.org/t0ken", "signing_secret": "s3cret"}
     made = api.post("/channels", sent)
     assert made.status_code == 201, made.content
@@ -182,7 +182,7 @@ def test_a_channels_secret_goes_in_and_never_comes_out(api: Caller) -> None:
     assert refused.json()["error"]["fields"][0]["message"] == "Your account may not change this field."
 
 
-def test_clusters_are_an_administrators(api: Caller, admin_api: Caller, now: datetime) -> None:
+def test_only_administrators_change_clusters(api: Caller, admin_api: Caller, now: datetime) -> None:
     cluster = make.make_cluster(now)
     path = f"/clusters/{cluster.pk}"
     assert api.post(f"{path}/watch", {"watched": False, "reason": "x"}).status_code == 403

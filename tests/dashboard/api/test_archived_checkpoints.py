@@ -51,7 +51,7 @@ def history_of(viewer: Client, run: Run, **query: Any) -> list[int]:
     ]
 
 
-def test_archived_checkpoints_are_told_as_before(api: Any, viewer: Client, run: Run) -> None:
+def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: Run) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
     operator = one.operators.first()
     files = [f"/jobs/{run.job_id}/download/history.csv{query}" for query in ("", "?status=FAILED", "?took=1030+ms")]
@@ -88,7 +88,7 @@ def test_archived_checkpoints_are_told_as_before(api: Any, viewer: Client, run: 
     assert viewer.get(f"/checkpoints/{2**40}/").status_code == 404
 
 
-def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
+def test_damaged_or_missing_file_is_named_and_other_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, archive: Path
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
@@ -142,7 +142,7 @@ def mute(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     eventually("nothing hangs any more", lambda: not LOOKS.hanging(f"archive {place}"), 60)
 
 
-def test_storage_that_never_answers_is_said_and_what_postgresql_has_is_shown(
+def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)

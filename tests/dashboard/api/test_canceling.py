@@ -30,7 +30,7 @@ def deeds() -> list[str]:
     return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
 
 
-def test_the_engine_is_asked_to_cancel_the_run(api: Caller, job: Job, engine: HTTPServer) -> None:
+def test_cancel_sends_a_request_to_the_engine(api: Caller, job: Job, engine: HTTPServer) -> None:
     expect_cancel(engine, job)
     answer = api.post(f"/jobs/{job.pk}/cancel", {"reason": "wrong input"})
     assert (answer.status_code, answer.json()["id"]) == (202, job.current_run_id)
@@ -40,7 +40,7 @@ def test_the_engine_is_asked_to_cancel_the_run(api: Caller, job: Job, engine: HT
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])
-def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(
+def test_refused_cancel_keeps_the_job_running_and_is_audited(
     api: Caller, job: Job, engine: HTTPServer, headers: dict[str, str]
 ) -> None:
     expect_cancel(engine, job, 400)
@@ -57,9 +57,7 @@ def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])
-def test_an_answer_that_was_lost_is_not_called_a_refusal_and_stays_in_the_audit(
-    api: Caller, job: Job, headers: dict[str, str]
-) -> None:
+def test_lost_response_is_not_a_refusal_and_is_audited(api: Caller, job: Job, headers: dict[str, str]) -> None:
     Cluster.objects.update(rest_url="http://127.0.0.1:1")
     answer = api.post(f"/jobs/{job.pk}/cancel", **headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "unknown")
@@ -73,7 +71,9 @@ def test_a_job_that_has_ended_is_not_canceled(api: Caller, job: Job, engine: HTT
     refused(api, job, f"The job is already {state.value}.")
 
 
-def test_what_waymark_does_with_it_comes_first(api: Caller, job: Job, engine: HTTPServer, now: datetime) -> None:
+def test_restart_or_savepoint_in_progress_prevents_cancel(
+    api: Caller, job: Job, engine: HTTPServer, now: datetime
+) -> None:
     api.post(f"/jobs/{job.pk}/savepoints")
     refused(api, job, "A savepoint is in progress.")
     attempt = make.make_attempt(job, now, state=AttemptState.LAUNCHING)
@@ -90,7 +90,7 @@ def test_a_job_that_never_ran_is_not_canceled(api: Caller, job: Job) -> None:
 @pytest.mark.parametrize(
     ("body", "field"), [({"reason": "x" * 2001}, "reason"), ({"force": True}, "force"), ({"reason": 7}, "reason")]
 )
-def test_bad_input_names_the_field_and_asks_nothing(
+def test_invalid_input_names_the_field_and_sends_nothing(
     api: Caller, job: Job, engine: HTTPServer, body: dict[str, object], field: str
 ) -> None:
     answer = api.post(f"/jobs/{job.pk}/cancel", body)

@@ -19,7 +19,7 @@ from tests.monitoring.savepoints.snapshots import lay_down, metadata
 from tests.waiting import eventually
 
 
-def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
+def test_found_checkpoint_is_offered_while_it_exists(
     api: Caller, job: Job, now: datetime, tmp_path: Path, settings: Settings
 ) -> None:
     settings.STATE_ROOTS = (str(tmp_path),)
@@ -39,7 +39,7 @@ def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
     assert api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]}).json()["restore_path"] == f"file:{lying}"
 
 
-def test_storage_that_does_not_answer_is_told_beside_what_is_known(
+def test_unresponsive_storage_is_reported_with_the_known_snapshots(
     api: Caller, job: Job, now: datetime, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(states, "LISTED_WITHIN_S", 0.3)

@@ -88,9 +88,7 @@ def deeds() -> list[str]:
     return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
 
 
-def test_a_cancel_under_a_key_is_in_the_audit_and_is_about_that_run_for_good(
-    api: Caller, job: Job, engine: Engine, now: datetime
-) -> None:
+def test_keyed_cancel_is_audited_and_bound_to_its_run(api: Caller, job: Job, engine: Engine, now: datetime) -> None:
     run = job.current_run
     assert run is not None
     call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
@@ -106,7 +104,7 @@ def test_a_cancel_under_a_key_is_in_the_audit_and_is_about_that_run_for_good(
     assert api.post(f"/jobs/{job.pk}/cancel", {}, **KEY).headers["Idempotency-Replayed"] == "true"
 
 
-def test_a_cancel_whose_run_goes_on_is_asked_again(api: Caller, job: Job, engine: Engine) -> None:
+def test_cancel_is_sent_again_if_the_run_continues(api: Caller, job: Job, engine: Engine) -> None:
     call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
     engine.kills = False
     assert api.post(f"/jobs/{job.pk}/cancel", {}, **KEY).status_code == 202
@@ -114,7 +112,7 @@ def test_a_cancel_whose_run_goes_on_is_asked_again(api: Caller, job: Job, engine
     assert deeds() == ["job.cancel", "job.cancel", "job.cancel-taken"]
 
 
-def test_a_program_under_a_key_is_in_the_audit(caller_of: Callable[..., Caller], job: Job, engine: Engine) -> None:
+def test_keyed_upload_is_audited(caller_of: Callable[..., Caller], job: Job, engine: Engine) -> None:
     admin = caller_of(User.objects.create_user("anna", is_staff=True, is_superuser=True))
     call_and_die(engine, admin, f"/jobs/{job.pk}/programs", "program")
     assert (deeds(), len(engine.asked)) == (["job.program-sent"], 1)

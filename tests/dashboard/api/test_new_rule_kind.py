@@ -79,7 +79,7 @@ def incident(db: None, job: Job, now: datetime) -> Incident:
     return Incident.objects.get(kind="failed_runs", state=IncidentState.OPEN)
 
 
-def test_the_finding_is_stored_as_its_code_and_arguments(incident: Incident, now: datetime) -> None:
+def test_finding_is_stored_as_code_and_arguments(incident: Incident, now: datetime) -> None:
     ended_at = now - timedelta(minutes=1)
     found = FailedRunsReason.FOUND(run=2, subject=incident.subject, at=ended_at)
     assert incident.sentence_value == found
@@ -104,7 +104,7 @@ def test_the_api_serves_text_and_value(api: Caller, incident: Incident) -> None:
     assert rule["sentence_value"] == {"code": "test.failed-runs-rule", "args": {"threshold": 2}}
 
 
-def test_mails_and_webhooks_say_it(job: Job, now: datetime) -> None:
+def test_mails_and_webhooks_contain_the_finding(job: Job, now: datetime) -> None:
     channel = make.make_channel()
     make.make_rule(job, kind="failed_runs", threshold=2, window_s=None).channels.add(channel)
     make.make_run(job, now, state="FAILED", ended_at=now - timedelta(minutes=1))

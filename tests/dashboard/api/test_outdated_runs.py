@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.dashboard.views.test_outdated_pages import done, newest, replaced
 
 from monitoring.models import Job
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
+from tests.dashboard.views.test_outdated_pages import done, newest, replaced
 
 Call = Callable[[str, int | None], tuple[bool, str]]
 ACTS = ["restart", "launch", "stop", "act"]
@@ -39,7 +39,7 @@ def call(api: Caller, job: Job, now: datetime) -> Call:
 
 
 @pytest.mark.parametrize("act", [*ACTS, "cancel"])
-def test_what_was_decided_on_another_run_is_refused(call: Call, job: Job, now: datetime, act: str) -> None:
+def test_request_about_a_replaced_run_is_refused(call: Call, job: Job, now: datetime, act: str) -> None:
     old = job.current_run_id
     replaced(job, now)
     taken, why = call(act, old)
@@ -49,12 +49,12 @@ def test_what_was_decided_on_another_run_is_refused(call: Call, job: Job, now: d
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_what_was_decided_on_the_present_run_is_done(call: Call, job: Job, act: str) -> None:
+def test_request_about_the_current_run_succeeds(call: Call, job: Job, act: str) -> None:
     assert call(act, job.current_run_id) == (True, "Stopping with a savepoint." if act == "act" else "")
     assert done(job)
 
 
 @pytest.mark.parametrize("act", ["restart", "launch", "stop"])
-def test_a_call_need_not_say_it(call: Call, job: Job, now: datetime, act: str) -> None:
+def test_run_id_is_optional(call: Call, job: Job, now: datetime, act: str) -> None:
     replaced(job, now)
     assert call(act, None) == (True, "")

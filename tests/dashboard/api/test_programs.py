@@ -30,7 +30,7 @@ def upload(caller: Caller, job: Job, name: str = "flights.py", content: bytes = 
     return Client().post(f"/api/v1/jobs/{job.pk}/programs", sent, headers=caller.headers | headers)
 
 
-def test_the_cluster_gets_it_and_a_copy_stays(admin_api: Caller, job: Job, engine: HTTPServer) -> None:
+def test_uploaded_program_is_sent_to_the_cluster_and_copied(admin_api: Caller, job: Job, engine: HTTPServer) -> None:
     answer = upload(admin_api, job)
     assert answer.status_code == 201, answer.content
     digest = hashlib.sha256(b"print()").hexdigest()
@@ -42,7 +42,7 @@ def test_the_cluster_gets_it_and_a_copy_stays(admin_api: Caller, job: Job, engin
     assert (entry.target, entry.details["sha256"]) == (f"job {job.name}", digest)
 
 
-def test_it_is_what_the_launch_is_changed_to(admin_api: Caller, job: Job, engine: HTTPServer) -> None:
+def test_uploaded_program_can_be_used_in_a_launch(admin_api: Caller, job: Job, engine: HTTPServer) -> None:
     Job.objects.update(launch={"kind": "waymark", "jar_id": "1_old.py", "entry_class": "old:run"})
     jar_id = upload(admin_api, job).json()["jar_id"]
     answer = admin_api.post(f"/jobs/{job.pk}/launch", {"jar_id": jar_id, "entry_class": "flights:run"})
@@ -66,7 +66,7 @@ def test_one_key_uploads_once(admin_api: Caller, job: Job, engine: HTTPServer) -
     assert upload(admin_api, job, content=b"other", **{"Idempotency-Key": "k1"}).status_code == 409
 
 
-def test_an_operator_uploads_none(api: Caller, job: Job, engine: HTTPServer) -> None:
+def test_operator_cannot_upload_a_program(api: Caller, job: Job, engine: HTTPServer) -> None:
     assert upload(api, job).status_code == 403
     assert (engine.log, Program.objects.count()) == ([], 0)
 
@@ -79,7 +79,7 @@ def test_an_operator_uploads_none(api: Caller, job: Job, engine: HTTPServer) -> 
         ("a" * 220 + ".py", b"1", "200"),
     ],
 )
-def test_what_is_no_program_is_refused_by_name(
+def test_file_of_another_type_is_refused(
     admin_api: Caller, job: Job, engine: HTTPServer, name: str, content: bytes, says: str
 ) -> None:
     answer = upload(admin_api, job, name, content)
@@ -99,7 +99,7 @@ def test_a_program_that_is_too_large_is_refused(
     assert "At most 1 MB are allowed." in answer.json()["error"]["message"]
 
 
-def test_what_the_cluster_refuses_is_a_conflict(admin_api: Caller, job: Job, httpserver: HTTPServer) -> None:
+def test_refusal_by_the_cluster_is_a_conflict(admin_api: Caller, job: Job, httpserver: HTTPServer) -> None:
     Cluster.objects.update(rest_url=httpserver.url_for("/").rstrip("/"))
     httpserver.expect_request("/jars/upload").respond_with_json({"errors": ["Only a .py, please."]}, status=400)
     answer = upload(admin_api, job, "flights.zip", b"PK")

@@ -28,7 +28,7 @@ def walk(api: Caller, path: str, limit: int, **query: Any) -> list[dict[str, Any
     return found
 
 
-def test_a_job_is_told_as_its_page_shows_it(api: Caller, job: Job) -> None:
+def test_job_json_matches_its_page(api: Caller, job: Job) -> None:
     (listed,) = api.get("/jobs").json()["items"]
     one = api.get(f"/jobs/{job.pk}").json()
     assert listed == one
@@ -37,7 +37,7 @@ def test_a_job_is_told_as_its_page_shows_it(api: Caller, job: Job) -> None:
     assert one["last_completed_id"] == 7
 
 
-def test_checkpoints_are_walked_page_by_page_without_a_gap_or_a_double(api: Caller, job: Job) -> None:
+def test_paging_returns_each_checkpoint_once(api: Caller, job: Job) -> None:
     found = walk(api, f"/jobs/{job.pk}/checkpoints", 3)
     assert [row["checkpoint_id"] for row in found] == [7, 6, 5, 4, 3, 2, 1]
 
@@ -50,14 +50,14 @@ def test_checkpoints_are_filtered(api: Caller, job: Job, now: datetime) -> None:
     assert [row["checkpoint_id"] for row in found] == [9]
 
 
-def test_rows_of_one_moment_are_each_told_once(api: Caller, job: Job, now: datetime) -> None:
+def test_paging_returns_rows_with_equal_times_once(api: Caller, job: Job, now: datetime) -> None:
     for _ in range(5):
         make.make_savepoint(job.current_run, now)
     found = walk(api, "/savepoints", 2)
     assert len({row["id"] for row in found}) == len(found) == 5
 
 
-def test_a_checkpoint_is_told_down_to_the_subtask(api: Caller, job: Job) -> None:
+def test_checkpoint_json_includes_subtasks(api: Caller, job: Job) -> None:
     newest = api.get(f"/jobs/{job.pk}/checkpoints", limit=1).json()["items"][0]
     operator = api.get(f"/checkpoints/{newest['id']}").json()["operators"][1]
     told = api.get(f"/operators/{operator['id']}").json()
@@ -68,21 +68,21 @@ def test_a_checkpoint_is_told_down_to_the_subtask(api: Caller, job: Job) -> None
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/savepoints", "/incidents", "/restarts", "/rules", "/audit", "/messages"])
-def test_a_cursor_that_was_never_given_is_refused(api: Caller, path: str) -> None:
+def test_invalid_cursor_is_refused(api: Caller, path: str) -> None:
     for cursor in ("nonsense", "WzEsMiwzLDRd", "WyJhIiwgImIiXQ", "WzFd" * 30):
         answer = api.get(path, cursor=cursor)
         assert answer.status_code in (200, 422)
     assert api.get(path, cursor="nonsense").json()["error"]["fields"][0]["field"] == "cursor"
 
 
-def test_a_filter_with_a_slip_in_it_is_refused_by_name(api: Caller) -> None:
+def test_unknown_filter_is_refused_by_name(api: Caller) -> None:
     answer = api.get("/incidents", stat="open")
     assert answer.status_code == 422
     (wrong,) = answer.json()["error"]["fields"]
     assert (wrong["field"], wrong["value"]) == ("stat", "open")
 
 
-def test_incidents_are_told_by_state(api: Caller, job: Job, now: datetime) -> None:
+def test_incidents_are_filtered_by_state(api: Caller, job: Job, now: datetime) -> None:
     rule = make.make_rule(job)
     old = make.make_incident(rule, now - timedelta(hours=1), state=IncidentState.RESOLVED, resolved_at=now)
     new = make.make_incident(rule, now)
@@ -95,7 +95,7 @@ def test_incidents_are_told_by_state(api: Caller, job: Job, now: datetime) -> No
     assert Incident.objects.count() == 2
 
 
-def test_the_audit_is_told_by_who_what_and_when(api: Caller, now: datetime) -> None:
+def test_audit_log_is_filtered_by_actor_action_and_time(api: Caller, now: datetime) -> None:
     audit.record("ida", "rule.change", "rule a", "because")
     audit.record("ida", "savepoint.request", "job b")
     told = api.get("/audit", actor="ida", action="rule.").json()["items"]
@@ -143,11 +143,11 @@ def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: 
     assert (job.launch["program_args"], job.launch["parallelism"]) == (["--db-password", "hunter2"], 8)
 
 
-def test_every_state_of_a_restart_can_be_asked_for() -> None:
+def test_restarts_are_filtered_by_every_state() -> None:
     assert set(get_args(RestartsParams.model_fields["state"].annotation)) == {"", *AttemptState.values}
 
 
-def test_jobs_by_label_and_a_selector_that_makes_no_sense(api: Caller, now: datetime) -> None:
+def test_jobs_are_filtered_by_label_and_invalid_selectors_are_refused(api: Caller, now: datetime) -> None:
     cluster = make.make_cluster(now)
     for name in ("orders", "mails"):
         make.make_job(cluster, name, labels={"team": name})

@@ -26,23 +26,23 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     return found
 
 
-def test_without_a_token_one_is_asked_for(db: None) -> None:
+def test_request_without_a_token_returns_401(db: None) -> None:
     response = Client().get("/api/v1/jobs")
     assert problem(response, 401)["code"] == "unauthenticated"
     assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize("given", ["Bearer wmk_wrong", "Bearer ", "Basic b2xnYTpwdw==", "nonsense"])
-def test_a_token_that_is_none_is_refused_even_with_a_session(operator: Client, given: str) -> None:
+def test_invalid_token_is_refused_even_with_a_session(operator: Client, given: str) -> None:
     problem(operator.get("/api/v1/jobs", headers={"Authorization": given}), 401)
 
 
-def test_what_is_not_there_is_not_found(api: Caller) -> None:
+def test_missing_object_returns_404(api: Caller) -> None:
     for path in ("/jobs/987654", "/nothing", "/jobs/99999999999999999999", "/jobs/-1", "/"):
         assert problem(api.get(path), 404)["code"] == "not_found"
 
 
-def test_another_method_is_refused_and_told_which_are_taken(api: Caller) -> None:
+def test_other_method_returns_405_with_the_allowed_methods(api: Caller) -> None:
     response = api.send("delete", "/jobs")
     assert problem(response, 405)["code"] == "method_not_allowed"
     assert response.headers["Allow"] == "GET"
@@ -67,7 +67,7 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(api: Caller, job: Job
     assert wrong["field"] == "auto_restrat"
 
 
-def test_too_many_calls_are_told_how_long_to_wait(api: Caller, settings: Any) -> None:
+def test_rate_limit_returns_retry_after(api: Caller, settings: Any) -> None:
     settings.API_CALLS_PER_MINUTE = 3
     codes = [api.get("/me").status_code for _ in range(12)]  # the calls span at most two windows of a minute
     assert 429 in codes
@@ -76,7 +76,7 @@ def test_too_many_calls_are_told_how_long_to_wait(api: Caller, settings: Any) ->
     assert 0 < int(response.headers["Retry-After"]) <= 60
 
 
-def test_while_redis_is_away_the_api_answers(api: Caller, settings: Any) -> None:
+def test_api_responds_without_redis(api: Caller, settings: Any) -> None:
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     settings.API_CALLS_PER_MINUTE = 1
     assert [api.get("/me").status_code for _ in range(3)] == [200] * 3

@@ -21,14 +21,14 @@ def older(job: Job, now: datetime) -> str:
     return f"savepoint-{make.make_savepoint(run, now - timedelta(minutes=9)).pk}"
 
 
-def test_each_state_and_the_answer_to_a_restart_say_it(api: Caller, job: Job, older: str) -> None:
+def test_states_and_restart_responses_list_rows_written_again(api: Caller, job: Job, older: str) -> None:
     states = {each["key"]: each["written_again"] for each in api.get(f"/jobs/{job.pk}/restart-states").json()}
     assert (states[older], states["stop"]) == (AGAIN, [])
     answer = api.post(f"/jobs/{job.pk}/restart", {"state": older})
     assert (answer.status_code, answer.json()["written_again"]) == (202, AGAIN)
 
 
-def test_the_answer_to_a_run_again_says_it(api: Caller, job: Job, older: str, now: datetime) -> None:
+def test_run_again_response_lists_rows_written_again(api: Caller, job: Job, older: str, now: datetime) -> None:
     Run.objects.filter(pk=job.runs.latest("number").pk).update(state=RunState.FAILED, ended_at=now)
     answer = api.post(f"/jobs/{job.pk}/run-again")
     assert (answer.status_code, answer.json()["written_again"]) == (202, AGAIN)

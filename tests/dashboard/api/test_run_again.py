@@ -44,7 +44,7 @@ def test_a_job_that_runs_is_not_run_again(api: Caller, daily: Job, rows: Rows) -
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_schedule_of_runs_is_set_and_told(api: Caller, daily: Job) -> None:
+def test_run_schedule_is_saved_and_returned(api: Caller, daily: Job) -> None:
     sent = {"run_schedule": "0 3 * * *", "run_time_zone": "Europe/Berlin"}
     told = api.send("patch", f"/jobs/{daily.pk}/automation", sent).json()
     assert (told["run_schedule"], told["next_run_at"] is None) == ("at 03:00 every day (Europe/Berlin)", False)

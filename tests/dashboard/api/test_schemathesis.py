@@ -82,7 +82,7 @@ def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, set
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-def test_an_operation_answers_as_the_document_says(case: Any, headers: dict[str, str], rows: Rows) -> None:
+def test_operation_conforms_to_the_openapi_document(case: Any, headers: dict[str, str], rows: Rows) -> None:
     """Call the operation on existing rows, and roll back its changes."""
     first = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
     of_it = rows.ids.get(first, 1)

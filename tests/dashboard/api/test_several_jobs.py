@@ -22,7 +22,7 @@ def other(job: Job, now: datetime) -> Job:
     return made
 
 
-def test_a_deed_for_several_jobs_is_done_or_refused_for_each(api: Caller, job: Job, other: Job) -> None:
+def test_bulk_action_succeeds_or_fails_for_each_job(api: Caller, job: Job, other: Job) -> None:
     api.post(f"/jobs/{job.pk}/savepoints")
     answer = api.post("/jobs/act", {"deed": "savepoint", "jobs": [job.pk, other.pk]})
     assert answer.status_code == 200
@@ -33,7 +33,7 @@ def test_a_deed_for_several_jobs_is_done_or_refused_for_each(api: Caller, job: J
     assert Savepoint.objects.count() == 2
 
 
-def test_labels_are_added_to_several_jobs_and_taken_off(api: Caller, job: Job, other: Job) -> None:
+def test_labels_are_added_to_and_removed_from_several_jobs(api: Caller, job: Job, other: Job) -> None:
     both = [job.pk, other.pk]
     added = api.post("/jobs/act", {"deed": "label", "jobs": both, "labels": {"team": "x"}})
     assert [each["done"] for each in added.json()] == [True, True]
@@ -52,9 +52,7 @@ def test_labels_are_added_to_several_jobs_and_taken_off(api: Caller, job: Job, o
         ({"deed": "label", "jobs": "own"}, "labels"),
     ],
 )
-def test_a_deed_that_makes_no_sense_is_refused_and_nothing_is_done(
-    api: Caller, job: Job, body: dict[str, Any], field: str
-) -> None:
+def test_invalid_bulk_action_is_refused(api: Caller, job: Job, body: dict[str, Any], field: str) -> None:
     own = [job.pk] if body["jobs"] == "own" else body["jobs"]
     answer = api.post("/jobs/act", body | {"jobs": own})
     assert answer.status_code == 422
@@ -62,7 +60,7 @@ def test_a_deed_that_makes_no_sense_is_refused_and_nothing_is_done(
     assert not Savepoint.objects.exists()
 
 
-def test_views_are_their_owners(api: Caller, caller_of: Callable[..., Caller], db: None) -> None:
+def test_saved_views_belong_to_their_owners(api: Caller, caller_of: Callable[..., Caller], db: None) -> None:
     kept = api.post("/views", {"name": "failing ones", "query": "state=failing&page=3"})
     assert kept.status_code == 201
     assert kept.json()["query"] == "state=failing", "only what filters"
@@ -97,9 +95,7 @@ def snapshot(spark_job: Job) -> Checkpoint:
     return Checkpoint.objects.select_related("run").get(run__job=spark_job, checkpoint_id=3)
 
 
-def test_state_is_asked_for_listed_first_and_fetched(
-    api: Caller, spark_job: Job, snapshot: Checkpoint, now: datetime
-) -> None:
+def test_state_is_listed_then_read(api: Caller, spark_job: Job, snapshot: Checkpoint, now: datetime) -> None:
     where = f"/jobs/{spark_job.pk}"
     assert snapshot.pk in [each["id"] for each in api.get(f"{where}/snapshots").json()]
     early = api.post(f"{where}/state-reads", {"snapshot": snapshot.pk, "kind": "read", "place": "0:total"})
@@ -131,7 +127,7 @@ WITH_OPERATOR_STATE = CONTENTS | {
 }
 
 
-def test_a_list_shows_names_of_operator_state_to_everybody_and_its_values_to_operators(
+def test_operator_state_values_are_visible_only_to_operators(
     caller_of: Callable[..., Caller], operator_user: User, spark_job: Job, snapshot: Checkpoint, now: datetime
 ) -> None:
     listed = answered(spark_job, snapshot, now, answer=WITH_OPERATOR_STATE)
@@ -159,7 +155,7 @@ def test_keys_and_values_are_for_operators(
         assert reader.post(where, {"snapshot": snapshot.pk}).status_code == 403
 
 
-def test_a_snapshot_or_place_that_is_not_there_is_named(
+def test_missing_snapshot_or_operator_is_named(
     api: Caller, spark_job: Job, snapshot: Checkpoint, now: datetime
 ) -> None:
     where = f"/jobs/{spark_job.pk}/state-reads"

@@ -27,7 +27,7 @@ def look(caller: Caller, cluster: Cluster, checkpoints: Any) -> Any:
     return caller.post(f"/clusters/{cluster.pk}/checkpoint-locations", {"checkpoints": checkpoints})
 
 
-def test_what_is_at_locations_is_told(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_checkpoints_at_locations_are_listed(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, FOUND | {"query": "a"}, REFUSED | {"query": "b"})
     found, refused = look(admin_api, cluster, {"a": "/checkpoints/orders", "b": "/none"}).json()
     assert found == {
@@ -74,7 +74,7 @@ def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, cluster: Clus
     assert RestartAttempt.objects.get().launch["configuration"] == configuration
 
 
-def test_what_is_at_a_savepoint_is_told(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_savepoint_at_a_location_is_described(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_snapshot(httpserver)
     answer = admin_api.post(f"/clusters/{cluster.pk}/snapshots", {"savepoint": "/sp/1/", "entry_class": "orders.py"})
     assert answer.json() == {
@@ -90,9 +90,7 @@ def test_what_is_at_a_savepoint_is_told(admin_api: Caller, cluster: Cluster, htt
     assert httpserver.log[0][0].get_json() == {"savepointPath": "/sp/1", "entryClass": "orders.py"}
 
 
-def test_a_savepoint_is_looked_at_before_the_job_is_there(
-    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
-) -> None:
+def test_savepoint_is_validated_before_submission(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     body = BODY | {"state": "savepoint", "savepoint": "/sp/1"}
     expect_snapshot(httpserver, **DAMAGED)
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", body)
@@ -113,7 +111,9 @@ def test_one_key_submits_once(admin_api: Caller, cluster: Cluster, httpserver: H
     assert RestartAttempt.objects.count() == 1
 
 
-def test_without_state_nothing_is_looked_at(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_submission_without_state_validates_no_snapshot(
+    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
+) -> None:
     assert admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY).status_code == 202
     assert RestartAttempt.objects.get().start_empty
     assert httpserver.log == []
@@ -131,7 +131,7 @@ def test_without_state_nothing_is_looked_at(admin_api: Caller, cluster: Cluster,
         ({"checkpoint": "/a"}, "checkpoint", "not permitted"),
     ],
 )
-def test_what_is_wrong_is_told_by_field(
+def test_submission_errors_name_their_fields(
     admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, told: str
 ) -> None:
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT | changed)
@@ -162,13 +162,13 @@ def test_a_program_is_uploaded_to_the_cluster(admin_api: Caller, cluster: Cluste
     assert (answer.status_code, answer.json()["jar_id"]) == (201, "9e_orders.py")
 
 
-def test_an_operator_submits_nothing(api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_operator_cannot_submit_a_job(api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     assert api.post(f"/clusters/{cluster.pk}/jobs", BODY).status_code == 403
     assert look(api, cluster, {"": "/a"}).status_code == 403
     assert httpserver.log == []
 
 
-def test_flink_takes_no_such_job(admin_api: Caller, cluster: Cluster) -> None:
+def test_flink_cluster_refuses_pyspark_submission(admin_api: Caller, cluster: Cluster) -> None:
     Cluster.objects.update(engine=Engine.FLINK)
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY)
     assert answer.status_code == 409

@@ -67,7 +67,7 @@ def one_of_each_kind(job: Job) -> None:
     AlertRule.objects.create(name="by label", selector="team=a|b,!old", kind="state_size", threshold=3 * 1024**3)
 
 
-def test_what_is_exported_comes_back_as_it_was(job: Job, now: datetime) -> None:
+def test_export_and_import_round_trip(job: Job, now: datetime) -> None:
     one_of_each_kind(job)
     text, before = export(), everything()
 
@@ -91,7 +91,7 @@ def test_one_changed_number_is_one_changed_line(job: Job) -> None:
     ]
 
 
-def test_a_file_adds_what_is_new_and_says_what_it_changes(now: datetime) -> None:
+def test_import_adds_new_entries_and_reports_changes(now: datetime) -> None:
     apply(SMALL, "olga", now)
     rule = AlertRule.objects.get(name="Payments fail")
     assert (rule.threshold, rule.window_s, rule.selector, rule.severity) == (5, 1800, "team=payments", "critical")
@@ -102,7 +102,7 @@ def test_a_file_adds_what_is_new_and_says_what_it_changes(now: datetime) -> None
     assert AuditEntry.objects.filter(action="rule.import").count() == 1
 
 
-def test_secrets_are_not_in_it_and_stay(now: datetime) -> None:
+def test_import_without_secrets_keeps_them(now: datetime) -> None:
     channel = make.make_channel("hook", kind="webhook")
     channel.secret = "very secret"
     channel.save()
@@ -149,12 +149,12 @@ def test_a_problem_names_line_field_value_and_what_is_allowed(now: datetime, old
     assert not Channel.objects.exists()
 
 
-def test_every_problem_of_a_file_is_told_at_once() -> None:
+def test_all_problems_of_a_file_are_reported_together() -> None:
     wrong = SMALL.replace("threshold: 5", "threshold: 0").replace("window: 30 min", "window: soon")
     assert [problem.line for problem in plan(wrong).problems] == [9, 10]
 
 
-def test_what_is_not_in_the_file_stays_unless_it_is_to_be_removed(job: Job, now: datetime) -> None:
+def test_absent_entries_are_removed_only_with_prune(job: Job, now: datetime) -> None:
     own = AlertRule.objects.create(job=job, threshold=7, window_s=600)
     apply(SMALL, "olga", now)
     assert AlertRule.objects.filter(pk=own.pk).exists()
@@ -196,7 +196,7 @@ def test_the_page_shows_what_would_change_before_it_does(operator: Client) -> No
     assert "Payments fail" in operator.get(reverse("rules-download")).content.decode()
 
 
-def test_the_page_says_what_is_wrong_and_keeps_what_was_typed(operator: Client) -> None:
+def test_import_page_shows_problems_and_keeps_the_text(operator: Client) -> None:
     wrong = SMALL.replace("threshold: 5", "threshold: 0")
     response = operator.post(reverse("rules-as-code"), {"text": wrong, "step": "apply"})
     assert response.status_code == 422
@@ -211,6 +211,6 @@ def test_only_an_administrator_allows_a_private_address(operator: Client) -> Non
     assert not Channel.objects.exists()
 
 
-def test_who_may_only_look_imports_nothing(viewer: Client) -> None:
+def test_viewer_cannot_import(viewer: Client) -> None:
     assert viewer.get(reverse("rules-as-code")).status_code == 200
     assert viewer.post(reverse("rules-as-code"), {"text": SMALL, "step": "apply"}).status_code == 403

@@ -19,13 +19,13 @@ def lease(redis: Redis, token: str, clock: ManualClock, ttl_s: float = 30) -> Le
     return Lease(redis, "test:lease", token, ttl_s, clock)
 
 
-def test_the_second_one_is_told_who_holds_it(redis: Redis, clock: ManualClock) -> None:
+def test_second_process_learns_the_holder_of_the_lease(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
     assert (first.acquire(), second.acquire()) == ("a", "a")
     assert (first.is_held, second.is_held) == (True, False)
 
 
-def test_it_ends_on_its_own_clock_unless_it_is_renewed(redis: Redis, clock: ManualClock) -> None:
+def test_lease_expires_on_the_local_clock_unless_renewed(redis: Redis, clock: ManualClock) -> None:
     mine = lease(redis, "a", clock)
     mine.acquire()
     clock.advance(29)
@@ -37,7 +37,7 @@ def test_it_ends_on_its_own_clock_unless_it_is_renewed(redis: Redis, clock: Manu
     assert not mine.is_held, "a process that was stopped wakes up with nothing"
 
 
-def test_released_it_goes_to_the_next_at_once(redis: Redis, clock: ManualClock) -> None:
+def test_released_lease_is_available_at_once(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
     first.acquire()
     second.release()
@@ -46,7 +46,7 @@ def test_released_it_goes_to_the_next_at_once(redis: Redis, clock: ManualClock) 
     assert (second.acquire(), first.acquire()) == ("b", "b")
 
 
-def test_emptied_redis_gives_it_to_whoever_asks_first(redis: Redis, clock: ManualClock) -> None:
+def test_lease_can_be_acquired_after_redis_is_emptied(redis: Redis, clock: ManualClock) -> None:
     first, second = lease(redis, "a", clock), lease(redis, "b", clock)
     first.acquire()
     redis.flushall()
@@ -55,7 +55,7 @@ def test_emptied_redis_gives_it_to_whoever_asks_first(redis: Redis, clock: Manua
     assert not first.is_held
 
 
-def test_without_an_answer_it_runs_to_its_end(redis: Redis, clock: ManualClock) -> None:
+def test_lease_stays_valid_without_redis_until_it_expires(redis: Redis, clock: ManualClock) -> None:
     nowhere = broker.connect("redis://127.0.0.1:1/0", limit_s=0.2)
     mine = lease(nowhere, "a", clock)
     with pytest.raises(RedisError):

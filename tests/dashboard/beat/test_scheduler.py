@@ -61,16 +61,14 @@ def pass_time(clock: ManualClock, seconds: float, *beats: LeasedScheduler) -> No
             tick(beat)
 
 
-def test_of_two_beats_one_ticks(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+def test_only_one_of_two_beats_sends_tasks(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     first, second = make_beat(), make_beat()
     pass_time(clock, 31, first, second)
     assert sent(redis).count("tasks.poll") == 3
     assert sent(redis).count("tasks.rules") == 3
 
 
-def test_the_one_that_stood_by_goes_on_where_the_dead_one_stopped(
-    make_beat: MakeBeat, redis: Redis, clock: ManualClock
-) -> None:
+def test_standby_continues_where_the_failed_beat_stopped(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     first, second = make_beat(), make_beat()
     pass_time(clock, 16, first, second)
     assert len(sent(redis)) == 2, "the entries were sent once, 5 s ago"
@@ -81,7 +79,7 @@ def test_the_one_that_stood_by_goes_on_where_the_dead_one_stopped(
     assert len(sent(redis)) == 4, "10 s after the first one sent them, not 10 s after the take-over"
 
 
-def test_one_that_was_stopped_sends_nothing_when_it_wakes(
+def test_suspended_beat_sends_nothing_when_it_resumes(
     make_beat: MakeBeat, redis: Redis, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make_beat(), make_beat()
@@ -97,7 +95,7 @@ def test_one_that_was_stopped_sends_nothing_when_it_wakes(
     assert len(sent(redis)) == before
 
 
-def test_after_redis_was_emptied_ticks_go_on(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+def test_beat_continues_after_redis_is_emptied(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     first, second = make_beat(), make_beat()
     pass_time(clock, 15, first, second)
     redis.flushall()
@@ -105,7 +103,7 @@ def test_after_redis_was_emptied_ticks_go_on(make_beat: MakeBeat, redis: Redis, 
     assert sent(redis).count("tasks.poll") == 2
 
 
-def test_no_more_ticks_wait_than_are_of_use(make_beat: MakeBeat, redis: Redis, clock: ManualClock, caplog: Any) -> None:
+def test_waiting_tasks_are_limited(make_beat: MakeBeat, redis: Redis, clock: ManualClock, caplog: Any) -> None:
     beat = make_beat(period_s=1)
     with caplog.at_level(logging.INFO):
         pass_time(clock, 60, beat)
@@ -116,7 +114,7 @@ def test_no_more_ticks_wait_than_are_of_use(make_beat: MakeBeat, redis: Redis, c
     assert sent(redis)
 
 
-def test_without_redis_it_waits_and_says_so_once(make_beat: MakeBeat, clock: ManualClock, caplog: Any) -> None:
+def test_beat_without_redis_waits_and_logs_once(make_beat: MakeBeat, clock: ManualClock, caplog: Any) -> None:
     beat = make_beat(url="redis://127.0.0.1:1/0")
     with caplog.at_level(logging.INFO):
         pass_time(clock, 10, beat)
@@ -124,7 +122,7 @@ def test_without_redis_it_waits_and_says_so_once(make_beat: MakeBeat, clock: Man
     assert "Traceback" not in caplog.text
 
 
-def test_a_clock_that_was_set_back_stops_nothing(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+def test_clock_set_back_does_not_stop_tasks(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     beat = make_beat()
     pass_time(clock, 11, beat)
     clock.jump(-86_400)
@@ -142,7 +140,7 @@ def test_a_clock_that_was_set_forward_sends_each_entry_once(
     assert sent(redis).count("tasks.poll") == 2
 
 
-def test_its_sign_says_whether_it_leads(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+def test_heartbeat_reports_the_leader(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     beat = make_beat()
     tick(beat)
     [sign] = broker.signs(redis, datetime.now(UTC))

@@ -36,11 +36,11 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
     look_at(read_as(), pages, "alerting-")
 
 
-def test_nothing_yet(read_as: Callable[..., Reader], db: None) -> None:
+def test_alert_pages_without_data(read_as: Callable[..., Reader], db: None) -> None:
     look_at(read_as(), {name: reverse(name) for name in LISTS}, "alerting-nothing-")
 
 
-def test_several_are_chosen_kept_while_the_list_renews_itself_and_acknowledged(
+def test_selection_survives_a_refresh_and_is_acknowledged(
     read_as: Callable[..., Reader], now: datetime, operator_user: User
 ) -> None:
     night = night_of_alerts(now, jobs=3)
@@ -62,7 +62,7 @@ def test_several_are_chosen_kept_while_the_list_renews_itself_and_acknowledged(
     assert reader.complaints == []
 
 
-def test_a_form_that_makes_no_sense_keeps_what_was_typed(read_as: Callable[..., Reader], db: None) -> None:
+def test_invalid_form_keeps_its_input(read_as: Callable[..., Reader], db: None) -> None:
     reader = read_as("narrow", "dark")
     page = reader.open(reverse("channel-add", args=["webhook"]))
     page.get_by_label("Name").fill("on-call")

@@ -52,7 +52,7 @@ def troubled_job(now: datetime) -> tuple[Job, Checkpoint, Checkpoint]:
     return job, slow, failed
 
 
-def test_what_is_wrong_and_what_to_set(read_as: Callable[..., Reader], now: datetime) -> None:
+def test_pages_with_causes_and_advice(read_as: Callable[..., Reader], now: datetime) -> None:
     job, slow, failed = troubled_job(now)
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk, "count": 3})

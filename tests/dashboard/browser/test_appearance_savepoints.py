@@ -57,7 +57,7 @@ def test_pages_of_savepoints(read_as: Callable[..., Reader], signs_of_life: None
     look_at(read_as(), pages, "savepoints-", settle=settle)
 
 
-def test_a_page_whose_run_was_replaced_restarts_nothing_until_it_was_read_again(
+def test_outdated_page_cannot_restart_until_it_is_reloaded(
     read_as: Callable[..., Reader], signs_of_life: None, job: Job, now: datetime
 ) -> None:
     reader = read_as()

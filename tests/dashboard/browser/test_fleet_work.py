@@ -17,7 +17,7 @@ from tests.dashboard.browser.conftest import Reader
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
+def test_jobs_are_selected_and_searched(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
     jobs = sample_fleet.troubled_fleet(now)
     poller_looked()
     reader = read_as()
@@ -45,9 +45,7 @@ def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life
     assert reader.complaints == []
 
 
-def test_more_jobs_come_when_they_are_reached(
-    read_as: Callable[..., Reader], signs_of_life: None, now: datetime
-) -> None:
+def test_next_page_loads_on_scroll(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
     cluster = builders.make_cluster(now)
     for n in range(170):
         builders.make_run(builders.make_job(cluster, f"job-{n:03}"), now)

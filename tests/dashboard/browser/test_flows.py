@@ -73,7 +73,7 @@ def test_a_thousand_jobs_are_found_by_typing(read_as: ReadAs, now: datetime) -> 
     assert reader.complaints == []
 
 
-def test_restart_from_this_savepoint_is_watched_until_the_job_runs_again(read_as: ReadAs, now: datetime) -> None:
+def test_restart_progress_is_shown_until_the_job_runs(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now)
     make.make_checkpoints(run, now, make.Shape(count=12))
@@ -124,9 +124,7 @@ def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime)
 
 
 @pytest.mark.nightly
-def test_a_rule_says_what_it_means_and_what_it_would_have_done_while_it_is_written(
-    read_as: ReadAs, now: datetime
-) -> None:
+def test_rule_form_updates_sentence_and_backtest(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(hours=3))
     make.make_checkpoints(
@@ -147,9 +145,7 @@ def test_a_rule_says_what_it_means_and_what_it_would_have_done_while_it_is_writt
     assert reader.complaints == []
 
 
-def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_back(
-    read_as: ReadAs, now: datetime
-) -> None:
+def test_double_click_reload_and_back_do_not_repeat_an_action(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
@@ -178,7 +174,7 @@ def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_bac
 
 
 @pytest.mark.nightly
-def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:
+def test_theme_is_stored_and_applied_to_charts(read_as: ReadAs, now: datetime) -> None:
     job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))

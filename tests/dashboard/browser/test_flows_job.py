@@ -18,9 +18,7 @@ from tests.dashboard.browser.conftest import Reader
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
-    read_as: Callable[..., Reader], now: datetime
-) -> None:
+def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reader], now: datetime) -> None:
     job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
@@ -66,9 +64,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
     assert reader.complaints == []
 
 
-def test_on_a_phone_the_open_tab_is_in_view_and_a_renewal_takes_neither_it_nor_the_keyboards_place(
-    read_as: Callable[..., Reader], now: datetime
-) -> None:
+def test_refresh_on_a_phone_keeps_the_open_tab_and_the_focus(read_as: Callable[..., Reader], now: datetime) -> None:
     job = sample_fleet.busy_job(now, make.make_cluster(now))
     reader = read_as("narrow")
     page = reader.open(reverse("job-exceptions", args=[job.pk]))

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 STILL = "window.setInterval = () => 0;"
 
 
-def test_a_job_is_found_read_and_restarted_by_keyboard_alone(
+def test_job_is_found_and_restarted_by_keyboard(
     read_as: Callable[..., Reader], signs_of_life: None, operator_user: User, now: datetime
 ) -> None:
     job = sample_fleet.busy_job(now, make.make_cluster(now))

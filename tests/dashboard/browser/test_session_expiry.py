@@ -51,7 +51,7 @@ def _second_tab(reader: Reader) -> Page:
     return tab
 
 
-def test_a_page_in_which_nothing_was_typed_goes_to_the_log_in(read_as: Callable[..., Reader], now: datetime) -> None:
+def test_expired_page_without_input_redirects_to_login(read_as: Callable[..., Reader], now: datetime) -> None:
     make.make_cluster(now)
     reader = read_as()
     page = reader.open(reverse("clusters"))
@@ -67,7 +67,7 @@ def test_a_page_in_which_nothing_was_typed_goes_to_the_log_in(read_as: Callable[
 
 
 @pytest.mark.nightly
-def test_what_was_typed_waits_for_its_reader_to_log_in_again_and_asks_seldom_meanwhile(
+def test_expired_page_keeps_its_input_until_login(
     read_as: Callable[..., Reader], viewer_user: User, now: datetime
 ) -> None:
     job = make.make_job(make.make_cluster(now))

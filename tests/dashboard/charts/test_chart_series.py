@@ -33,7 +33,7 @@ def run(now: datetime) -> Run:
     return make.make_run(make.make_job(make.make_cluster(now)), now, age=timedelta(days=2))
 
 
-def test_of_many_checkpoints_the_slowest_of_each_stretch_is_kept(run: Run, now: datetime) -> None:
+def test_thinning_keeps_the_slowest_checkpoint_of_each_bucket(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=3000, every=timedelta(seconds=1), slow=frozenset({1500})))
     points = read_points(run.job, span_of(run.job, "1h", now))
     assert len(points) <= POINTS + 1
@@ -54,7 +54,7 @@ def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> N
     assert (span.end, span.end - span.start) == (now, timedelta(hours=hours))
 
 
-def test_all_begins_with_the_first_checkpoint(run: Run, now: datetime) -> None:
+def test_range_all_starts_at_the_first_checkpoint(run: Run, now: datetime) -> None:
     first = make.make_checkpoints(run, now, make.Shape(count=100))[0]
     assert span_of(run.job, "all", now).start == first.triggered_at
 
@@ -121,7 +121,7 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
         (20, "RESTARTING", True),  # the run was RESTARTING when Waymark first saw it
     ],
 )
-def test_the_first_sight_of_a_running_run_is_no_restart(
+def test_first_poll_of_a_running_run_is_not_a_restart(
     run: Run, now: datetime, minutes: int, source: str, is_restart: bool
 ) -> None:
     Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(minutes=40))
@@ -169,9 +169,7 @@ def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, ru
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_of_checkpoints_that_all_failed_there_is_a_duration_and_nothing_else_to_draw(
-    viewer: Client, run: Run, now: datetime, name: str
-) -> None:
+def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
     Checkpoint.objects.update(start_delay_max=None)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
@@ -179,7 +177,7 @@ def test_of_checkpoints_that_all_failed_there_is_a_duration_and_nothing_else_to_
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_what_a_chart_says_is_in_the_readers_language(viewer: Client, run: Run, now: datetime, name: str) -> None:
+def test_chart_texts_are_in_the_readers_language(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_operators(make.make_checkpoints(run, now, make.Shape(count=3)))
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     make.make_run(run.job, now, age=timedelta(seconds=15), restored_checkpoint_id=42, restored_is_savepoint=True)
@@ -213,9 +211,7 @@ def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> No
 
 
 @pytest.mark.parametrize("count", [1, 10_000])
-def test_every_chart_is_sane_with_one_point_and_with_very_many(
-    viewer: Client, run: Run, now: datetime, count: int
-) -> None:
+def test_every_chart_works_with_one_point_and_with_many(viewer: Client, run: Run, now: datetime, count: int) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=count))
     make.make_operators(made[-3:])
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
@@ -239,7 +235,7 @@ def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: d
     assert page.count('<th scope="row"') == (6 if name == "alignment" else 7)
 
 
-def test_what_nobody_saw_is_a_band_between_the_checkpoints_around_it(viewer: Client, run: Run, now: datetime) -> None:
+def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=60))
     Checkpoint.objects.filter(checkpoint_id__range=(20, 29)).delete()
     CheckpointGap.objects.create(run=run, first_id=20, last_id=29, noticed_at=now)

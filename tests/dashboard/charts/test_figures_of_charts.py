@@ -51,7 +51,7 @@ def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:
     assert "expired" in broken["hovertext"][0]
 
 
-def test_what_a_bar_tells_has_no_english_month_in_chinese() -> None:
+def test_tooltip_has_no_english_month_in_chinese() -> None:
     with override("zh-hans"):
         figure = durations_figure([POINT], [], SPAN)
     (told,) = figure["data"][roles(figure).index("rest")]["hovertext"]
@@ -72,7 +72,7 @@ def test_a_label_without_room_for_its_restore_is_the_runs_name_alone() -> None:
     assert [label["text"] for label in labels] == ["run 3 · restored from savepoint 4", "run 2"]
 
 
-def test_labels_of_restarts_stand_in_nobodys_way() -> None:
+def test_restart_labels_do_not_overlap() -> None:
     starts = [RunStart(n, NOW - timedelta(minutes=30 - n), "savepoint 4") for n in range(2, 8)]
     layout = durations_figure([POINT], starts, SPAN)["layout"]
     assert len(layout["shapes"]) == 6
@@ -132,7 +132,7 @@ def test_the_heat_map_has_a_row_per_subtask_and_a_hole_where_none_answered() -> 
     assert alignment_figure(grid, SPAN)["layout"]["yaxis"]["ticktext"] == ["aggregate · 0", "aggregate · 1"]
 
 
-def test_the_heat_map_lies_on_the_time_of_the_other_charts_with_nothing_between_its_columns() -> None:
+def test_heat_map_shares_the_time_axis_and_has_no_gaps() -> None:
     columns = [AlignmentColumn(n, NOW - timedelta(minutes=m)) for n, m in ((1, 50), (2, 10), (3, 9))]
     figure = alignment_figure(AlignmentGrid(columns, [("aggregate", 0)], [[5, 50, 5_000]]), SPAN)
     trace = figure["data"][0]

@@ -20,7 +20,7 @@ def test_the_input_is_the_real_year_in_order() -> None:
     }
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_values_are_none() -> None:
     assert any(flight["air_time"] is None for flight in islice(read_flights(), 1000))
 
 

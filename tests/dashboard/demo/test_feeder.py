@@ -34,7 +34,7 @@ def test_every_flight_appears_once_with_ids_without_a_gap(tmp_path: Path) -> Non
     assert [row["tailnum"] for row in rows(tmp_path)] == [flight["tailnum"] for flight in flights()]
 
 
-def test_a_new_start_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+def test_feeder_continues_after_a_restart(tmp_path: Path) -> None:
     feeder(tmp_path).write_file()
     feeder(tmp_path).write_file()
     assert [row["id"] for row in rows(tmp_path)] == list(range(2 * ROWS))
@@ -51,13 +51,13 @@ def test_after_the_year_comes_the_same_year_dated_one_later(tmp_path: Path) -> N
     assert json.loads(resumed.read_text().splitlines()[0])["tailnum"] == f"N{ROWS}"
 
 
-def test_a_half_written_file_is_never_seen_and_goes_at_the_next_start(tmp_path: Path) -> None:
+def test_partial_file_is_hidden_and_deleted_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / ".flights-000000000000-100.json.new").write_text('{"id": 0')
     feeder(tmp_path).write_file()
     assert [path.name for path in tmp_path.iterdir()] == ["flights-000000000000-100.json"]
 
 
-def test_files_are_kept_for_two_days_the_newest_for_good(tmp_path: Path) -> None:
+def test_files_older_than_two_days_are_deleted_except_the_newest(tmp_path: Path) -> None:
     clock = ManualClock()
     fed = feeder(tmp_path, clock)
     for path in (fed.write_file(), fed.write_file()):

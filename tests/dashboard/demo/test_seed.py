@@ -50,7 +50,7 @@ def runs_asked_for(httpserver: HTTPServer) -> list[dict[str, object]]:
     return [request.get_json() for request, _ in httpserver.log if request.path.endswith("/run")]
 
 
-def test_both_jobs_are_submitted_and_looked_after(httpserver: HTTPServer, cluster: Cluster, demo: Demo) -> None:
+def test_both_jobs_are_submitted_and_configured(httpserver: HTTPServer, cluster: Cluster, demo: Demo) -> None:
     job_manager_knows(httpserver)
     job_manager_takes_programs(httpserver)
     assert submit_missing(demo, cluster) == [job.name for job in DEMO_JOBS]
@@ -67,9 +67,7 @@ def test_both_jobs_are_submitted_and_looked_after(httpserver: HTTPServer, cluste
     assert (webhook.settings, webhook.allow_private) == ({"url": "http://127.0.0.1:1/webhooks"}, True)
 
 
-def test_a_job_that_the_job_manager_has_is_not_submitted_again(
-    httpserver: HTTPServer, cluster: Cluster, demo: Demo
-) -> None:
+def test_existing_job_is_not_submitted_again(httpserver: HTTPServer, cluster: Cluster, demo: Demo) -> None:
     job_manager_knows(httpserver, *(job.name for job in DEMO_JOBS))
     assert submit_missing(demo, cluster) == []
 
@@ -88,7 +86,7 @@ def test_a_job_that_ran_once_is_never_submitted_again(httpserver: HTTPServer, cl
     assert submit_missing(demo, cluster) == []
 
 
-def test_a_start_whose_answer_was_lost_is_asked_for_under_the_same_id(
+def test_start_with_lost_response_is_retried_with_the_same_id(
     httpserver: HTTPServer, cluster: Cluster, demo: Demo
 ) -> None:
     job_manager_knows(httpserver)
@@ -99,9 +97,7 @@ def test_a_start_whose_answer_was_lost_is_asked_for_under_the_same_id(
     assert ids[:2] == ids[2:]
 
 
-def test_a_job_manager_that_is_not_ready_is_asked_again_later(
-    httpserver: HTTPServer, cluster: Cluster, demo: Demo
-) -> None:
+def test_unready_job_manager_is_retried(httpserver: HTTPServer, cluster: Cluster, demo: Demo) -> None:
     httpserver.expect_request("/jobs/overview").respond_with_json({"errors": ["no leader"]}, status=503)
     with pytest.raises(EngineError):
         submit_missing(demo, cluster)

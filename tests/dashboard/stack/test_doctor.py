@@ -26,7 +26,7 @@ from dashboard.stack.record import StackRecord
 from tests.other_account import does, needs_root
 
 
-def test_this_machine_has_no_problem_with_what_is_embedded(tmp_path: Path) -> None:
+def test_embedded_servers_have_no_problem_on_this_machine(tmp_path: Path) -> None:
     findings = examine({"WAYMARK_VAR": str(tmp_path / "var"), "PATH": "/usr/bin:/bin"})
     about = {finding.subject for finding in findings}
     assert {"Python", "Java", "Memory", "Disk", "Data directory", "postgres", "redis", "zookeeper", "Ports"} <= about
@@ -59,7 +59,7 @@ def test_external_servers_that_answer_are_fine(postgres_dsn: str, redis_url: str
     assert {finding.level for finding in findings} == {Level.GOOD}
 
 
-def test_a_java_home_that_is_none_is_a_problem() -> None:
+def test_invalid_java_home_is_a_problem() -> None:
     finding = check_java({"JAVA_HOME": "/nowhere"})
     assert (finding.level, "JAVA_HOME=/nowhere" in finding.text) == (Level.PROBLEM, True)
 
@@ -82,7 +82,7 @@ def test_a_data_directory_that_up_made_is_good(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_another_account_is_told_that_it_may_not_look(session_directory: Path) -> None:
+def test_other_account_gets_a_permission_error(session_directory: Path) -> None:
     var = session_directory / "closed"
     create_var(var)
     with StackRecord(var / "run").acquire_lock():
@@ -96,7 +96,7 @@ def test_an_old_python_is_a_problem() -> None:
     assert check_python((3, 11, 0)).level is Level.GOOD
 
 
-def test_a_package_of_another_version_than_locked_is_said(tmp_path: Path) -> None:
+def test_package_with_another_version_is_reported(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("django==1.0 \\\n    --hash=sha256:00\n")
     (finding,) = check_packages(tmp_path / "requirements.txt")
     assert finding.level is Level.WARNING
@@ -129,15 +129,13 @@ def test_an_incomplete_extra_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> No
     assert finding.text.startswith("incomplete, without uvicorn, websockets; for ")
 
 
-def test_without_pyspark_no_java_and_no_zookeeper_is_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_java_and_zookeeper_are_not_checked_without_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     about = {finding.subject for finding in examine({"WAYMARK_VAR": str(tmp_path / "var"), "JAVA_HOME": "/nowhere"})}
     assert not {"Java", "zookeeper"} & about
 
 
-def test_too_little_memory_is_said(tmp_path: Path) -> None:
+def test_low_memory_is_reported(tmp_path: Path) -> None:
     for gib, level in [(1, Level.PROBLEM), (3, Level.WARNING), (6, Level.GOOD)]:
         (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:   {gib * 2**20} kB\n")
         assert check_memory(tmp_path / "meminfo").level is level

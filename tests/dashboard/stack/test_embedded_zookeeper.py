@@ -23,9 +23,7 @@ pytestmark = pytest.mark.zookeeper
 GRAPH = "/waymark/default/execution-plans/" + "a" * 32
 
 
-def test_only_who_knows_the_password_is_served_and_jobs_of_an_open_version_stay(
-    tmp_path: Path, java_home: Path
-) -> None:
+def test_password_is_required_and_nodes_of_older_versions_remain(tmp_path: Path, java_home: Path) -> None:
     environment = build({}, tmp_path, JavaInstallation(java_home, 17, "a test"))
     server, log = environment.zookeeper, tmp_path / "zookeeper.log"
     assert server is not None
@@ -54,7 +52,7 @@ def test_only_who_knows_the_password_is_served_and_jobs_of_an_open_version_stay(
             job_manager.stop()
 
 
-def test_what_the_caller_set_for_another_ensemble_is_overruled(tmp_path: Path) -> None:
+def test_embedded_ensemble_overrides_the_callers_variables(tmp_path: Path) -> None:
     foreign = {"WAYMARK_ZOOKEEPER_PASSWORD": "of another", "WAYMARK_ZOOKEEPER_TLS": "true"}
     variables = build(foreign, tmp_path, JavaInstallation(Path("/java"), 17, "a test")).variables
     access = JobManagerSettings.from_environ({**foreign, **variables}).zookeeper_access

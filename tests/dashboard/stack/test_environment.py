@@ -79,7 +79,7 @@ def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
     assert kept.read_text() == key
 
 
-def test_a_secret_key_that_is_set_is_left_alone(tmp_path: Path) -> None:
+def test_configured_secret_key_is_used(tmp_path: Path) -> None:
     assert "WAYMARK_SECRET_KEY_FILE" not in build({"WAYMARK_SECRET_KEY": "x"}, tmp_path, JAVA).variables
 
 
@@ -106,7 +106,7 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         build({"WAYMARK_JOBMANAGER_TOKEN_FILE": "/nowhere"}, tmp_path, JAVA)
 
 
-def test_a_job_manager_elsewhere_gets_no_token_of_ours(tmp_path: Path) -> None:
+def test_external_job_manager_does_not_get_our_token(tmp_path: Path) -> None:
     assert build({"WAYMARK_JOBMANAGER_URL": "http://jobs.example:8081"}, tmp_path, JAVA).jobmanager_token == ""
 
 
@@ -117,13 +117,13 @@ def test_the_mail_server_has_a_password_that_stays(tmp_path: Path) -> None:
     assert parse_server(first).password == (tmp_path / "mail-password").read_text()
 
 
-def test_the_port_that_is_asked_for_is_taken(tmp_path: Path) -> None:
+def test_requested_port_is_used(tmp_path: Path) -> None:
     port = any_free()
     assert build({"WAYMARK_PORT": str(port)}, tmp_path, JAVA).web_url == f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("text", ["0", "70000", "web"])
-def test_a_port_that_is_none_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_invalid_port_is_refused_by_name(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidEnvironment, match=f"WAYMARK_PORT: '{text}'"):
         build({"WAYMARK_PORT": text}, tmp_path, JAVA)
 

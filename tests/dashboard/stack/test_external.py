@@ -5,7 +5,7 @@ import pytest
 from dashboard.stack.start import ExternalUnreachable, wait_for_external
 
 
-def test_a_server_that_stays_silent_is_named_without_its_password() -> None:
+def test_unreachable_server_is_named_without_its_password() -> None:
     environ = {"DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x", "ZOOKEEPER_HOSTS": "127.0.0.1:1"}
     said: list[str] = []
 
@@ -19,7 +19,7 @@ def test_a_server_that_stays_silent_is_named_without_its_password() -> None:
     assert said == ["waiting for postgres, zookeeper to answer, 0.1 s at most"]
 
 
-def test_what_answers_and_what_is_not_needed_is_not_waited_for(postgres_dsn: str, redis_url: str) -> None:
+def test_reachable_and_unneeded_servers_are_not_waited_for(postgres_dsn: str, redis_url: str) -> None:
     environ = {"DATABASE_URL": postgres_dsn, "REDIS_URL": redis_url, "EMAIL_URL": "smtp://127.0.0.1:1"}
 
     wait_for_external(environ, pytest.fail, limit_s=0)

@@ -71,7 +71,7 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_command_says_which_extra_it_needs(arguments: list[str], needs: str, extras: str, tmp_path: Path) -> None:
+def test_command_names_its_missing_extra(arguments: list[str], needs: str, extras: str, tmp_path: Path) -> None:
     done = manage(*arguments, var=tmp_path / "var")
     install = extras.replace(": ", ": uv pip install -r pyproject.toml ")
     assert done.returncode == 1
@@ -85,7 +85,7 @@ def test_help_needs_no_extra(command: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_is_said_where_the_packages_are_installed() -> None:
+def test_installed_packages_are_not_reported() -> None:
     for extra in EXTRAS:
         require("this", extra.packages)
         assert extra.missing == []
@@ -109,7 +109,7 @@ def test_one_missing_package_of_an_extra_is_named(monkeypatch: pytest.MonkeyPatc
     ],
     ids=lambda value: ",".join(map(str, value)) or "nothing" if all(isinstance(each, str) for each in value) else "",
 )
-def test_up_needs_no_package_of_a_part_that_runs_elsewhere(outside: Collection[str], needed: list[object]) -> None:
+def test_external_part_needs_no_package(outside: Collection[str], needed: list[object]) -> None:
     assert packages_of_up(outside, demo=False) == needed
     assert packages_of_up(outside, demo=True) == [*needed, *DEMO.packages]
 

@@ -55,7 +55,7 @@ LOG_IN = LogIn("waymark", "let-me-in")
 
 
 @pytest.mark.parametrize("smtp_port", [LOG_IN], indirect=True)
-def test_only_who_logs_in_may_send(smtp_port: int, tmp_path: Path) -> None:
+def test_sending_mail_requires_a_login(smtp_port: int, tmp_path: Path) -> None:
     with smtplib.SMTP("127.0.0.1", smtp_port, timeout=10) as client:
         with pytest.raises(smtplib.SMTPSenderRefused, match="530"):
             client.sendmail("a@localhost", ["b@localhost"], "Subject: forged\r\n\r\n")
@@ -76,7 +76,9 @@ def test_djangos_mail_logs_in_with_the_address_that_up_makes(smtp_port: int, tmp
     assert [mail.subject for mail in list_mails(tmp_path)] == ["3 failed"]
 
 
-def test_the_newest_come_first_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mails_are_listed_newest_first_and_the_oldest_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mailbox, "MAX_MAILS", 3)
     for number in range(5):
         content = f"Subject: {number}\r\n\r\n".encode()
@@ -90,12 +92,12 @@ def test_no_mail_is_an_empty_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mail_id", ["../secret-key", "", "0" * 20 + "-zzzzzzzz", "1" * 20 + "-00000000"])
-def test_an_id_that_is_none_finds_nothing(tmp_path: Path, mail_id: str) -> None:
+def test_invalid_id_finds_nothing(tmp_path: Path, mail_id: str) -> None:
     with pytest.raises(NoSuchMail):
         read_mail(tmp_path, mail_id)
 
 
-def test_an_envelope_cannot_smuggle_headers_in(tmp_path: Path) -> None:
+def test_envelope_cannot_inject_headers(tmp_path: Path) -> None:
     mail_id = store_mail(tmp_path, b"Subject: s\r\n\r\nbody", "a@x\r\nSubject: forged", ["b@x"], NOW)
     mail, text = read_mail(tmp_path, mail_id)
     assert (mail.subject, text.strip()) == ("s", "body")

@@ -35,7 +35,7 @@ def test_another_port_is_taken_when_the_preferred_one_is_in_use(book_path: Path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing is claimed elsewhere")
-def test_two_that_start_in_one_moment_get_two_ports(book_path: Path, tmp_path: Path) -> None:
+def test_concurrent_starts_get_different_ports(book_path: Path, tmp_path: Path) -> None:
     """Both choose their ports before either of them listens."""
     port = any_free()
     choose = f"print(PortBook(Path({str(tmp_path / 'other.json')!r})).choose('web', {port}), flush=True)"
@@ -64,7 +64,7 @@ def test_two_parts_never_get_the_same_port(book_path: Path) -> None:
     assert book.choose("web", port) != book.choose("jobmanager", port)
 
 
-def test_a_damaged_book_is_written_anew(book_path: Path) -> None:
+def test_damaged_port_file_is_replaced(book_path: Path) -> None:
     book_path.write_text("{")
     port = any_free()
     assert PortBook(book_path).choose("web", port) == port

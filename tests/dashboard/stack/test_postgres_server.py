@@ -15,14 +15,14 @@ from dashboard.stack.process import ServerFailed, running, spawn, stop, wait_unt
 from dashboard.stack.record import start_time
 
 
-def test_pg_bindir_wins_and_must_hold_a_server(tmp_path: Path) -> None:
+def test_pg_bindir_has_priority_and_needs_a_server(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=f"PG_BINDIR={tmp_path}"):
         find_pg_bindir({"PG_BINDIR": str(tmp_path)})
     bindir = find_pg_bindir({})
     assert find_pg_bindir({"PG_BINDIR": str(bindir)}) == bindir
 
 
-def test_a_private_directory_is_out_of_another_users_reach(tmp_path: Path) -> None:
+def test_private_directory_is_unreachable_for_other_users(tmp_path: Path) -> None:
     inside = tmp_path / "private" / "inside"
     inside.mkdir(parents=True)
     for directory in (inside, inside.parent):
@@ -61,7 +61,7 @@ print("prepared", flush=True)
 
 
 @pytest.mark.server
-def test_ctrl_c_does_not_break_what_is_being_made(session_directory: Path) -> None:
+def test_ctrl_c_does_not_interrupt_initdb(session_directory: Path) -> None:
     home = session_directory / "interrupted"
     process = subprocess.Popen(
         [sys.executable, "-c", _PREPARING, str(home)], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -102,7 +102,7 @@ def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> N
 
 
 @pytest.mark.server
-def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recovers(session_directory: Path) -> None:
+def test_probes_during_recovery_log_no_errors(session_directory: Path) -> None:
     server, log = PostgresServer(session_directory / "crashed"), session_directory / "crashed.log"
     with running(server, log=log):
         os.kill(int((session_directory / "crashed" / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)

@@ -72,14 +72,14 @@ def test_the_password_is_printed_to_a_terminal_and_nowhere_else(tmp_path: Path) 
     assert str(tmp_path / "admin-password") in kept
 
 
-def test_a_journal_is_told_where_the_password_is(tmp_path: Path) -> None:
+def test_journal_names_the_password_file(tmp_path: Path) -> None:
     (tmp_path / "admin-password").write_text(f"{PASSWORD}\n")
     shown, _ = said(tmp_path, io.StringIO())
     assert PASSWORD not in shown
     assert str(tmp_path / "admin-password") in shown
 
 
-def test_a_password_of_the_callers_own_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_password_can_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "chosen").write_text(f"{PASSWORD}\n")
     monkeypatch.setenv("WAYMARK_ADMIN_PASSWORD_FILE", str(tmp_path / "chosen"))
     assert secret_of(os.environ, ADMIN_PASSWORD) == PASSWORD
@@ -90,7 +90,7 @@ def test_a_password_of_the_callers_own_may_be_in_a_file(tmp_path: Path, monkeypa
 
 @pytest.mark.server
 @needs_root
-def test_roots_postgresql_has_an_account_that_nobody_shares_and_keeps_the_data_of_earlier_versions(
+def test_postgresql_of_root_has_its_own_account_and_keeps_older_data(
     session_directory: Path,
 ) -> None:
     home, log = session_directory / "nobodys", session_directory / "nobodys.log"

@@ -48,7 +48,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_a_second_holder_is_refused_with_the_first_ones_pid(record: StackRecord) -> None:
+def test_second_lock_is_refused_with_the_holders_pid(record: StackRecord) -> None:
     holder = hold_elsewhere(record)
     try:
         with pytest.raises(AlreadyRunning, match=f"pid {holder.pid}"), record.acquire_lock():
@@ -65,7 +65,7 @@ def test_the_lock_of_a_killed_holder_is_free(record: StackRecord) -> None:
         pass
 
 
-def test_parts_of_a_stack_that_is_gone_are_down_external_ones_stay(record: StackRecord) -> None:
+def test_parts_of_a_stopped_stack_are_down_except_external_ones(record: StackRecord) -> None:
     with record.acquire_lock():
         record.write(
             [PartRecord("web", "up", "http://here", pid=os.getpid()), PartRecord("mail", "external", "smtp://x")]
@@ -86,7 +86,7 @@ def test_a_part_whose_pid_now_belongs_to_another_process_is_down(record: StackRe
         assert record.read()[0].state == "up"
 
 
-def test_what_an_earlier_run_left_is_waited_for_and_then_killed(record: StackRecord) -> None:
+def test_leftover_processes_are_awaited_then_killed(record: StackRecord) -> None:
     left = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
     record.directory.mkdir()
     record.write([PartRecord("web", "up", pid=left.pid, pid_started=start_time(left.pid))])
@@ -96,7 +96,7 @@ def test_what_an_earlier_run_left_is_waited_for_and_then_killed(record: StackRec
     assert said == ["waiting for web of an earlier run to end", f"killing web of an earlier run (pid {left.pid})"]
 
 
-def test_other_commands_find_the_running_servers_but_what_is_set_wins(record: StackRecord) -> None:
+def test_commands_adopt_variables_of_the_running_stack_unless_set(record: StackRecord) -> None:
     with record.acquire_lock():
         store_environment(record.directory, {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://here"})
         environ = {"REDIS_URL": "redis://mine"}
@@ -104,7 +104,7 @@ def test_other_commands_find_the_running_servers_but_what_is_set_wins(record: St
     assert environ == {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://mine"}
 
 
-def test_nothing_is_adopted_from_a_stack_that_does_not_run(record: StackRecord) -> None:
+def test_variables_of_a_stopped_stack_are_not_adopted(record: StackRecord) -> None:
     with record.acquire_lock():
         store_environment(record.directory, {"DATABASE_URL": "postgresql://here"})
     environ: dict[str, str] = {}

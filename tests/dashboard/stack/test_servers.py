@@ -29,7 +29,7 @@ def test_redis_answers_only_with_its_password(redis_url: str) -> None:
 
 
 @pytest.mark.zookeeper
-def test_zookeeper_keeps_a_node(zookeeper_hosts: str) -> None:
+def test_zookeeper_stores_a_node(zookeeper_hosts: str) -> None:
     client = KazooClient(hosts=zookeeper_hosts)
     client.start(timeout=20)
     try:

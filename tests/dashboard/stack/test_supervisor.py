@@ -94,13 +94,13 @@ def test_parts_start_after_what_they_need_and_stop_in_the_given_order(stack: Sta
     assert stack.journal() == ["db started", "setup ran", "web started", "web stopped", "db stopped"]
 
 
-def test_what_a_part_says_is_prefixed_with_its_name_and_kept(stack: Stack) -> None:
+def test_output_of_a_part_is_prefixed_and_stored(stack: Stack) -> None:
     stack.run(stack.server("db"), on_up=ask_to_stop)
     assert "db          │ hello from db\n" in stack.said.getvalue()
     assert (stack.directory / "log" / "db.log").read_text() == "hello from db\n"
 
 
-def test_a_part_that_dies_is_started_again_and_the_log_says_so(stack: Stack) -> None:
+def test_failed_part_is_restarted_and_logged(stack: Stack) -> None:
     killed: list[int] = []
 
     def restarted() -> bool:
@@ -119,7 +119,7 @@ def test_a_part_that_dies_is_started_again_and_the_log_says_so(stack: Stack) -> 
     assert "db: was ended by SIGKILL; starting it again in 1 s" in stack.said.getvalue()
 
 
-def test_a_starting_part_is_asked_ten_times_a_second_however_much_it_says(stack: Stack) -> None:
+def test_starting_part_is_probed_ten_times_a_second(stack: Stack) -> None:
     asked: list[float] = []
 
     def ready() -> bool:
@@ -131,14 +131,14 @@ def test_a_starting_part_is_asked_ten_times_a_second_however_much_it_says(stack:
     assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 0.09
 
 
-def test_a_part_that_never_comes_up_ends_everything_with_its_last_words(stack: Stack) -> None:
+def test_part_that_never_starts_stops_the_stack_with_its_last_output(stack: Stack) -> None:
     broken = stack.server("web", "db", source="raise SystemExit('no such module')", ready=lambda: False)
     with pytest.raises(PartFailed, match=r"web ended with exit code 1(.|\n)*no such module"):
         stack.run(stack.server("db"), broken, on_up=ask_to_stop)
     assert stack.journal() == ["db started", "db stopped"]
 
 
-def test_a_failed_step_ends_everything(stack: Stack) -> None:
+def test_failed_step_stops_the_stack(stack: Stack) -> None:
     with pytest.raises(PartFailed, match="migration is broken"):
         stack.run(stack.step("setup", "raise SystemExit('migration is broken')"), on_up=ask_to_stop)
 
@@ -160,7 +160,7 @@ while True: time.sleep(60)
     wait_until(lambda: start_time(stack.pid("child")) is None, limit_s=10, what="the end of the child")
 
 
-def test_while_it_runs_the_record_names_every_part_and_afterwards_all_are_down(stack: Stack) -> None:
+def test_record_lists_running_parts_and_marks_them_down_afterwards(stack: Stack) -> None:
     seen = {}
 
     def look() -> None:
@@ -174,7 +174,7 @@ def test_while_it_runs_the_record_names_every_part_and_afterwards_all_are_down(s
     assert {part.name: part.state for part in stack.record.read()} == {"mail": "external", "db": "down"}
 
 
-def test_what_cannot_be_written_down_ends_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_stop_the_parts(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

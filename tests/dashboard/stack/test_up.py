@@ -97,7 +97,7 @@ def product(session_directory: Path, tmp_path: Path) -> Iterator[Product]:
 
 
 @pytest.mark.timeout(900)
-def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Product) -> None:
+def test_stack_starts_recovers_stops_and_continues(product: Product) -> None:
     product.start()
     status = product.status()
     assert list(status)[: len(PARTS)] == PARTS
@@ -168,7 +168,7 @@ def database_of(product: Product) -> str:
     return str(json.loads((product.var / "run" / "environment.json").read_text())["DATABASE_URL"])
 
 
-def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Product) -> None:
+def test_invalid_java_home_is_reported_before_the_start(product: Product) -> None:
     product.environ["JAVA_HOME"] = "/nowhere"
     refused = product.manage("up")
     assert refused.returncode != 0
@@ -177,7 +177,7 @@ def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Produ
 
 
 @pytest.mark.parametrize("wanted", ["django", "dashboard.logs", "dashboard.stack.start"])
-def test_ctrl_c_while_it_still_imports_ends_it_without_a_traceback(product: Product, wanted: str) -> None:
+def test_ctrl_c_during_import_prints_no_traceback(product: Product, wanted: str) -> None:
     command = [sys.executable, "-X", "importtime", "manage.py", "up"]
     with subprocess.Popen(command, cwd=ROOT, env=product.environ, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -50,7 +50,7 @@ def address(name: str, job: Job) -> str:
 
 
 @pytest.mark.parametrize("name", [*PAGES, *LISTS])
-def test_a_stranger_is_asked_to_log_in(stranger: Client, job: Job, name: str) -> None:
+def test_anonymous_request_redirects_to_login(stranger: Client, job: Job, name: str) -> None:
     response = stranger.get(address(name, job))
     assert response.status_code == 302
     assert response.headers["Location"].startswith(reverse("login"))
@@ -105,7 +105,7 @@ def test_the_health_check_is_open(stranger: Client, db: None) -> None:
     assert stranger.get(reverse("healthz")).json() == {"status": "up"}
 
 
-def test_pages_allow_no_inline_script_and_nothing_from_elsewhere(stranger: Client, db: None) -> None:
+def test_pages_forbid_inline_scripts_and_foreign_origins(stranger: Client, db: None) -> None:
     policy = stranger.get(reverse("login")).headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
@@ -117,7 +117,7 @@ def test_static_files_need_no_collecting(stranger: Client, db: None) -> None:
             assert response.status_code == 200
 
 
-def test_a_live_part_whose_session_ended_is_told_so_and_swaps_nothing_in(stranger: Client, job: Job) -> None:
+def test_live_part_without_a_session_returns_401(stranger: Client, job: Job) -> None:
     response = stranger.get(reverse("fleet"), headers={"HX-Request": "true", "HX-Target": "fleet-live"})
     assert (response.status_code, response.content) == (401, b"")
 
@@ -146,7 +146,7 @@ def test_refusals_are_logged_without_a_traceback(viewer: Client, job: Job, caplo
     ]
 
 
-def test_a_page_of_one_account_hears_nothing_of_another_that_logged_in_since(
+def test_live_part_of_another_account_returns_401(
     operator: Client, viewer: Client, operator_user: User, job: Job
 ) -> None:
     live = {"HX-Request": "true", "X-Reader": str(operator_user.pk)}
@@ -163,7 +163,7 @@ def test_a_page_of_one_account_hears_nothing_of_another_that_logged_in_since(
         ("", "/"),
     ],
 )
-def test_a_form_after_the_session_ended_did_nothing_and_its_page_comes_again(
+def test_form_without_a_session_does_nothing_and_returns_to_its_page(
     stranger: Client, job: Job, sent_from: str, page: str
 ) -> None:
     response = stranger.post(reverse("job-savepoint", args=[job.pk]), headers={"Referer": sent_from}, follow=True)

@@ -47,7 +47,7 @@ def test_a_second_savepoint_is_refused_with_the_reason(operator: Client, job: Jo
     assert "already under way" in response.content.decode()
 
 
-def test_stopping_asks_first(operator: Client, job: Job) -> None:
+def test_stop_requires_confirmation(operator: Client, job: Job) -> None:
     assert "Keep the job running" in operator.get(reverse("job-stop", args=[job.pk])).content.decode()
     assert not Savepoint.objects.exists()
     operator.post(reverse("job-stop", args=[job.pk]))
@@ -65,9 +65,7 @@ def test_the_restart_page_says_what_is_stopped_and_what_is_replayed(operator: Cl
     assert not RestartAttempt.objects.exists()
 
 
-def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first(
-    operator: Client, job: Job, now: datetime
-) -> None:
+def test_savepoint_on_stop_is_offered_first_for_a_running_job(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
     make.make_savepoint(job.current_run, now + timedelta(hours=1))  # the engine's clock is ahead
     address = reverse("job-restart", args=[job.pk])
@@ -85,7 +83,7 @@ def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first
 
 
 @pytest.mark.parametrize("state", ["RESTARTING", "FAILED"])
-def test_one_that_does_not_run_cannot_be_saved(operator: Client, job: Job, state: str) -> None:
+def test_stopped_job_cannot_take_a_savepoint(operator: Client, job: Job, state: str) -> None:
     assert job.current_run is not None
     Run.objects.filter(pk=job.current_run.pk).update(state=state)
     address = reverse("job-restart", args=[job.pk])
@@ -95,7 +93,7 @@ def test_one_that_does_not_run_cannot_be_saved(operator: Client, job: Job, state
     assert not RestartAttempt.objects.exists()
 
 
-def test_of_a_checkpoint_of_the_live_run_is_said_that_it_may_go(operator: Client, job: Job, now: datetime) -> None:
+def test_restart_page_warns_that_a_live_checkpoint_may_be_deleted(operator: Client, job: Job, now: datetime) -> None:
     run = job.current_run
     assert run is not None
     newest = run.checkpoints.first()
@@ -147,7 +145,7 @@ def test_a_savepoint_of_another_job_is_not_offered(operator: Client, job: Job, n
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_second_restart_is_told_which_one_runs(operator: Client, job: Job, now: datetime) -> None:
+def test_second_restart_names_the_one_in_progress(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
     key = {"from": f"savepoint-{make.make_savepoint(job.current_run, now).pk}"}
     operator.post(reverse("job-restart", args=[job.pk]), key)
@@ -178,7 +176,7 @@ def test_a_restart_can_be_cancelled_before_anything_happened(operator: Client, j
     assert attempt.state == AttemptState.CANCELED
 
 
-def test_the_progress_of_an_ended_restart_is_no_longer_asked_for(operator: Client, job: Job, now: datetime) -> None:
+def test_ended_restart_is_no_longer_polled(operator: Client, job: Job, now: datetime) -> None:
     attempt = make.make_attempt(job, now, old_run=job.current_run, new_run=job.current_run)
     page = operator.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
     assert "Job is running again" in page
@@ -199,7 +197,7 @@ def test_an_incident_is_acknowledged_then_resolved_each_with_its_note(
     assert "sink restarted" in page.content.decode()
 
 
-def test_an_incident_that_moved_on_says_so(operator: Client, job: Job, now: datetime) -> None:
+def test_changed_incident_is_reported(operator: Client, job: Job, now: datetime) -> None:
     rule = make.make_rule(job)
     incident = make.make_incident(rule, now, state=IncidentState.RESOLVED, resolved_at=now)
     page = operator.post(reverse("incident-acknowledge", args=[incident.pk]), follow=True).content.decode()
@@ -240,5 +238,5 @@ def test_only_completed_savepoints_offer_a_restart(operator: Client, job: Job, n
     assert "expired" in page
 
 
-def test_what_is_looked_for_among_savepoints_may_be_anything(operator: Client) -> None:
+def test_savepoint_search_accepts_any_text(operator: Client) -> None:
     assert operator.get(reverse("savepoints"), {"q": "a\0b'%"}).status_code == 200

@@ -36,7 +36,7 @@ def test_an_incident_is_one_line_however_often_it_changes(run: Run, now: datetim
     assert told == ["12 checkpoints failed."]
 
 
-def test_a_savepoint_is_told_by_how_it_went_not_by_its_request(run: Run, now: datetime) -> None:
+def test_savepoint_activity_shows_the_outcome(run: Run, now: datetime) -> None:
     make.make_savepoint(run, now - timedelta(minutes=4))
     audit.record("waymark", "savepoint.request", "job flights", "schedule")
     (told,) = latest_activity()

@@ -17,7 +17,7 @@ def text_of(response: Any) -> str:
     return b"".join(response.streaming_content).decode() if response.streaming else response.content.decode()
 
 
-def test_it_is_filtered_by_who_about_what_and_when(viewer: Client, now: datetime) -> None:
+def test_audit_page_is_filtered_by_actor_target_and_time(viewer: Client, now: datetime) -> None:
     audit.record("ida", "rule.change", "rule slow", "first")
     old = audit.record("ida", "savepoint.request", "job b", "second")
     AuditEntry.objects.filter(pk=old.pk).update(at=now - timedelta(days=3))
@@ -28,7 +28,7 @@ def test_it_is_filtered_by_who_about_what_and_when(viewer: Client, now: datetime
     assert ("first" in page, "second" in page) == (False, True)
 
 
-def test_a_day_that_is_none_is_said_at_its_field(viewer: Client) -> None:
+def test_invalid_day_is_reported_at_its_field(viewer: Client) -> None:
     answer = viewer.get(reverse("audit"), {"since": "yesterday"})
     assert answer.status_code == 422
     assert "Enter a valid date" in answer.content.decode()

@@ -21,7 +21,7 @@ def job(now: datetime) -> Job:
     return job
 
 
-def test_everything_is_paused_and_goes_on(operator: Client, job: Job, now: datetime) -> None:
+def test_automation_is_paused_and_resumed(operator: Client, job: Job, now: datetime) -> None:
     operator.post(reverse("automation"), {"cluster": "", "lasts": "2 h", "reason": "Disks are replaced."})
     pause = AutomationPause.objects.get()
     assert (pause.cluster, pause.author, pause.reason) == (None, "olga", "Disks are replaced.")
@@ -35,7 +35,7 @@ def test_everything_is_paused_and_goes_on(operator: Client, job: Job, now: datet
     assert set(AuditEntry.objects.values_list("action", flat=True)) == {"automation.pause", "automation.resume"}
 
 
-def test_one_cluster_is_paused_until_somebody_ends_it(operator: Client, job: Job) -> None:
+def test_cluster_pause_lasts_until_it_is_ended(operator: Client, job: Job) -> None:
     operator.post(reverse("automation"), {"cluster": job.cluster_id, "lasts": "", "reason": "Upgrade"})
     assert AutomationPause.objects.get(cluster=job.cluster).until is None
 
@@ -48,7 +48,7 @@ def test_one_cluster_is_paused_until_somebody_ends_it(operator: Client, job: Job
         ({"reason": "x", "cluster": "99999"}, "cluster", "Select a valid choice"),
     ],
 )
-def test_a_pause_that_makes_no_sense_keeps_what_was_typed(
+def test_invalid_pause_keeps_its_input(
     operator: Client, job: Job, typed: dict[str, str], field: str, told: str
 ) -> None:
     response = operator.post(reverse("automation"), typed)
@@ -57,7 +57,7 @@ def test_a_pause_that_makes_no_sense_keeps_what_was_typed(
     assert not AutomationPause.objects.exists()
 
 
-def test_the_breaker_is_closed_with_what_was_done(operator: Client, job: Job, now: datetime) -> None:
+def test_breaker_is_closed_with_a_note(operator: Client, job: Job, now: datetime) -> None:
     Job.objects.filter(pk=job.pk).update(breaker_opened_at=now)
     assert "Close the breaker" in operator.get(reverse("job-restarts", args=[job.pk])).content.decode()
     operator.post(reverse("job-close-breaker", args=[job.pk]), {"note": "more disk"})
@@ -75,7 +75,7 @@ def test_decisions_are_shown_with_their_facts(viewer: Client, job: Job, now: dat
     assert "died_at" in page
 
 
-def test_a_viewer_looks_and_does_not_act(viewer: Client, job: Job) -> None:
+def test_viewer_sees_the_page_and_cannot_act(viewer: Client, job: Job) -> None:
     assert viewer.get(reverse("automation")).status_code == 200
     assert viewer.post(reverse("automation"), {"reason": "x"}).status_code == 403
     assert viewer.post(reverse("job-close-breaker", args=[job.pk])).status_code == 403

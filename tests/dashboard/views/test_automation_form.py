@@ -37,7 +37,7 @@ def test_automation_is_changed_and_its_schedule_begins(operator: Client, job: Jo
     assert AuditEntry.objects.filter(action="job.automation").exists()
 
 
-def test_times_of_cron_are_kept_in_their_zone(operator: Client, job: Job) -> None:
+def test_cron_times_are_stored_in_their_zone(operator: Client, job: Job) -> None:
     typed = {"restore_from": "newest", **BUDGET}
     times = {"savepoint_schedule": " 0  3 * * MON ", "savepoint_time_zone": "Asia/Shanghai"}
     operator.post(reverse("job-automation", args=[job.pk]), typed | times)
@@ -93,9 +93,7 @@ def test_bad_automation_is_named_and_changes_nothing(
     assert job.savepoint_interval_s == 3600
 
 
-def test_a_job_is_paused_for_a_time_and_saving_again_does_not_prolong_it(
-    operator: Client, job: Job, now: datetime
-) -> None:
+def test_saving_again_does_not_extend_a_pause(operator: Client, job: Job, now: datetime) -> None:
     typed = {"restore_from": "newest", **BUDGET, "automation_paused": "on", "automation_note": "Disks"}
     url = reverse("job-automation", args=[job.pk])
     assert operator.post(url, typed | {"pause_lasts": "2 h"}).status_code == 302

@@ -29,7 +29,7 @@ def act(client: Client, jobs: list[Job], deed: str, **typed: str) -> str:
     return " ".join(client.post(URL, sent, follow=True).content.decode().split())
 
 
-def test_savepoints_of_those_that_run_and_why_not_of_the_others(operator: Client, jobs: list[Job]) -> None:
+def test_bulk_savepoint_reports_jobs_that_do_not_run(operator: Client, jobs: list[Job]) -> None:
     page = act(operator, jobs, "savepoint")
     assert "<h1>Savepoint now: 2 of 3</h1>" in page
     assert "No savepoint now: the job is FINISHED" in page
@@ -37,7 +37,7 @@ def test_savepoints_of_those_that_run_and_why_not_of_the_others(operator: Client
     assert AuditEntry.objects.filter(action="savepoint.request", actor="olga").count() == 2
 
 
-def test_what_came_of_it_is_a_page_that_does_nothing_again(operator: Client, viewer: Client, jobs: list[Job]) -> None:
+def test_outcome_page_can_be_reloaded(operator: Client, viewer: Client, jobs: list[Job]) -> None:
     sent = {"jobs": [job.pk for job in jobs], "deed": "savepoint"}
     assert operator.post(URL, sent).headers["Location"] == URL
     for _loaded in range(2):
@@ -48,7 +48,7 @@ def test_what_came_of_it_is_a_page_that_does_nothing_again(operator: Client, vie
     assert viewer.get(URL).headers["Location"] == reverse("fleet"), "whoever did nothing has nothing to see"
 
 
-def test_stopping_is_asked_again_with_the_names(operator: Client, jobs: list[Job]) -> None:
+def test_bulk_stop_requires_confirmation(operator: Client, jobs: list[Job]) -> None:
     page = act(operator, jobs[:2], "stop")
     assert "Stop 2 jobs, each with a savepoint?" in page
     assert not Savepoint.objects.exists()
@@ -56,7 +56,7 @@ def test_stopping_is_asked_again_with_the_names(operator: Client, jobs: list[Job
     assert Savepoint.objects.filter(stops_job=True).count() == 2
 
 
-def test_all_that_match_are_meant_whatever_page_they_are_on(operator: Client, jobs: list[Job], now: datetime) -> None:
+def test_bulk_action_covers_all_matching_pages(operator: Client, jobs: list[Job], now: datetime) -> None:
     cluster = jobs[0].cluster
     for n in range(60):
         make.make_run(make.make_job(cluster, f"more-{n:02}"), now)
@@ -67,7 +67,7 @@ def test_all_that_match_are_meant_whatever_page_they_are_on(operator: Client, jo
     assert "Select at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
 
 
-def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> None:
+def test_labels_are_added_and_removed(operator: Client, jobs: list[Job]) -> None:
     act(operator, jobs[:2], "label", labels="env=prod, team=payments")
     assert [job.labels for job in Job.objects.order_by("name")] == [
         {"team": "mail"},
@@ -93,15 +93,13 @@ def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> No
         ({"deed": "label", "labels": "=x"}, "Labels: "),
     ],
 )
-def test_what_makes_no_sense_is_named_and_nothing_is_done(
-    operator: Client, jobs: list[Job], sent: dict[str, object], said: str
-) -> None:
+def test_invalid_bulk_form_is_reported(operator: Client, jobs: list[Job], sent: dict[str, object], said: str) -> None:
     chosen = {"jobs": [job.pk for job in jobs]} if sent["deed"] != "savepoint" else {}
     assert said in operator.post(URL, chosen | sent, follow=True).content.decode()
     assert not Savepoint.objects.exists()
     assert not AuditEntry.objects.filter(actor="olga").exists()
 
 
-def test_viewers_only_look(viewer: Client, jobs: list[Job]) -> None:
+def test_viewer_cannot_use_bulk_actions(viewer: Client, jobs: list[Job]) -> None:
     assert viewer.post(URL, {"jobs": [jobs[0].pk], "deed": "savepoint"}).status_code == 403
     assert 'id="bulk"' not in viewer.get(reverse("fleet")).content.decode()

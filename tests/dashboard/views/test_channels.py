@@ -97,7 +97,7 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
         ("body_template", "{% if severity %}", "Unclosed tag"),
     ],
 )
-def test_what_makes_no_sense_is_said_at_its_field(operator: Client, field: str, value: str, said: str) -> None:
+def test_channel_form_errors_appear_at_their_fields(operator: Client, field: str, value: str, said: str) -> None:
     response = add(operator, "mail", {**MAIL, field: value})
     at = "escalate_to" if field == "escalate_after_s" else field
     assert said in errors(response)[at]
@@ -152,7 +152,7 @@ def test_the_test_button_shows_the_receivers_answer(operator: Client, httpserver
     assert list(Delivery.objects.values_list("state", "is_test")) == [("sent", True), ("dead", True)]
 
 
-def test_a_message_that_was_given_up_is_tried_again_under_its_key(operator: Client, now: datetime) -> None:
+def test_failed_message_is_retried_with_its_key(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     incident = make.make_incident(make.make_rule(job), now)
     message = make.make_delivery(incident, make.make_channel(), now, state=DeliveryState.DEAD, sent_at=None)
@@ -248,7 +248,7 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
         ({"reason": ""}, "reason", "Enter a reason"),
     ],
 )
-def test_a_window_that_makes_no_sense_says_so_at_its_field(
+def test_invalid_window_is_reported_at_its_field(
     operator: Client, now: datetime, changes: dict[str, str], field: str, said: str
 ) -> None:
     for name in ("a", "b"):

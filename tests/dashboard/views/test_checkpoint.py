@@ -45,7 +45,7 @@ def test_an_aligned_subtask_goes_through_its_phases_one_after_the_other() -> Non
     )
 
 
-def test_an_unaligned_subtask_aligns_beside_its_snapshot() -> None:
+def test_unaligned_subtask_aligns_during_its_snapshot() -> None:
     operator = one(end_to_end=700, start_delay=100, alignment=550, sync=50, **{"async": 500}, unaligned=True)
     (lane,) = waterfall_of([operator]).lanes
     assert Bar("alignment", 100, 550, beside=True) in lane.bars
@@ -64,7 +64,7 @@ def test_a_subtask_without_an_acknowledgement_has_a_line_without_bars() -> None:
     assert [lane.bars for lane in waterfall_of([late]).lanes] == [(Bar("sync", 0, 10),), ()]
 
 
-def test_of_very_many_subtasks_the_slowest_are_drawn_in_their_order_and_the_rest_is_counted() -> None:
+def test_waterfall_shows_the_slowest_subtasks_and_counts_the_rest() -> None:
     fall = waterfall_of([subtasks(500, subtask_end_to_end=list(range(500)))])
     assert [lane.subtask for lane in fall.lanes] == list(range(500 - MOST_LANES, 500))
     assert fall.left_out == 500 - MOST_LANES
@@ -117,7 +117,7 @@ def test_thousands_of_subtasks_come_a_page_at_a_time(viewer: Client, checkpoint:
     assert viewer.get(reverse("checkpoint", args=[checkpoint.pk])).content.decode().count("<svg class") < 100
 
 
-def test_percentiles_of_subtasks_are_told_where_flink_says_nan(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_subtask_percentiles_are_shown_where_flink_returns_nan(viewer: Client, checkpoint: Checkpoint) -> None:
     operator = checkpoint.operators.get(position=1)
     OperatorCheckpoint.objects.filter(pk=operator.pk).update(subtask_sync=[10, 20, 30, 40])
     found = viewer.get(reverse("operator", args=[operator.pk])).context["subtasks"]
@@ -126,7 +126,7 @@ def test_percentiles_of_subtasks_are_told_where_flink_says_nan(viewer: Client, c
     assert shown == {"Minimum": 10, "Average": 25, "Maximum": 40, "p50": 25, "p90": 40, "p95": 40, "p99": 40}
 
 
-def test_a_failed_one_says_why_in_full_and_what_was_thrown_meanwhile(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_failed_checkpoint_shows_its_message_and_exceptions(viewer: Client, checkpoint: Checkpoint) -> None:
     failed = Checkpoint.objects.get(run=checkpoint.run, status="FAILED")
     cause = "Checkpoint Coordinator is suspending.\n" + "\n".join(f"\tat frame {n} <script>" for n in range(400))
     Checkpoint.objects.filter(pk=failed.pk).update(failure_message=cause)
@@ -138,7 +138,7 @@ def test_a_failed_one_says_why_in_full_and_what_was_thrown_meanwhile(viewer: Cli
     assert page.count("did not acknowledge") == 2
 
 
-def test_one_goes_to_the_next_over_runs(viewer: Client, checkpoint: Checkpoint, now: datetime) -> None:
+def test_neighbour_links_cross_runs(viewer: Client, checkpoint: Checkpoint, now: datetime) -> None:
     later = make.make_run(checkpoint.run.job, now)
     (first,) = make.make_checkpoints(later, now + timedelta(seconds=9), make.Shape(count=1, first_id=6))
     page = viewer.get(reverse("checkpoint", args=[first.pk]))
@@ -146,7 +146,7 @@ def test_one_goes_to_the_next_over_runs(viewer: Client, checkpoint: Checkpoint, 
     assert page.context["older"].checkpoint_id == 5
 
 
-def test_a_pending_one_renews_itself_until_it_is_final(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_pending_checkpoint_refreshes_until_it_is_final(viewer: Client, checkpoint: Checkpoint) -> None:
     address = reverse("checkpoint", args=[checkpoint.pk])
     assert f'hx-get="{address}" hx-trigger="tick' not in viewer.get(address).content.decode()
     Checkpoint.objects.filter(pk=checkpoint.pk).update(final=False, status="IN_PROGRESS")

@@ -79,15 +79,15 @@ def test_only_an_administrator_opens_the_forms(
 
 
 @pytest.mark.parametrize("name", ["cluster-test", "cluster-watch", "cluster-same", "cluster-test-typed"])
-def test_acts_are_an_administrators_and_by_post(operator: Client, admin: Client, now: datetime, name: str) -> None:
+def test_cluster_actions_need_an_administrator_and_post(
+    operator: Client, admin: Client, now: datetime, name: str
+) -> None:
     url = reverse(name, args=[make.make_cluster(now).pk])
     assert operator.post(url).status_code == 403
     assert admin.get(url).status_code == 405
 
 
-def test_everybody_sees_a_cluster_and_nobody_its_secrets(
-    viewer: Client, operator: Client, admin: Client, now: datetime
-) -> None:
+def test_cluster_page_shows_no_secrets(viewer: Client, operator: Client, admin: Client, now: datetime) -> None:
     cluster = make.make_cluster(
         now, token="s3cret-t", password="s3cret-p", authentication="bearer", client_key="s3cret-k"
     )
@@ -154,7 +154,7 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
         ({"labels": "team"}, "labels", "'team' is not a label. Write labels as key=value"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(
+def test_cluster_form_errors_appear_at_their_fields_and_keep_the_input(
     admin: Client, fields: dict[str, str], field: str, said: str
 ) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1") | fields)
@@ -167,7 +167,7 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(
     assert not AuditEntry.objects.exists()
 
 
-def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkServer) -> None:
+def test_server_errors_appear_at_the_field(admin: Client, flink: FlinkServer) -> None:
     flink.instead("/overview", "<html>")
     assert "a web page" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["rest_url"][0]
     flink.instead("/overview", "", 307, Location="https://elsewhere.example/")
@@ -182,20 +182,20 @@ def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkSe
     assert 'id="id_authentication_error"' in page
 
 
-def test_an_empty_form_has_the_usual_rhythm(admin: Client) -> None:
+def test_empty_form_has_the_default_intervals(admin: Client) -> None:
     page = admin.get(reverse("cluster-add")).content.decode()
     usual = {"poll_interval_s": "3", "requests_at_once": "8", "savepoints_at_once": "4", "savepoint_jitter_s": "60"}
     assert all(f'name="{name}" value="{value}"' in page for name, value in usual.items())
 
 
-def test_one_that_is_down_is_saved_when_that_is_meant(admin: Client) -> None:
+def test_unreachable_cluster_is_saved_explicitly(admin: Client) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1"))
     assert "Save without a connection" in response.content.decode()
     admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1", unanswered="on"))
     assert Cluster.objects.get().rest_url == "http://127.0.0.1:1"
 
 
-def test_what_cannot_be_right_is_not_saved_even_so(admin: Client, flink: FlinkServer) -> None:
+def test_invalid_cluster_is_never_saved(admin: Client, flink: FlinkServer) -> None:
     flink.instead("/overview", "<html>")
     response = admin.post(reverse("cluster-add"), typed(flink.url, unanswered="on"))
     assert response.status_code == 422
@@ -217,7 +217,7 @@ def test_an_edit_keeps_the_secret_and_audits_before_and_after(admin: Client, fli
     }
 
 
-def test_a_new_secret_is_said_to_be_changed_and_no_more(admin: Client, flink: FlinkServer) -> None:
+def test_audit_says_only_that_a_secret_changed(admin: Client, flink: FlinkServer) -> None:
     cluster = Cluster.objects.create(
         name="prod", rest_url=flink.url, authentication="bearer", token="old", request_limit_s=2
     )
@@ -314,13 +314,13 @@ def test_removing_one_with_jobs_keeps_their_history(admin: Client, now: datetime
     assert reverse("job", args=[job.pk]) not in admin.get(reverse("fleet")).content.decode()
 
 
-def test_a_removed_clusters_name_is_told(admin: Client, now: datetime, flink: FlinkServer) -> None:
+def test_name_of_a_removed_cluster_is_reported(admin: Client, now: datetime, flink: FlinkServer) -> None:
     make.make_cluster(now, "prod", archived_at=now, enabled=False)
     response = admin.post(reverse("cluster-add"), typed(flink.url))
     assert "A removed cluster has this name" in errors(response)["name"][0]
 
 
-def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer: Client, now: datetime) -> None:
+def test_another_cluster_at_the_address_is_shown_and_confirmed(admin: Client, viewer: Client, now: datetime) -> None:
     was = Identity("zookeeper", {"path": "/flink", "cluster-id": "/a"}, ("zk:2181",), "p1")
     found = Identity("zookeeper", {"path": "/flink", "cluster-id": "/b"}, ("zk:2181",), "p2")
     cluster = make.make_cluster(now, identity=was.as_row(), stranger=found.as_row())
@@ -333,7 +333,7 @@ def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer:
     assert AuditEntry.objects.get().details["now"] == "path /flink, cluster-id /b at zk:2181"
 
 
-def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(
+def test_zookeeper_password_is_encrypted_and_bound_to_its_ensemble(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examination, "LIMIT_S", 0.2)  # no ensemble answers
@@ -354,7 +354,7 @@ def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(
     assert "let-me-in" not in str(list(AuditEntry.objects.values_list("details", flat=True)))
 
 
-def test_a_secret_that_cannot_be_read_is_shown_as_that(viewer: Client, now: datetime) -> None:
+def test_undecryptable_secret_is_reported(viewer: Client, now: datetime) -> None:
     cluster = make.make_cluster(now, authentication="bearer", token="s3cret")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE monitoring_cluster SET token = %s", [seal("x")[:-6] + "AAAAA="])
@@ -376,9 +376,7 @@ def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetim
     assert queries() == one
 
 
-def test_the_list_says_how_they_are_in_a_sentence_and_what_needs_somebody_comes_first(
-    viewer: Client, now: datetime
-) -> None:
+def test_cluster_list_has_a_summary_and_shows_problems_first(viewer: Client, now: datetime) -> None:
     for name in ("a", "b"):
         make.make_cluster(now, name, next_poll_at=now)
     make.make_cluster(now, "silent", unreachable_since=now)

@@ -61,7 +61,7 @@ def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, jo
 
 
 @pytest.mark.parametrize(("before", "after", "said"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
-def test_a_change_is_told_as_so_many_times(before: float, after: float, said: str) -> None:
+def test_change_is_shown_as_a_ratio(before: float, after: float, said: str) -> None:
     assert Difference("Async", "ms", before, after).sentence.endswith(said)
 
 
@@ -82,7 +82,7 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
         ("", "15", "Enter a checkpoint ID"),
     ],
 )
-def test_what_cannot_be_compared_is_said_at_its_field(viewer: Client, job: Job, a: str, b: str, said: str) -> None:
+def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, said: str) -> None:
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": a, "b": b})
     assert answer.status_code == 400
     assert said in answer.content.decode()
@@ -94,7 +94,7 @@ def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now:
     assert viewer.get(reverse("job-compare", args=[job.pk]), {"a": "500", "b": "15"}).status_code == 400
 
 
-def test_noise_is_not_told() -> None:
+def test_noise_is_not_a_largest_change() -> None:
     assert Difference("Sync", "ms", 1, 15).weight == 0
     assert Difference("Sync", "ms", 1000, 4000).weight == Difference("Sync", "ms", 4000, 1000).weight == 2
     assert Difference("Full size", "bytes", None, 10**9).weight == 0

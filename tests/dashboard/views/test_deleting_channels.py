@@ -47,7 +47,7 @@ def page(client: Client, address: str) -> str:
     return client.get(address).content.decode()
 
 
-def test_it_is_asked_about_and_then_deleted_and_its_messages_stay(
+def test_channel_deletion_needs_confirmation_and_keeps_messages(
     operator: Client, viewer: Client, channel: Channel, incident: Incident, now: datetime
 ) -> None:
     escalating = Channel.objects.create(name="first", kind="mail", escalate_to=channel, escalate_after_s=600)
@@ -78,7 +78,7 @@ def test_it_is_asked_about_and_then_deleted_and_its_messages_stay(
     assert "on-call" in page(operator, reverse("audit"))
 
 
-def test_a_channel_that_is_the_only_one_of_a_rule_stays(operator: Client, channel: Channel, incident: Incident) -> None:
+def test_only_channel_of_a_rule_cannot_be_deleted(operator: Client, channel: Channel, incident: Incident) -> None:
     rule = AlertRule.objects.get()
     rule.channels.set([channel])
     address = reverse("channel-remove", args=[channel.pk])
@@ -94,7 +94,7 @@ def test_a_channel_that_is_the_only_one_of_a_rule_stays(operator: Client, channe
     assert operator.delete(f"/api/v1/channels/{channel.pk}").status_code == 404
 
 
-def test_what_waits_for_it_is_dropped_and_given_up(
+def test_pending_messages_of_a_deleted_channel_fail(
     operator: Client, channel: Channel, incident: Incident, now: datetime
 ) -> None:
     Delivery.objects.update(state=DeliveryState.PENDING)
@@ -113,7 +113,7 @@ def test_what_waits_for_it_is_dropped_and_given_up(
     assert Delivery.objects.get().state == DeliveryState.DEAD
 
 
-def test_its_name_is_free_again_and_two_living_ones_differ(operator: Client, channel: Channel) -> None:
+def test_name_of_a_deleted_channel_can_be_reused(operator: Client, channel: Channel) -> None:
     operator.post(reverse("channel-remove", args=[channel.pk]))
     typed = {"name": "on-call", "to": "a@example.org", "language": "en", "group_wait_s": 10, "messages_per_10_min": 10}
     for status in (302, 422):
@@ -123,7 +123,7 @@ def test_its_name_is_free_again_and_two_living_ones_differ(operator: Client, cha
     assert Channel.with_removed.filter(name="on-call").count() == 2
 
 
-def test_one_that_the_environment_names_is_said_to_come_back(
+def test_deletion_warns_that_a_configured_channel_returns(
     operator: Client, channel: Channel, settings: Settings
 ) -> None:
     address = reverse("channel-remove", args=[channel.pk])

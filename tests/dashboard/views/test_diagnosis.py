@@ -59,7 +59,7 @@ def test_the_configuration_has_the_advice_at_its_key(operator: Client, job: Job,
     assert '<dt>Retained checkpoints</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said
 
 
-def test_a_healthy_job_is_left_in_peace(operator: Client, job: Job, now: datetime) -> None:
+def test_healthy_job_has_no_diagnosis(operator: Client, job: Job, now: datetime) -> None:
     run = make.make_run(job, now, checkpoint_config=make.config() | {"num_retained": 3})
     rows = make.make_checkpoints(run, now - timedelta(seconds=2), make.Shape(count=30))
     make.make_operators(rows)
@@ -75,7 +75,7 @@ def test_a_job_without_a_run_has_a_page(operator: Client, job: Job) -> None:
         assert operator.get(reverse(name, args=[job.pk])).status_code == 200
 
 
-def test_the_incident_says_its_likely_cause(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
+def test_incident_shows_its_likely_cause(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk, "count": 3})
     said = operator.get(reverse("incident", args=[incident.pk])).content.decode()
@@ -85,7 +85,7 @@ def test_the_incident_says_its_likely_cause(operator: Client, job: Job, failed: 
     assert SAYS not in operator.get(reverse("incident", args=[incident.pk])).content.decode()
 
 
-def test_the_api_says_the_same(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
+def test_api_returns_the_same_diagnosis(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk})
     told = operator.get(f"/api/v1/jobs/{job.pk}/diagnosis").json()

@@ -54,7 +54,7 @@ def test_json_holds_the_same_rows(viewer: Client, job: Job) -> None:
 
 
 @pytest.mark.parametrize("what", ["summary", "runs", "chart", "exceptions"])
-def test_everything_that_is_shown_can_be_taken_along(viewer: Client, job: Job, what: str) -> None:
+def test_every_table_can_be_downloaded(viewer: Client, job: Job, what: str) -> None:
     RunException.objects.create(run=job.current_run, at=job.created_at, name="E", digest="e" * 32)
     assert rows(viewer, job, what, range="all")
     assert json.loads(text(viewer, job, what, "json", range="all"))

@@ -73,7 +73,7 @@ def forms_of(client: Client, address: str) -> Iterator[dict[str, Any]]:
             yield form
 
 
-def test_no_form_breaks_or_loses_what_was_typed(db: None, now: datetime) -> None:
+def test_every_form_handles_invalid_input_and_keeps_it(db: None, now: datetime) -> None:
     ids = rows_of_every_kind(now, "whole").ids
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_superuser("anna"))

@@ -16,9 +16,7 @@ from tests.monitoring.history.conftest import Pipeline, dsn
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_job_that_slows_down_is_told_when_it_reaches_its_time_out(
-    operator: Client, now: datetime, tmp_path: Path
-) -> None:
+def test_forecast_shows_when_a_slowing_job_reaches_its_timeout(operator: Client, now: datetime, tmp_path: Path) -> None:
     """Without roll-ups, no usual values and no forecast are shown."""
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=30))

@@ -21,7 +21,7 @@ Queries = Callable[[int], Any]
 LIVE = {"HX-Request": "true", "HX-Target": "fleet-live"}
 
 
-def test_with_nothing_it_says_what_to_do_next(operator: Client) -> None:
+def test_empty_fleet_page_names_the_next_step(operator: Client) -> None:
     assert "manage.py up --demo" in operator.get(reverse("fleet")).content.decode()
 
 
@@ -46,7 +46,7 @@ def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: dateti
     assert "last seen RUNNING" in page
 
 
-def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(operator: Client, now: datetime) -> None:
+def test_job_missing_after_a_cluster_rebuild_is_reported(operator: Client, now: datetime) -> None:
     """The job is not shown as RUNNING or slow, because its status is unknown."""
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
@@ -146,7 +146,9 @@ def test_a_list_grows_only_so_far(operator: Client, now: datetime) -> None:
 
 
 @pytest.mark.parametrize("query", [{"page": "x"}, {"upto": "-1"}, {"upto": "9" * 40}, {"page": "٣", "upto": "²"}])
-def test_a_page_that_there_is_not_is_the_nearest(operator: Client, now: datetime, query: dict[str, str]) -> None:
+def test_page_number_out_of_range_shows_the_nearest_page(
+    operator: Client, now: datetime, query: dict[str, str]
+) -> None:
     make.make_job(make.make_cluster(now), "the only one")
     assert _names(operator.get(reverse("fleet"), query)) == ["the only one"]
 

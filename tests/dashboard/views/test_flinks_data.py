@@ -180,7 +180,7 @@ def test_failures_that_the_engine_counts_and_has_no_entry_of_are_explained(
     assert said not in seen("job", run.job_id, range="all")
 
 
-def test_what_was_restored_is_told_with_its_path(run: Run, seen: Callable[..., str]) -> None:
+def test_restored_snapshot_is_shown_with_its_path(run: Run, seen: Callable[..., str]) -> None:
     restored = sample("checkpoints_restored_from_savepoint")["latest"]["restored"]
     Run.objects.filter(pk=run.pk).update(
         restored_checkpoint_id=restored["id"],

@@ -53,7 +53,7 @@ def page(client: Client, job: Job, **query: str) -> str:
     return " ".join(client.get(reverse("job-restart", args=[job.pk]), query).content.decode().split())
 
 
-def test_it_is_offered_with_its_age_and_size_and_where_it_was_found(operator: Client, job: Job, dead: Run) -> None:
+def test_found_checkpoint_is_offered_with_age_size_and_location(operator: Client, job: Job, dead: Run) -> None:
     [choice] = found(job)
     assert (choice.key, choice.label, choice.run) == (f"found-{dead.number}-4", "Checkpoint 4", dead)
     assert choice.taken_at == dead.checkpoints.get(checkpoint_id=3).triggered_at + timedelta(seconds=10)
@@ -63,13 +63,13 @@ def test_it_is_offered_with_its_age_and_size_and_where_it_was_found(operator: Cl
     assert f"found in the directory of run {dead.number}, not in the history" in told
 
 
-def test_it_is_chosen_as_the_automation_would(operator: Client, job: Job) -> None:
+def test_found_checkpoint_is_preselected_as_by_recovery(operator: Client, job: Job) -> None:
     told = page(operator, job)
     assert "Found in the checkpoint directory, not in the history:" in told
     assert 'name="from" value="found-1-4"' in told
 
 
-def test_those_of_the_history_are_offered_beside_it(operator: Client, job: Job) -> None:
+def test_found_checkpoint_is_offered_with_those_of_the_history(operator: Client, job: Job) -> None:
     assert [choice.label for choice in offered_snapshots(job).choices] == [
         f"Checkpoint {number}" for number in (4, 3, 2, 1)
     ]
@@ -85,7 +85,7 @@ def test_a_person_starts_the_job_from_it(operator: Client, job: Job, dead: Run, 
     assert attempt.restore_is_savepoint is False
 
 
-def test_one_that_has_vanished_since_is_refused_in_words(operator: Client, job: Job, dead: Run, root: Path) -> None:
+def test_vanished_checkpoint_is_refused_with_a_reason(operator: Client, job: Job, dead: Run, root: Path) -> None:
     shutil.rmtree(place(root, dead, 4))
     address = reverse("job-restart", args=[job.pk])
     refused = operator.post(address, {"from": "found-1-4"}, follow=True).content.decode()
@@ -95,7 +95,7 @@ def test_one_that_has_vanished_since_is_refused_in_words(operator: Client, job: 
 
 
 @pytest.mark.parametrize("nonsense", ["found-1-5", "found-9-4", "found-1-", "found--1-4", f"found-1-{'9' * 40}"])
-def test_another_number_is_none_of_them(operator: Client, job: Job, nonsense: str) -> None:
+def test_unknown_number_is_refused(operator: Client, job: Job, nonsense: str) -> None:
     operator.post(reverse("job-restart", args=[job.pk]), {"from": nonsense})
     assert not RestartAttempt.objects.exists()
 
@@ -117,12 +117,12 @@ def test_where_the_directory_is_not_reached_nothing_is_offered_of_it(job: Job, s
     assert found(job) == []
 
 
-def test_a_living_job_has_none(job: Job, dead: Run) -> None:
+def test_active_job_has_no_found_checkpoints(job: Job, dead: Run) -> None:
     Run.objects.filter(pk=dead.pk).update(state="RUNNING", ended_at=None)
     assert found(job) == []
 
 
-class TestStorageThatNeverAnswers:
+class TestUnresponsiveStorage:
     """The storage is a server that accepts connections and never answers."""
 
     @pytest.fixture(autouse=True)
@@ -137,12 +137,14 @@ class TestStorageThatNeverAnswers:
             yield f"{root}/{dead.engine_job_id} could not be checked within 0.3 s: its storage does not respond."
         eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)
 
-    def test_the_page_comes_and_says_so(self, operator: Client, job: Job, mute: str) -> None:
+    def test_page_reports_the_unresponsive_storage(self, operator: Client, job: Job, mute: str) -> None:
         told = page(operator, job)
         assert f"<b>Newer checkpoints may exist:</b> {mute}" in told
         assert "from checkpoint 3" in told
 
-    def test_it_does_not_say_that_there_is_nothing(self, operator: Client, job: Job, dead: Run, mute: str) -> None:
+    def test_page_does_not_claim_that_no_checkpoint_exists(
+        self, operator: Client, job: Job, dead: Run, mute: str
+    ) -> None:
         dead.checkpoints.update(status="FAILED")
         seen = dead.checkpoints.get(checkpoint_id=3)
         dead.checkpoints.filter(pk=seen.pk).update(status="COMPLETED", discarded=True)
@@ -150,12 +152,14 @@ class TestStorageThatNeverAnswers:
         assert mute in told
         assert "No snapshot to restart from" not in told
 
-    def test_what_is_known_can_be_started_from_without_it(self, operator: Client, job: Job, dead: Run) -> None:
+    def test_known_snapshot_can_be_used_without_the_storage(self, operator: Client, job: Job, dead: Run) -> None:
         seen = dead.checkpoints.get(checkpoint_id=3)
         operator.post(reverse("job-restart", args=[job.pk]), {"from": f"checkpoint-{seen.pk}"})
         assert RestartAttempt.objects.get().restore_path == seen.external_path
 
-    def test_what_lies_there_cannot_and_that_is_why(self, operator: Client, job: Job, mute: str) -> None:
+    def test_snapshot_on_unresponsive_storage_is_refused_with_the_reason(
+        self, operator: Client, job: Job, mute: str
+    ) -> None:
         address = reverse("job-restart", args=[job.pk])
         refused = operator.post(address, {"from": "found-1-4"}, follow=True).content.decode()
         assert f"Nothing was stopped or started. {mute}" in refused

@@ -48,7 +48,7 @@ def page(client: Client, name: str, *args: object, **query: str) -> str:
     return " ".join(client.get(reverse(name, args=args), query).content.decode().split())
 
 
-def test_one_that_is_gone_is_shown_so_and_not_offered(operator: Client, job: Job, gone: Savepoint) -> None:
+def test_missing_savepoint_is_marked_and_not_offered(operator: Client, job: Job, gone: Savepoint) -> None:
     newest = newest_savepoint(job)
     assert newest is not None
     assert newest.path == "file:/data/savepoint-2"
@@ -74,7 +74,7 @@ def test_a_restart_from_it_is_refused_with_the_reason(operator: Client, job: Job
     ("engine", "roots", "checked"),
     [("spark", (), True), ("flink", (), False), ("flink", ("/elsewhere",), False), ("flink", ("/data",), True)],
 )
-def test_what_nobody_can_check_says_so(  # type: ignore[no-untyped-def]
+def test_unverifiable_savepoint_is_marked(  # type: ignore[no-untyped-def]
     operator: Client, job: Job, settings, engine: str, roots: tuple[str, ...], checked: bool
 ) -> None:
     settings.STATE_ROOTS = roots
@@ -88,7 +88,7 @@ def test_what_nobody_can_check_says_so(  # type: ignore[no-untyped-def]
     assert ("not verified: this cluster cannot check the savepoint" in own) is not checked
 
 
-def test_its_files_are_looked_at_when_somebody_wants_it(
+def test_files_are_checked_on_request(
     operator: Client, viewer: Client, job: Job, job_manager: FakeJobManager, state_root: Path
 ) -> None:
     job_manager.can_validate = False  # as Flink

@@ -110,7 +110,7 @@ def test_a_bad_retention_is_named_and_changes_nothing(
     assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
 
 
-def test_a_viewer_looks_and_does_not_act(viewer: Client, job: Job, oldest: Savepoint) -> None:
+def test_viewer_sees_the_page_and_cannot_act(viewer: Client, job: Job, oldest: Savepoint) -> None:
     assert viewer.get(reverse("savepoint", args=[oldest.pk])).status_code == 200
     assert viewer.get(reverse("job-retention", args=[job.pk])).status_code == 200
     for name, key in (

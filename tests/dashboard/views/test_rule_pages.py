@@ -244,5 +244,5 @@ def test_the_list_costs_as_many_queries_for_many_rules(
 @pytest.mark.parametrize(
     "address", ["/rules/new/nonsense/", "/rules/new/failed_in_window/?job=x", "/rules/backtest/nonsense/"]
 )
-def test_what_is_not_there_is_not_found(operator: Client, address: str) -> None:
+def test_missing_object_returns_404(operator: Client, address: str) -> None:
     assert operator.get(address).status_code == 404

@@ -287,12 +287,12 @@ def test_a_start_that_failed_is_changed_and_submitted_again(
     )
 
 
-def test_an_operator_submits_nothing(operator: Client, cluster: Cluster) -> None:
+def test_operator_cannot_submit_a_job(operator: Client, cluster: Cluster) -> None:
     assert send(operator, cluster, state="empty").status_code == 403
     assert not Job.objects.exists()
 
 
-def test_flink_takes_no_such_job(admin: Client, cluster: Cluster) -> None:
+def test_flink_cluster_refuses_pyspark_submission(admin: Client, cluster: Cluster) -> None:
     Cluster.objects.update(engine=Engine.FLINK)
     assert admin.get(reverse("cluster-submit", args=[cluster.pk])).status_code == 404
 

@@ -42,7 +42,7 @@ def print_figures(title: str, figures: list[Figure]) -> None:
         print(figure.row())
 
 
-def taken(act: Callable[[], object]) -> float:
+def elapsed_s(act: Callable[[], object]) -> float:
     """Return how many seconds `act` takes."""
     began = time.perf_counter()
     act()

@@ -51,13 +51,13 @@ def measure() -> list[Figure]:
         os.environ["JAVA_HOME"] = str(find_java(os.environ, root / "java").home)
         figures = []
         for partitions, recorded in _record(root).items():
-            figures += _reading(root, partitions, recorded)
+            figures += _reading_figures(root, partitions, recorded)
         with_log, without = _compare(root)
         return [
             *figures,
             Figure("a batch of 2 partitions, Spark writes its event log", with_log, "ms"),
             Figure("the same without an event log", without, "ms"),
-            *_looking(root),
+            *_boundary_figures(root),
         ]
 
 
@@ -131,15 +131,15 @@ def _by_batch(lines: list[bytes], query_id: str) -> dict[int, list[bytes]]:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _reading(root: Path, partitions: int, recorded: Recorded) -> list[Figure]:
+def _reading_figures(root: Path, partitions: int, recorded: Recorded) -> list[Figure]:
     fresh = _Reader(root / f"log-{partitions}", recorded)
     per_batch = fresh.read_all()
-    asked = fresh.ask_ms
+    query_ms = fresh.query_ms
     old = _Reader(root / f"old-log-{partitions}", recorded)
     tracemalloc.start()
-    old.live_through(BATCHES_BEFORE // 10)
+    old.process_old_batches(BATCHES_BEFORE // 10)
     early = tracemalloc.get_traced_memory()[0]
-    old.live_through(BATCHES_BEFORE - BATCHES_BEFORE // 10)
+    old.process_old_batches(BATCHES_BEFORE - BATCHES_BEFORE // 10)
     grown = tracemalloc.get_traced_memory()[0] - early
     tracemalloc.stop()
     later = old.read_all()
@@ -150,8 +150,8 @@ def _reading(root: Path, partitions: int, recorded: Recorded) -> list[Figure]:
         Figure(f"{name}: event log of a batch", size / 1024, "KiB"),
         Figure(f"{name}: a batch (median)", recorded.batch_ms, "ms"),
         Figure(f"{name}: reading a batch's log", per_batch, "ms", goal=goal),
-        Figure(f"{name}: and its figures, at a checkpoint", per_batch + asked, "ms", goal=goal),
-        Figure(f"{name}: the same after {BATCHES_BEFORE:,} batches", later + old.ask_ms, "ms", goal=goal),
+        Figure(f"{name}: and its figures, at a checkpoint", per_batch + query_ms, "ms", goal=goal),
+        Figure(f"{name}: the same after {BATCHES_BEFORE:,} batches", later + old.query_ms, "ms", goal=goal),
         Figure(f"{name}: memory grown over the last 90,000 of them", grown / 1024, "KiB", goal=256),
     ]
 
@@ -166,26 +166,26 @@ class _Reader:
         self._file.touch()
         self._recorded = recorded
         self._log = EventLog(directory)
-        self.ask_ms = 0.0
+        self.query_ms = 0.0
 
     @property
     def _file(self) -> Path:
         return self._directory / f"events_{self._roll}_x"
 
     def read_all(self) -> float:
-        """Return the median time to read a batch, in ms. Set `ask_ms` to the median time to get its figures."""
-        reading, asking = [], []
+        """Return the median time to read a batch, in ms. Set `query_ms` to the median time to get its figures."""
+        reading, querying = [], []
         for batch, lines in self._recorded.batches.items():
             self._write(lines)
             reading.append(_thread_ms(self._log.poll))
-            asking.append(_thread_ms(lambda number=batch: self._log.batch(self._recorded.query_id, number)))  # type: ignore[misc]
+            querying.append(_thread_ms(lambda number=batch: self._log.batch(self._recorded.query_id, number)))  # type: ignore[misc]
         figures = self._log.batch(self._recorded.query_id, BATCHES - 1)
         assert figures is not None
         assert figures.tasks
-        self.ask_ms = statistics.median(asking)
+        self.query_ms = statistics.median(querying)
         return statistics.median(reading)
 
-    def live_through(self, batches: int) -> None:
+    def process_old_batches(self, batches: int) -> None:
         """Read batches of another query, each with a job, a stage and a task, in several files as Spark rolls them."""
         for first in range(0, batches, BATCHES_A_ROLL):
             self._write([line for batch in range(first, first + BATCHES_A_ROLL) for line in _small_batch(batch)])
@@ -225,7 +225,7 @@ def _small_batch(batch: int) -> list[bytes]:
 # --- the checkpointLocation ------------------------------------------------------------------------------------------
 
 
-def _looking(root: Path) -> list[Figure]:
+def _boundary_figures(root: Path) -> list[Figure]:
     figures = []
     for partitions in (2, 200):
         name = f"{partitions} partitions, {RETAINED} batches retained"

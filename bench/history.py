@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import history_pipeline
 from bench.checkpoint_rows import Size, copy, made
-from bench.figures import Figure, taken
+from bench.figures import Figure, elapsed_s
 
 SMALL, FULL = 300_000, 3_000_000  # of a thousand jobs
 ROLLED_SMALL, ROLLED_FULL = 500_000, 10_000_000  # checkpoints a minute apart
@@ -44,8 +44,8 @@ def _by_copy(connection: Any, size: Size) -> list[Figure]:
     (before,) = connection.execute("SELECT count(*) FROM monitoring_checkpoint").fetchone()
     partitions, plain, rows = 0.0, 0.0, 0
     for chunk in made(size):
-        partitions += taken(partial(copy, connection, chunk))
-        plain += taken(partial(copy, connection, chunk, "plain"))
+        partitions += elapsed_s(partial(copy, connection, chunk))
+        plain += elapsed_s(partial(copy, connection, chunk, "plain"))
         rows += chunk.num_rows
     connection.execute("DROP TABLE plain")
     connection.execute("ANALYZE monitoring_checkpoint")

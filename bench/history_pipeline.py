@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.checkpoint_rows import Size, fill
-from bench.figures import Figure, taken
+from bench.figures import Figure, elapsed_s
 from bench.processor_time import PARTS, used
 
 CORES = 2
@@ -28,7 +28,7 @@ WARM_UP = 20_000
 DAYS, A_DAY = 7, 1440
 SHARES = (0.25, 0.5, 1.0)
 JOBS, YEAR = 1000, 365
-LOOKED_AT, AN_HOUR, LOOKS = 500, 360, 3
+INCREMENTAL_JOBS, AN_HOUR, INCREMENTAL_ROUNDS = 500, 360, 3
 CHARTS = 7
 MEASURED = 20_000  # roll-ups
 WANTED = (0.5, 0.95)
@@ -66,7 +66,7 @@ def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]
         fill(connection, Size(jobs=20, checkpoints=WARM_UP, days=DAYS, end=end))
         run()  # warm up the JVM and the Python workers
         figures = _speed(connection, run, rows, end)
-        figures += _looks(connection, run, end)
+        figures += _incremental_runs(connection, run, end)
         figures += _sizes(connection)
         return figures + _charts(connection, run, rows, end)
 
@@ -79,9 +79,9 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
         there.append(there[-1] + fill(connection, Size(jobs=jobs, checkpoints=jobs * DAYS * A_DAY, days=DAYS, end=end)))
         connection.execute("TRUNCATE monitoring_rollup")
         before = used()
-        times.append(taken(run))
+        times.append(elapsed_s(run))
         processors.append({part: seconds - before[part] for part, seconds in used().items()})
-    by_sql = taken(partial(connection.execute, _SAME_BY_SQL))
+    by_sql = elapsed_s(partial(connection.execute, _SAME_BY_SQL))
     most, least = there[-1], there[1]
     further = (most - least) / (times[-1] - times[0])
     each = {part: (processors[-1][part] - processors[0][part]) / (most - least) * 1e6 for part in PARTS}
@@ -100,22 +100,22 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
     ]
 
 
-def _looks(connection: Any, run: Run, end: datetime) -> list[Figure]:
+def _incremental_runs(connection: Any, run: Run, end: datetime) -> list[Figure]:
     """Measure the update of roll-ups each minute, in the middle of an hour, for jobs with a checkpoint every 10 s."""
     last = end.replace(minute=30, second=0, microsecond=0) - timedelta(hours=1)
-    fill(connection, Size(jobs=LOOKED_AT, checkpoints=LOOKED_AT * AN_HOUR // 2, days=1 / 48, end=last))
-    run(anew=False)
+    fill(connection, Size(jobs=INCREMENTAL_JOBS, checkpoints=INCREMENTAL_JOBS * AN_HOUR // 2, days=1 / 48, end=last))
+    run(from_scratch=False)
     taken_for = []
-    for _ in range(LOOKS):
-        connection.execute(_CHANGE, [last - timedelta(minutes=1), last, LOOKED_AT])
+    for _ in range(INCREMENTAL_ROUNDS):
+        connection.execute(_CHANGE, [last - timedelta(minutes=1), last, INCREMENTAL_JOBS])
         before = used()
-        wall = taken(partial(run, anew=False))
+        wall = elapsed_s(partial(run, from_scratch=False))
         taken_for.append((wall, {part: seconds - before[part] for part, seconds in used().items()}))
-    wall, processors = sorted(taken_for, key=lambda each: sum(each[1].values()))[LOOKS // 2]
+    wall, processors = sorted(taken_for, key=lambda each: sum(each[1].values()))[INCREMENTAL_ROUNDS // 2]
     return [
-        Figure(f"a look at {LOOKED_AT:,} jobs half an hour into one with {AN_HOUR} checkpoints", wall, "s"),
-        Figure("processor time of it, by job", 1e3 * sum(processors.values()) / LOOKED_AT, "ms"),
-        *(Figure(f"of which {part}", 1e3 * processors[part] / LOOKED_AT, "ms") for part in PARTS),
+        Figure(f"a look at {INCREMENTAL_JOBS:,} jobs half an hour into one with {AN_HOUR} checkpoints", wall, "s"),
+        Figure("processor time of it, by job", 1e3 * sum(processors.values()) / INCREMENTAL_JOBS, "ms"),
+        *(Figure(f"of which {part}", 1e3 * processors[part] / INCREMENTAL_JOBS, "ms") for part in PARTS),
     ]
 
 
@@ -181,7 +181,7 @@ def _charts(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]
     figures = []
     for count in (rows // 30, rows // 6):
         fill(connection, Size(jobs=1, checkpoints=count, days=YEAR, end=end))
-        run(anew=False)
+        run(from_scratch=False)
         from monitoring.models import Job
 
         job = Job.objects.latest("pk")
@@ -202,8 +202,10 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
     counted = [day.counts["completed"] + day.counts["failed"] for day in days]
     if counted != [row[1] for row in found]:
         sys.exit("the roll-ups do not tell what the checkpoints do")
-    told = [taken(lambda: series(job, since, end, "duration", WANTED)) for _ in range(CHARTS)]
-    by_sql = [taken(lambda: connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()) for _ in range(CHARTS)]
+    told = [elapsed_s(lambda: series(job, since, end, "duration", WANTED)) for _ in range(CHARTS)]
+    by_sql = [
+        elapsed_s(lambda: connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()) for _ in range(CHARTS)
+    ]
     return statistics.median(told) * 1000, statistics.median(by_sql) * 1000
 
 
@@ -226,8 +228,8 @@ def pipeline(dsn: str) -> Iterator[Run]:
         let_workers_import(spark, program)
         job, location = PlayedJob(), place / "checkpoint"
 
-        def run(*, anew: bool = True) -> None:
-            if anew:
+        def run(*, from_scratch: bool = True) -> None:
+            if from_scratch:
                 shutil.rmtree(location, ignore_errors=True)
                 job.start(f"run-{time.monotonic_ns()}")
             else:

@@ -48,14 +48,14 @@ READ_EVERY_S = 10.0
 PLAIN_S = 8.0
 AT_ONCE = 8  # concurrent requests to one cluster, as by default in Waymark
 # Seconds: a pause without polls, until its last requests have ended, and until polls are spread over 10 s again.
-STANDSTILL_S, LANDED_AFTER_S, AS_BEFORE_AFTER_S = 35.0, 6.0, 20.0
+PAUSE_S, SETTLED_AFTER_S, AS_BEFORE_AFTER_S = 35.0, 6.0, 20.0
 # A burst is over after this time without requests. The next tick of a cluster is at least 5 s later.
 OVER_AFTER_S = 0.5
 BURST_LIMIT_S = 120.0
 # Limits to read the histories: CPU seconds of the worker, and elapsed seconds, which depend on other work.
 READ_LIMIT_S, READ_WITHIN_S = 300.0, 3600.0
 # A checkpoint that completed less than this time before the end of a span may have no row yet.
-SHOWN_WITHIN_S = 20.0
+STORED_WITHIN_S = 20.0
 
 _MARK = """
 ALTER TABLE monitoring_checkpoint ADD COLUMN bench_completed_at timestamptz;
@@ -78,17 +78,17 @@ class Span:
 
     seconds: float
     cpu_s: float
-    asked: dict[str, int]
-    began_ms: int
+    counts: dict[str, int]
+    started_ms: int
     ended_ms: int
 
     @property
     def requests(self) -> int:
-        return sum(self.asked.values())
+        return sum(self.counts.values())
 
     @property
     def polls(self) -> int:
-        return self.asked.get("checkpoints", 0)
+        return self.counts.get("checkpoints", 0)
 
 
 def measure(full: bool = False) -> list[Figure]:
@@ -106,21 +106,21 @@ def measure(full: bool = False) -> list[Figure]:
 
 def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
     server = PostgresServer(root / "pg")
-    with running(server, log=root / "postgres.log"), _players(plan) as ports:
+    with running(server, log=root / "postgres.log"), _simulated_clusters(plan) as ports:
         dsn = server.dsn()
         _prepare(dsn, ports)
         with _worker(dsn, core, root / "worker.log") as worker:
-            began = time.monotonic()
+            started = time.monotonic()
             _wait_until_read(dsn, plan, worker)
-            first_sight_s, first_sight_cpu_s = time.monotonic() - began, _cpu(worker)
+            first_sight_s, first_sight_cpu_s = time.monotonic() - started, _cpu(worker)
             steady = _span(worker, ports, span_s)
             memory = worker.memory_info().rss
-            plain = _in_a_standstill(dsn, lambda: _plain(_flights(plan, ports, steady), core, paced=True))
+            plain = _measure_while_paused(dsn, lambda: _plain(_flights(plan, ports, steady), core, paced=True))
             burst = _burst(dsn, worker, plan, ports)
-            plain_burst = _in_a_standstill(dsn, lambda: _plain(_flights(plan, ports, burst), core, paced=False))
+            plain_burst = _measure_while_paused(dsn, lambda: _plain(_flights(plan, ports, burst), core, paced=False))
             hanging = plan.clusters // 10
             for port in ports[:hanging]:
-                _ask(port, "/_hang")
+                _get_json(port, "/_hang")
             time.sleep(12)  # until the first requests to them have timed out
             hung = _span(worker, ports, span_s)
         stored = _stored(dsn)
@@ -167,8 +167,8 @@ def _figures(
 ) -> list[Figure]:
     answering = (plan.clusters - hanging) * JOBS / READ_EVERY_S
     everywhere, others = range(plan.clusters), range(hanging, plan.clusters)
-    seen, missed = _seen(plan, stored, steady, everywhere)
-    seen_hung, missed_hung = _seen(plan, stored, hung, others)
+    seen, missed = _detection_delays(plan, stored, steady, everywhere)
+    seen_hung, missed_hung = _detection_delays(plan, stored, hung, others)
     return [
         Figure("checkpoints completed in the steady span", len(seen) + missed, ""),
         Figure("of them without a row", missed, "", goal=0),
@@ -181,13 +181,15 @@ def _figures(
     ]
 
 
-def _seen(plan: Plan, stored: dict[str, dict[int, float]], span: Span, clusters: range) -> tuple[list[float], int]:
+def _detection_delays(
+    plan: Plan, stored: dict[str, dict[int, float]], span: Span, clusters: range
+) -> tuple[list[float], int]:
     """Return the seconds from completion to row for checkpoints that ended in the span, and how many have no row."""
     seen, missed = [], 0
     for number in clusters:
         for job in plan.cluster(number):
             rows = stored.get(job.id, {})
-            for one in range(job.completed(span.began_ms) + 1, job.completed(span.ended_ms) + 1):
+            for one in range(job.completed(span.started_ms) + 1, job.completed(span.ended_ms) + 1):
                 if one in rows:
                     seen.append((rows[one] - job.ended_ms(one)) / 1000)
                 else:
@@ -202,49 +204,51 @@ def _percentile(values: list[float], share: float) -> float:
 # --- what is measured ------------------------------------------------------------------------------------------------
 
 
-def _span(worker: psutil.Process, ports: list[int], seconds: float, settle_s: float = SHOWN_WITHIN_S) -> Span:
-    asked, cpu, began, began_ms = _asked(ports), _cpu(worker), time.monotonic(), _now_ms()
+def _span(worker: psutil.Process, ports: list[int], seconds: float, settle_s: float = STORED_WITHIN_S) -> Span:
+    counts, cpu, started, started_ms = _request_counts(ports), _cpu(worker), time.monotonic(), _now_ms()
     time.sleep(seconds)
-    done = {kind: count - asked.get(kind, 0) for kind, count in _asked(ports).items()}
-    took, ended_ms = time.monotonic() - began, _now_ms()
+    done = {kind: count - counts.get(kind, 0) for kind, count in _request_counts(ports).items()}
+    took, ended_ms = time.monotonic() - started, _now_ms()
     used = _cpu(worker) - cpu
     time.sleep(settle_s)
-    return Span(took, used, done, began_ms, ended_ms)
+    return Span(took, used, done, started_ms, ended_ms)
 
 
-def _in_a_standstill(dsn: str, measured: Callable[[], float]) -> float:
+def _measure_while_paused(dsn: str, measured: Callable[[], float]) -> float:
     """Return the result of `measured`, which runs while the worker pauses. Then wait until polls are spread again."""
-    _let_be_due(dsn, STANDSTILL_S)
-    over = time.monotonic() + STANDSTILL_S
-    time.sleep(LANDED_AFTER_S)
+    _postpone_polls(dsn, PAUSE_S)
+    deadline = time.monotonic() + PAUSE_S
+    time.sleep(SETTLED_AFTER_S)
     found = measured()
-    if time.monotonic() > over:
-        raise BenchmarkFailed(f"what is done in a standstill took longer than {STANDSTILL_S - LANDED_AFTER_S:g} s")
-    time.sleep(over - time.monotonic() + AS_BEFORE_AFTER_S)
+    if time.monotonic() > deadline:
+        raise BenchmarkFailed(f"what is done in a standstill took longer than {PAUSE_S - SETTLED_AFTER_S:g} s")
+    time.sleep(deadline - time.monotonic() + AS_BEFORE_AFTER_S)
     return found
 
 
-def _let_be_due(dsn: str, after_s: float) -> None:
+def _postpone_polls(dsn: str, after_s: float) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute(f"UPDATE monitoring_cluster SET next_poll_at = now() + interval '{after_s} seconds'")
 
 
 def _burst(dsn: str, worker: psutil.Process, plan: Plan, ports: list[int]) -> Span:
     """Make all jobs due at once, and return the span until the worker has read every job and its figures."""
-    _let_be_due(dsn, READ_EVERY_S)
+    _postpone_polls(dsn, READ_EVERY_S)
     time.sleep(READ_EVERY_S)
     jobs = plan.clusters * JOBS
-    before, cpu, began, began_ms = _asked(ports), _cpu(worker), time.monotonic(), _now_ms()
+    before, cpu, started, started_ms = _request_counts(ports), _cpu(worker), time.monotonic(), _now_ms()
     done: dict[str, int] = {}
-    busy_at = began
-    while (now := time.monotonic()) < began + BURST_LIMIT_S:
-        latest = {kind: count - before.get(kind, 0) for kind, count in _asked(ports).items() if kind != "cluster"}
+    busy_at = started
+    while (now := time.monotonic()) < started + BURST_LIMIT_S:
+        latest = {
+            kind: count - before.get(kind, 0) for kind, count in _request_counts(ports).items() if kind != "cluster"
+        }
         busy_at = busy_at if latest == done else now
         done = latest
         if now - busy_at > OVER_AFTER_S and done.get("checkpoints", 0) >= jobs:
             break
         time.sleep(OVER_AFTER_S / 10)
-    return Span(busy_at - began, _cpu(worker) - cpu, done, began_ms, _now_ms())
+    return Span(busy_at - started, _cpu(worker) - cpu, done, started_ms, _now_ms())
 
 
 def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
@@ -265,7 +269,7 @@ def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
 def _flights(plan: Plan, ports: list[int], span: Span) -> list[Flight]:
     """Return the worker's requests to each cluster in the span, in its order: the list, every job, then figures."""
     flights = []
-    details, subtasks = (span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks"))
+    details, subtasks = (span.counts.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks"))
     for number, port in enumerate(ports):
         at = f"http://127.0.0.1:{port}/jobs"
         jobs = [(f"{at}/{job.id}/checkpoints", job.completed(_now_ms())) for job in plan.cluster(number)]
@@ -314,7 +318,7 @@ def _wait_until_read(dsn: str, plan: Plan, worker: psutil.Process) -> None:
 
 
 @contextmanager
-def _players(plan: Plan) -> Iterator[list[int]]:
+def _simulated_clusters(plan: Plan) -> Iterator[list[int]]:
     process = subprocess.Popen([sys.executable, *arguments(plan)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -355,12 +359,12 @@ def _worker(dsn: str, core: int, log: Path) -> Iterator[psutil.Process]:
         print(log.read_text(errors="replace")[-4000:], end="", file=sys.stderr)
 
 
-def _asked(ports: list[int]) -> dict[str, int]:
-    counts: dict[str, int] = _ask(ports[-1], "/_asked")
+def _request_counts(ports: list[int]) -> dict[str, int]:
+    counts: dict[str, int] = _get_json(ports[-1], "/_asked")
     return {kind: count for kind, count in counts.items() if kind != "hung"}
 
 
-def _ask(port: int, path: str) -> Any:
+def _get_json(port: int, path: str) -> Any:
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}{path}") as answer:
         return json.load(answer)
 

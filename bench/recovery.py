@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Make the job fail so that the engine does not restart it."""
         ...
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Remove the cause of the failure, so that the next start succeeds."""
         ...
 
@@ -149,10 +149,10 @@ def _one_round(engine: Engine, job: Any, times: Times, until: Callable[..., Any]
     until("two of its checkpoints are known", lambda: run.checkpoints.filter(status="COMPLETED").count() >= 2)
     # Reset the restart budget, so that there is no backoff between the rounds.
     Job.objects.filter(pk=job.pk).update(budget_since=timezone.now())
-    _let_pass(random.uniform(0, POLL_S), until)
+    _poll_for(random.uniform(0, POLL_S), until)
     engine.kill()
-    until("it is dead", lambda: _dead(engine))
-    engine.mend()
+    until("it is dead", lambda: _has_ended(engine))
+    engine.repair()
     attempt = until("a restart is decided", lambda: RestartAttempt.objects.filter(job=job, old_run=run).first())
     watch = _Watch(engine, attempt.engine_job_id)
     until("it has ended", lambda: RestartAttempt.objects.filter(pk=attempt.pk, ended_at__isnull=False).exists())
@@ -171,15 +171,15 @@ def _one_round(engine: Engine, job: Any, times: Times, until: Callable[..., Any]
     engine.stop_bare(bare_id)
 
 
-def _let_pass(seconds: float, until: Callable[..., Any]) -> None:
+def _poll_for(seconds: float, until: Callable[..., Any]) -> None:
     """Wait while polls continue. A failure right after a poll would always wait for a whole poll interval."""
     over = time.monotonic() + seconds
     until(f"{seconds:g} s pass", lambda: time.monotonic() >= over)
 
 
-def _dead(engine: Engine) -> bool:
-    lives = [job for job in engine.get("/jobs/overview")["jobs"] if job["name"] == engine.job_name]
-    return all(job["state"] in ("FAILED", "CANCELED", "FINISHED") for job in lives)
+def _has_ended(engine: Engine) -> bool:
+    runs = [job for job in engine.get("/jobs/overview")["jobs"] if job["name"] == engine.job_name]
+    return all(job["state"] in ("FAILED", "CANCELED", "FINISHED") for job in runs)
 
 
 class _Watch:
@@ -187,7 +187,7 @@ class _Watch:
 
     def __init__(self, engine: Engine, job_id: str) -> None:
         self._engine, self._job_id, self._at = engine, job_id, 0.0
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._wait)
         self._thread.start()
 
     def running_at(self) -> float:
@@ -197,7 +197,7 @@ class _Watch:
             raise TimeoutError(f"{self._job_id} did not run within {LIMIT_S:g} s")
         return self._at
 
-    def _look(self) -> None:
+    def _wait(self) -> None:
         over = time.monotonic() + LIMIT_S
         while time.monotonic() < over and not self._at:
             if self._runs():

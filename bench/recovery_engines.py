@@ -57,7 +57,7 @@ class FlinkEngine:
     def kill(self) -> None:
         self._jobs.turn("fail", on=True)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self._jobs.turn("fail", on=False)
 
     def start_bare(self, job_id: str, state: str) -> None:
@@ -94,7 +94,7 @@ class SparkEngine:
         self._job.job_id = newest["jid"]
         os.killpg(int(str(self._job.attempt()["pid"])), signal.SIGKILL)
 
-    def mend(self) -> None: ...
+    def repair(self) -> None: ...
 
     def start_bare(self, job_id: str, state: str) -> None:
         launch = _ask(f"{self.url}/jobs/{self._job.job_id}/config")["launch"]

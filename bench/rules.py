@@ -73,7 +73,7 @@ def _figures() -> list[Figure]:
     rules = AlertRule.objects.count()
     small, large = SIZES[0], SIZES[-1]
     storm, opened = _storm()
-    dead, told = _dead_cluster()
+    dead, told = _unreachable_cluster()
     return [
         *(Figure(f"{rules} rules over {jobs:,} jobs, one pass (of {PASSES})", passes[jobs], "s", 2) for jobs in SIZES),
         Figure(f"{large / small:g} × the jobs take", passes[large] / passes[small], "× the time", large / small * 1.1),
@@ -111,7 +111,7 @@ def _storm() -> tuple[float, int]:
     return taken, Incident.objects.count() - before
 
 
-def _dead_cluster() -> tuple[float, int]:
+def _unreachable_cluster() -> tuple[float, int]:
     from monitoring.alerts.evaluation import evaluate_due
     from monitoring.models import Cluster, Incident, Outage, OutageKind
 

@@ -60,7 +60,7 @@ _SETTLING_BATCHES = _SNAPSHOT + 4
 _STEADY_KEYS = 20_000
 # The maximum disk use: Spark's working copy, retained versions, the copies in a span, and the changes of batches.
 MOST_BYTES = 40 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
-_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "6"))
+_DELAY_ROUNDS = int(os.environ.get("BENCH_ROUNDS", "6"))
 _EVERY_S = 3.0
 _ROUNDS = 7
 _LIMIT_S = 600.0
@@ -77,8 +77,8 @@ def measure() -> list[Figure]:
         with _Query(root) as query:
             query.load()
             # Measure what writes more later. Spans last at least 30 s, so that Linux has written new data to the disk.
-            idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _ROUNDS_BESIDE)
-            busy = _delay(query, root / "busy", 0.0, _CYCLE, _ROUNDS_BESIDE)
+            idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _DELAY_ROUNDS)
+            busy = _delay(query, root / "busy", 0.0, _CYCLE, _DELAY_ROUNDS)
             speed = _speed(query, root)
             return [*speed, *busy, *idle, Figure("most on the disk", query.most_used / 1e9, "GB", MOST_BYTES / 1e9)]
 
@@ -212,14 +212,14 @@ class _Savepoints:
     def take(self) -> tuple[float, float, int]:
         """Return the seconds until all files were linked, the seconds until `_metadata` was durable, and the bytes."""
         number = next(self._numbers)
-        began = time.monotonic()
+        started = time.monotonic()
         location = self._storage.initialize_location(number, CheckpointKind.SAVEPOINT, str(self._directory))
         staged = self._query.stage(self._directory / f"staging-{number}")
-        taken_s = time.monotonic() - began
+        taken_s = time.monotonic() - started
         trigger = TriggerCheckpoint("", number, CheckpointKind.SAVEPOINT, 0, 0, location.directory, None)
         written = list(SnapshotWriter(trigger, self._checksums, PoolLedger()).write(staged))
         self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
-        durable_s = time.monotonic() - began
+        durable_s = time.monotonic() - started
         shutil.rmtree(staged.directory)
         return taken_s, durable_s, sum(subtask.size for subtask in written)
 
@@ -312,13 +312,13 @@ def _copied(root: Path, *, durable: bool) -> float:
 
 
 def _cp(source: Path, target: Path, *, durable: bool) -> float:
-    began = time.monotonic()
+    started = time.monotonic()
     subprocess.run([*_AT_THEIR_PRIORITY, "cp", "-r", str(source), str(target)], check=True)
     if durable:
         subprocess.run(
             [*_AT_THEIR_PRIORITY, "sync", *(str(path) for path in target.rglob("*") if path.is_file())], check=True
         )
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
 @contextlib.contextmanager

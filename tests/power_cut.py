@@ -93,7 +93,7 @@ class Disk:
         self._synced: dict[int, bytes] = {}
         self._moments: list[Moment] = []
         self._lock = threading.Lock()
-        self._looking: int | None = None
+        self._reading_thread: int | None = None
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
@@ -102,7 +102,7 @@ class Disk:
         if not _hook_is_there:
             audit_hooks.add(_audited)
             _hook_is_there = True
-        self._look()
+        self._read_disk()
         for number, content in self._contents.items():
             self._synced[number] = content
         for number, names in self._names.items():
@@ -129,8 +129,8 @@ class Disk:
 
     # --- while it is recorded
 
-    def heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._looking == threading.get_ident():
+    def record_event(self, event: str, args: tuple[Any, ...]) -> None:
+        if self._reading_thread == threading.get_ident():
             return
         paths = [os.fsdecode(path) for path in args[:2] if isinstance(path, str | bytes | os.PathLike)]
         if any(path.startswith(f"{self.root}/") for path in paths):
@@ -154,7 +154,7 @@ class Disk:
             self._note_now(before, is_over=is_over)
 
     def _note_now(self, before: str, *, is_over: bool) -> None:
-        root = self._look()
+        root = self._read_disk()
         contents = {number: self._possible(number) for number in self._contents}
         names = {number: tuple(_distinct(since)) for number, since in self._names_since_sync.items()}
         self._moments.append(Moment(before, is_over, names, contents, root, self._beside()))
@@ -163,9 +163,9 @@ class Disk:
         now, synced = self._contents[number], self._synced.get(number, b"")
         return tuple(_distinct([synced, now[: len(now) // 2], now])) if now != synced else (now,)
 
-    def _look(self) -> int:
+    def _read_disk(self) -> int:
         """Store the current files of the disk, and return the number of the root directory."""
-        self._looking = threading.get_ident()
+        self._reading_thread = threading.get_ident()
         try:
             before = set(self._numbers)
             seen: set[tuple[int, int]] = set()
@@ -174,7 +174,7 @@ class Disk:
                 del self._numbers[gone]
             return root
         finally:
-            self._looking = None
+            self._reading_thread = None
 
     def _taken_in(self, before: set[tuple[int, int]], seen: set[tuple[int, int]]) -> int:
         while True:
@@ -206,7 +206,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 def _audited(event: str, args: tuple[Any, ...]) -> None:
     if _recording and event in _CHANGES:
         for disk in (*_recording,):
-            disk.heard(event, args)
+            disk.record_event(event, args)
 
 
 def _put(directory: Path, tree: Tree) -> None:

@@ -29,7 +29,7 @@ class Profile:
     chaos_rounds: int = 3
     chaos_sinks: tuple[str, ...] = ("both@cluster",)
     snapshots_under_load: int = 3
-    fire_stories: int = 6
+    fire_scenarios: int = 6
     fire_rounds: int = 3
     fire_savepoints: int = 60
     kill_every: int = 10
@@ -43,7 +43,7 @@ _NIGHTLY = Profile(
     chaos_rounds=3,
     chaos_sinks=_EVERY_SINK,
     snapshots_under_load=8,
-    fire_stories=40,
+    fire_scenarios=40,
     fire_rounds=9,
     fire_savepoints=200,
     kill_every=4,
@@ -59,7 +59,7 @@ _PROFILES = {
         _NIGHTLY,
         chaos_rounds=20,
         snapshots_under_load=40,
-        fire_stories=200,
+        fire_scenarios=200,
         fire_rounds=30,
         fire_savepoints=500,
         kill_every=1,

@@ -43,7 +43,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class Night:
+class SampleAlerts:
     cluster_incident: Incident
     long_incident: Incident
     dead_message: Delivery
@@ -53,15 +53,15 @@ class Night:
 
 
 @transaction.atomic
-def night_of_alerts(now: datetime, jobs: int = 34) -> Night:
+def make_alerts(now: datetime, jobs: int = 34) -> SampleAlerts:
     boss, channel = _channels()
     production, staging = make.make_cluster(now, "eu-prod"), make.make_cluster(now, "staging-with-a-rather-long-name")
-    long_incident = _long_story(now, production)
+    long_incident = _long_incident(now, production)
     window = _maintenance(now, staging)
-    cluster_incident = _dead_cluster(now, production, jobs)
+    cluster_incident = _unreachable_cluster(now, production, jobs)
     _settle(now, channel)
     dead = Delivery.objects.filter(channel=channel).earliest("id")
-    return Night(cluster_incident, long_incident, dead, Delivery.objects.latest("id"), boss, window)
+    return SampleAlerts(cluster_incident, long_incident, dead, Delivery.objects.latest("id"), boss, window)
 
 
 def _channels() -> tuple[Channel, Channel]:
@@ -87,7 +87,7 @@ def _channels() -> tuple[Channel, Channel]:
     return boss, hook
 
 
-def _long_story(now: datetime, cluster: Cluster) -> Incident:
+def _long_incident(now: datetime, cluster: Cluster) -> Incident:
     """Return an incident that was notified, repeated, escalated, acknowledged and changed, and is not resolved."""
     job = make.make_job(cluster, "orders-enrich")
     opening = Opening(
@@ -141,7 +141,7 @@ def _maintenance(now: datetime, cluster: Cluster) -> MaintenanceWindow:
     return running
 
 
-def _dead_cluster(now: datetime, cluster: Cluster, jobs: int) -> Incident:
+def _unreachable_cluster(now: datetime, cluster: Cluster, jobs: int) -> Incident:
     opening = Opening(
         "cluster_unreachable",
         Severity.CRITICAL,

@@ -46,7 +46,7 @@ LONG_NAME = (
 )
 
 
-def died_unseen(now: datetime, cluster: Cluster, root: Path) -> Job:
+def make_job_with_unlisted_checkpoint(now: datetime, cluster: Cluster, root: Path) -> Job:
     """Return a job with a lost run. Three checkpoints are in the history, and a fourth only in the run's directory."""
     job = make.make_job(cluster, "clicks-by-page")
     run = make.make_run(job, now, state=RunState.LOST, ended_at=now - timedelta(seconds=5))
@@ -58,7 +58,7 @@ def died_unseen(now: datetime, cluster: Cluster, root: Path) -> Job:
     return job
 
 
-def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
+def make_busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
     """Return a job with two runs: the first has slow and then failed checkpoints, an incident and a savepoint."""
     job = make.make_job(cluster, name, next_savepoint_at=now + timedelta(minutes=22), savepoints_kept=2)
     died = now - timedelta(minutes=14)
@@ -181,8 +181,8 @@ def ticks(now: datetime) -> None:
     Tick.objects.filter(task="ping_dead_man").update(ended_at=now - timedelta(minutes=12), **failing)
 
 
-def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:
-    """Create three clusters, one of them unreachable, with mostly healthy jobs. The first job is `busy_job`."""
+def make_troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:
+    """Create three clusters, one of them unreachable, with mostly healthy jobs. The first job is `make_busy_job`."""
     ours = make.make_cluster(now)
     flink = make.make_cluster(now, "eu-prod", engine=Engine.FLINK)
     silent = make.make_cluster(
@@ -194,17 +194,17 @@ def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:
         consecutive_failures=41,
         last_error="ConnectTimeout: apac.example:8081 did not answer within 5 s",
     )
-    made = [busy_job(now, ours)]
-    made.append(_dead_job(now, flink))
+    made = [make_busy_job(now, ours)]
+    made.append(_failed_job(now, flink))
     made.append(_slow_job(now, flink))
     names = ["clicks-sessions", "fraud-scores", "inventory-cdc", "search-index", "iot-rollup", "ad-attribution"]
     for n in range(jobs - len(made)):
         cluster = (ours, flink, silent)[0 if n % 7 < 3 else 1 if n % 7 < 6 else 2]
-        made.append(well_job(now, cluster, f"{names[n % len(names)]}-{n // len(names) + 1}", seed=n))
+        made.append(make_healthy_job(now, cluster, f"{names[n % len(names)]}-{n // len(names) + 1}", seed=n))
     return made
 
 
-def well_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: int = 45) -> Job:
+def make_healthy_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: int = 45) -> Job:
     job = make.make_job(cluster, name, auto_restart=seed % 3 != 0)
     seen = cluster.unreachable_since or now - timedelta(seconds=2)
     run = make.make_run(job, now, age=timedelta(hours=5 + seed), observed_at=seen)
@@ -223,7 +223,7 @@ def well_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: i
     return job
 
 
-def _dead_job(now: datetime, cluster: Cluster) -> Job:
+def _failed_job(now: datetime, cluster: Cluster) -> Job:
     job = make.make_job(cluster, "orders-enrich")
     run = make.make_run(
         job,
@@ -273,7 +273,7 @@ def _slow_job(now: datetime, cluster: Cluster) -> Job:
     return job
 
 
-def state_was_looked_into(job: Job, now: datetime) -> None:
+def make_state_reads(job: Job, now: datetime) -> None:
     """Store the contents of the newest checkpoint, a search with results, a diff, and a waiting request."""
     snapshot = Checkpoint.objects.filter(run__job=job, status="COMPLETED", operators__isnull=False).first()
     assert snapshot is not None

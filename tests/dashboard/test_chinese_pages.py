@@ -122,8 +122,8 @@ _NO_PAGE = re.compile(
 )
 _PAGES = [
     route
-    for route, doors in sorted(PERMISSIONS.items())
-    if re.search(r"GET (viewer|operator|admin|open)", doors) and not _NO_PAGE.search(route)
+    for route, methods_of in sorted(PERMISSIONS.items())
+    if re.search(r"GET (viewer|operator|admin|open)", methods_of) and not _NO_PAGE.search(route)
 ]
 
 

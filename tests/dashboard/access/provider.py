@@ -28,14 +28,14 @@ CLIENT_ID, CLIENT_SECRET = "waymark", "the client's own secret"
 class Provider:
     """The state of the provider.
 
-    `person` has the claims of the logged-in user. `lies` are wrong claims, which replace these in tokens. With
-    `forges`, tokens are signed with another key.
+    `person` has the claims of the logged-in user. `wrong_claims` are wrong claims, which replace these in tokens. With
+    `uses_wrong_key`, tokens are signed with another key.
     """
 
     issuer: str = ""
     person: dict[str, Any] = field(default_factory=lambda: {"sub": "s-1", "preferred_username": "ida"})
-    lies: dict[str, Any] = field(default_factory=dict)
-    forges: bool = False
+    wrong_claims: dict[str, Any] = field(default_factory=dict)
+    uses_wrong_key: bool = False
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one", "use": "sig"}))
 
@@ -76,8 +76,8 @@ class Provider:
     def _id_token(self, nonce: str) -> str:
         now = int(time.time())
         true = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60, "nonce": nonce}
-        key = RSAKey.generate_key(2048, {"kid": "one"}) if self.forges else self.key
-        return jwt.encode({"alg": "RS256", "kid": "one"}, true | self.person | self.lies, key)
+        key = RSAKey.generate_key(2048, {"kid": "one"}) if self.uses_wrong_key else self.key
+        return jwt.encode({"alg": "RS256", "kid": "one"}, true | self.person | self.wrong_claims, key)
 
     def keys(self) -> dict[str, Any]:
         return dict(KeySet([self.key]).as_dict(private=False))

@@ -85,19 +85,19 @@ def test_login_without_a_group_is_refused(provider: Provider, settings: Any) -> 
 
 
 @pytest.mark.parametrize(
-    "lies",
+    "wrong_claims",
     [{"aud": "somebody-else"}, {"iss": "https://evil.example"}, {"nonce": "another"}, {"exp": 1}, {"sub": ""}],
-    ids=lambda lies: next(iter(lies)),
+    ids=lambda wrong_claims: next(iter(wrong_claims)),
 )
-def test_token_for_another_audience_is_refused(provider: Provider, lies: dict[str, Any]) -> None:
-    provider.lies = lies
+def test_token_for_another_audience_is_refused(provider: Provider, wrong_claims: dict[str, Any]) -> None:
+    provider.wrong_claims = wrong_claims
     answer = log_in(Client())
     assert answer.headers["Location"] == reverse("login")
     assert not User.objects.exists()
 
 
 def test_token_with_a_foreign_signature_is_refused(provider: Provider) -> None:
-    provider.forges = True
+    provider.uses_wrong_key = True
     refused(Client(), "cannot be trusted")
 
 

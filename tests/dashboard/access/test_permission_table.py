@@ -23,7 +23,7 @@ from tests.dashboard.access.routes import address_of, all_routes
 from tests.dashboard.access.sample_rows import SECRET, Rows, rows_of_every_kind
 
 ORDER = ("open", "viewer", "operator", "admin", "nobody")
-OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
+GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code")
 # Routes with status 404 also for allowed accounts: mail is not stored, and the token belongs to another account.
 MAY_BE_EMPTY = (
     "api/v1/jobs/<int:job_id>/state-reads/<",
@@ -49,7 +49,7 @@ class Person:
     headers: dict[str, str]
     may_write: bool = True
 
-    def is_let_in(self, route: str) -> str:
+    def is_allowed(self, route: str) -> str:
         by_token = bool(self.headers)
         return "open" if by_token and (not route.startswith("api/") or route == "api/v1/docs") else self.role
 
@@ -90,10 +90,10 @@ def logged_in(user: User) -> Client:
     return client
 
 
-def doors(route: str) -> Iterator[tuple[str, str]]:
+def methods_of(route: str) -> Iterator[tuple[str, str]]:
     """Yield the methods of a route, each with the least role."""
-    for door in PERMISSIONS[route].split(", "):
-        method, _, role = door.partition(" ")
+    for entry in PERMISSIONS[route].split(", "):
+        method, _, role = entry.partition(" ")
         yield method, role
 
 
@@ -113,7 +113,7 @@ def call(client: Client, method: str, path: str, headers: dict[str, str] | None 
 
 
 @contextmanager
-def not_drawn() -> Iterator[None]:
+def skip_rendering() -> Iterator[None]:
     """Do not render pages, because permissions are checked before and rendering takes most of the time.
 
     The tests below read pages and show that they can be rendered.
@@ -147,12 +147,12 @@ def test_access_matches_the_permission_table(people: list[Person], hidden: Rows)
     wrong = []
     for route in ROUTES:
         path = address_of(route, hidden.ids)
-        for method, least in doors(route):
+        for method, least in methods_of(route):
             for person in people:
-                role = person.is_let_in(route)
+                role = person.is_allowed(route)
                 if method == "GET" and least != "nobody" and ORDER.index(role) > ORDER.index(least):
                     continue  # a higher role may read too
-                with not_drawn():
+                with skip_rendering():
                     found = verdict(call(person.client, method, path, person.headers))
                 wanted = expected(role, least, by_api=route.startswith("api/"))
                 if wanted == "in" and method != "GET" and not person.may_write and route.startswith("api/"):
@@ -168,8 +168,8 @@ def test_hidden_cluster_is_not_found(outsider: Client, hidden: Rows) -> None:
         path = address_of(route, hidden.ids)
         about_one = ("<int:" in route and "admin" not in PERMISSIONS[route]) or route.removeprefix(
             "api/v1/"
-        ).startswith(OF_ALL)
-        for method, least in doors(route):
+        ).startswith(GLOBAL_ROUTES)
+        for method, least in methods_of(route):
             if least in ("open", "nobody"):
                 continue
             response = call(outsider, method, path)
@@ -202,7 +202,7 @@ def test_responses_contain_no_secret_of_a_launch_record(people: list[Person], hi
         path
         for route in ROUTES
         for path in [address_of(route, hidden.ids)]
-        if "GET" in dict(doors(route)) and SECRET in _text(call(admin.client, "GET", path))
+        if "GET" in dict(methods_of(route)) and SECRET in _text(call(admin.client, "GET", path))
     ]
     assert told == []
 

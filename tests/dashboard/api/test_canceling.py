@@ -26,7 +26,7 @@ def expect_cancel(engine: HTTPServer, job: Job, status: int = 202) -> None:
     asked.respond_with_json(body, status=status)
 
 
-def deeds() -> list[str]:
+def audited_actions() -> list[str]:
     return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
 
 
@@ -49,11 +49,11 @@ def test_refused_cancel_keeps_the_job_running_and_is_audited(
     message = answer.json()["error"]["message"]
     assert "Job is not cancelable." in message
     assert "The job keeps running." in message
-    assert deeds() == ["job.cancel", "job.not-canceled"]
+    assert audited_actions() == ["job.cancel", "job.not-canceled"]
     # A repeated request is sent to the engine again, also with the same key.
     expect_cancel(engine, job)
     assert api.post(f"/jobs/{job.pk}/cancel", **headers).status_code == 202
-    assert deeds()[2:] == ["job.cancel", "job.cancel-taken"]
+    assert audited_actions()[2:] == ["job.cancel", "job.cancel-taken"]
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])
@@ -62,7 +62,7 @@ def test_lost_response_is_not_a_refusal_and_is_audited(api: Caller, job: Job, he
     answer = api.post(f"/jobs/{job.pk}/cancel", **headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "unknown")
     assert "Waymark does not know whether the job was canceled." in answer.json()["error"]["message"]
-    assert deeds() == ["job.cancel", "job.not-canceled"]
+    assert audited_actions() == ["job.cancel", "job.not-canceled"]
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLING])
@@ -96,11 +96,11 @@ def test_invalid_input_names_the_field_and_sends_nothing(
     answer = api.post(f"/jobs/{job.pk}/cancel", body)
     assert answer.status_code == 422
     assert [each["field"].rpartition(".")[2] for each in answer.json()["error"]["fields"]] == [field]
-    assert (engine.log, deeds()) == ([], [])
+    assert (engine.log, audited_actions()) == ([], [])
 
 
 def refused(api: Caller, job: Job, why: str) -> None:
     answer = api.post(f"/jobs/{job.pk}/cancel")
     assert answer.status_code == 409
     assert why in answer.json()["error"]["message"]
-    assert deeds() == []
+    assert audited_actions() == []

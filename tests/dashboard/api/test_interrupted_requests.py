@@ -68,7 +68,7 @@ def engine(job: Job, httpserver: HTTPServer) -> Engine:
     return Engine(httpserver)
 
 
-def call_and_die(engine: Engine, caller: Caller, path: str, kind: str = "") -> None:
+def call_and_kill_process(engine: Engine, caller: Caller, path: str, kind: str = "") -> None:
     """Call the API with the idempotency key in another process, which is killed."""
     database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
     given = json.dumps([path, caller.headers | KEY, {}, kind])
@@ -84,15 +84,15 @@ def call_and_die(engine: Engine, caller: Caller, path: str, kind: str = "") -> N
     assert engine.caller.returncode == -signal.SIGKILL, said
 
 
-def deeds() -> list[str]:
+def audited_actions() -> list[str]:
     return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
 
 
 def test_keyed_cancel_is_audited_and_bound_to_its_run(api: Caller, job: Job, engine: Engine, now: datetime) -> None:
     run = job.current_run
     assert run is not None
-    call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
-    assert (deeds(), len(engine.asked)) == (["job.cancel"], 1)
+    call_and_kill_process(engine, api, f"/jobs/{job.pk}/cancel")
+    assert (audited_actions(), len(engine.asked)) == (["job.cancel"], 1)
     assert AuditEntry.objects.get(action="job.cancel").details["engine_job_id"] == run.engine_job_id
     # The repeated request does not cancel the run that has started meanwhile.
     engine.kills = False
@@ -105,15 +105,15 @@ def test_keyed_cancel_is_audited_and_bound_to_its_run(api: Caller, job: Job, eng
 
 
 def test_cancel_is_sent_again_if_the_run_continues(api: Caller, job: Job, engine: Engine) -> None:
-    call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
+    call_and_kill_process(engine, api, f"/jobs/{job.pk}/cancel")
     engine.kills = False
     assert api.post(f"/jobs/{job.pk}/cancel", {}, **KEY).status_code == 202
     assert len(engine.asked) == 2
-    assert deeds() == ["job.cancel", "job.cancel", "job.cancel-taken"]
+    assert audited_actions() == ["job.cancel", "job.cancel", "job.cancel-taken"]
 
 
 def test_keyed_upload_is_audited(caller_of: Callable[..., Caller], job: Job, engine: Engine) -> None:
     admin = caller_of(User.objects.create_user("anna", is_staff=True, is_superuser=True))
-    call_and_die(engine, admin, f"/jobs/{job.pk}/programs", "program")
-    assert (deeds(), len(engine.asked)) == (["job.program-sent"], 1)
+    call_and_kill_process(engine, admin, f"/jobs/{job.pk}/programs", "program")
+    assert (audited_actions(), len(engine.asked)) == (["job.program-sent"], 1)
     assert IdempotentAnswer.objects.get().status is None

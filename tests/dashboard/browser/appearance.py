@@ -22,14 +22,14 @@ EXTREMES = VIEWS[:2]
 COLOURS = VIEWS[3:5]
 
 
-def poller_looked() -> None:
+def mark_as_polled() -> None:
     """Set the last poll to now, because on a slow machine the pages would report that the polling has stopped."""
     now = timezone.now()
     Cluster.objects.filter(unreachable_since=None).update(last_answer_at=now)
     Run.objects.filter(job__cluster__unreachable_since=None).update(observed_at=now)
 
 
-def look_at(
+def check_pages(
     reader: Reader,
     pages: Mapping[str, str],
     prefix: str = "",
@@ -45,7 +45,7 @@ def look_at(
     """
     found: dict[str, object] = {}
     for name, path in pages.items():
-        poller_looked()
+        mark_as_polled()
         reader.turn(*VIEWS[0])
         settle(reader.open(path), name)
         for view in VIEWS:

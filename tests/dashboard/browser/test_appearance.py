@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from monitoring.models import Checkpoint, Job
 from tests.dashboard import sample_fleet
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -26,8 +26,8 @@ def older(job: Job) -> Checkpoint:
 def test_pages_of_a_troubled_fleet(
     read_as: Callable[..., Reader], signs_of_life: None, now: datetime, state_root: Path
 ) -> None:
-    jobs = sample_fleet.troubled_fleet(now)
-    unseen = sample_fleet.died_unseen(now, jobs[0].cluster, state_root)
+    jobs = sample_fleet.make_troubled_fleet(now)
+    unseen = sample_fleet.make_job_with_unlisted_checkpoint(now, jobs[0].cluster, state_root)
     sample_fleet.ticks(now)
     job, dead = jobs[0], jobs[1]
     pages = {
@@ -58,4 +58,4 @@ def test_pages_of_a_troubled_fleet(
         "audit": reverse("audit"),
         "health": reverse("system-health"),
     }
-    look_at(read_as(), pages, fullest=("fleet", "restarts", "incidents"))
+    check_pages(read_as(), pages, fullest=("fleet", "restarts", "incidents"))

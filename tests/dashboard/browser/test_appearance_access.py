@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from dashboard.access import accounts, tokens
 from monitoring.models import ApiToken
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -46,7 +46,7 @@ def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User) -
         "me": reverse("me"),
         "audit": reverse("audit") + "?action=user.",
     }
-    look_at(read_as(user=admin_user), pages, "access-")
+    check_pages(read_as(user=admin_user), pages, "access-")
 
 
 def test_a_token_is_made_copied_and_gone(read_as: Callable[..., Reader], admin_user: User) -> None:

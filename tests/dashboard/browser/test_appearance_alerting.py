@@ -11,9 +11,9 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from monitoring.models import Incident, IncidentState
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.sample_alerts import night_of_alerts
+from tests.dashboard.sample_alerts import make_alerts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -21,7 +21,7 @@ LISTS = ("incidents", "channels", "deliveries", "maintenance")
 
 
 def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
-    night = night_of_alerts(now)
+    night = make_alerts(now)
     pages = {
         **{name: reverse(name) for name in LISTS},
         "incident-cluster": reverse("incident", args=[night.cluster_incident.pk]),
@@ -33,17 +33,17 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
         "message-digest": reverse("delivery", args=[night.digest.pk]),
         "window": reverse("maintenance-window", args=[night.window.pk]),
     }
-    look_at(read_as(), pages, "alerting-")
+    check_pages(read_as(), pages, "alerting-")
 
 
 def test_alert_pages_without_data(read_as: Callable[..., Reader], db: None) -> None:
-    look_at(read_as(), {name: reverse(name) for name in LISTS}, "alerting-nothing-")
+    check_pages(read_as(), {name: reverse(name) for name in LISTS}, "alerting-nothing-")
 
 
 def test_selection_survives_a_refresh_and_is_acknowledged(
     read_as: Callable[..., Reader], now: datetime, operator_user: User
 ) -> None:
-    night = night_of_alerts(now, jobs=3)
+    night = make_alerts(now, jobs=3)
     reader = read_as("wide", "light")
     page = reader.open(reverse("incidents"))
     box = page.get_by_label(f"Select incident {night.cluster_incident.pk}")

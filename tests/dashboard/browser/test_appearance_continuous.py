@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import Checkpoint, Engine, Job, OperatorCheckpoint
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -51,4 +51,4 @@ def test_pages_of_a_continuous_job(read_as: Callable[..., Reader], signs_of_life
         "summary": reverse("job-summary", args=[job.pk]),
         "configuration": reverse("job-configuration", args=[job.pk]),
     }
-    look_at(read_as(), pages, "continuous-", settle=settle)
+    check_pages(read_as(), pages, "continuous-", settle=settle)

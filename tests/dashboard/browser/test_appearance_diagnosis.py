@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from monitoring.models import Checkpoint, Engine, Job, OperatorCheckpoint, RunException
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -63,7 +63,7 @@ def test_pages_with_causes_and_advice(read_as: Callable[..., Reader], now: datet
         "checkpoint-failed": reverse("checkpoint", args=[failed.pk]),
         "incident": reverse("incident", args=[incident.pk]),
     }
-    look_at(read_as(), pages, "diagnosis-", settle=_advice_is_read)
+    check_pages(read_as(), pages, "diagnosis-", settle=_advice_is_read)
 
 
 def _advice_is_read(page: Page, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.urls import reverse
 
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -15,4 +15,4 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 
 def test_pages_of_the_documentation(read_as: Callable[..., Reader]) -> None:
     names = ("index", "configure", "errors", "programs")
-    look_at(read_as(), {name: reverse("documentation", args=[name]) for name in names}, "documentation-")
+    check_pages(read_as(), {name: reverse("documentation", args=[name]) for name in names}, "documentation-")

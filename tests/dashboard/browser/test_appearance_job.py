@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import Checkpoint, Job
 from tests.dashboard import sample_fleet
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -56,7 +56,7 @@ def settle(page: Page, name: str) -> None:
 
 
 def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime) -> None:
-    job = sample_fleet.troubled_fleet(now)[0]
-    sample_fleet.state_was_looked_into(job, now)
+    job = sample_fleet.make_troubled_fleet(now)[0]
+    sample_fleet.make_state_reads(job, now)
     pages = pages_of(job)
-    look_at(read_as(), pages, fullest=pages, settle=settle)
+    check_pages(read_as(), pages, fullest=pages, settle=settle)

@@ -12,7 +12,7 @@ from pytest_httpserver import HTTPServer
 
 from monitoring.models import Run
 from tests.dashboard import sample_fleet
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.log_server import LogServer
 
@@ -30,7 +30,7 @@ MUCH = "".join(_SECONDS.format(number // 60 % 60, number % 60, number) for numbe
 
 @pytest.fixture
 def run(now: datetime, httpserver: HTTPServer) -> Run:
-    job = sample_fleet.troubled_fleet(now)[0]
+    job = sample_fleet.make_troubled_fleet(now)[0]
     job.cluster.rest_url = httpserver.url_for("").rstrip("/")
     job.cluster.save()
     assert job.current_run is not None
@@ -39,9 +39,9 @@ def run(now: datetime, httpserver: HTTPServer) -> Run:
 
 def test_the_logs_of_a_job(read_as: Callable[..., Reader], run: Run, httpserver: HTTPServer, now: datetime) -> None:
     server, reader, address = LogServer(httpserver, run, now), read_as(), reverse("job-logs", args=[run.job_id])
-    look_at(reader, {"logs-none": address})
+    check_pages(reader, {"logs-none": address})
     server.logs = {"driver-1.log": b"2026-11-25 10:00:00,000 INFO checkpointing.spark.driver: attempt 1 starts\n"}
-    look_at(reader, {"logs-little": address})
+    check_pages(reader, {"logs-little": address})
     server.logs = {f"driver-{attempt}.log": MUCH.encode() for attempt in range(1, 10)}
     at = server.started(9) + timedelta(seconds=5)
     pages = {
@@ -49,7 +49,7 @@ def test_the_logs_of_a_job(read_as: Callable[..., Reader], run: Run, httpserver:
         "logs-search": f"{address}?text=aborting",
         "logs-moment": f"{address}?at={at:%Y-%m-%dT%H:%M:%S}Z",
     }
-    look_at(reader, pages, fullest=pages)
+    check_pages(reader, pages, fullest=pages)
 
 
 def test_the_tail_follows_until_it_is_paused(

@@ -12,7 +12,7 @@ from monitoring.models import Engine, Job, Run, RunState, SavepointOrigin
 from monitoring.recovery.run_schedule import set_run_schedule
 from monitoring.savepoints.timetable import Cron
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 from tests.monitoring.recovery.conftest import LAUNCH
 
@@ -72,4 +72,4 @@ def test_pages_of_jobs_that_end(read_as: Callable[..., Reader], signs_of_life: N
         "savepoints": reverse("job-savepoints", args=[much.pk]),
         "rule": reverse("rule-new", args=["run_missed"]),
     }
-    look_at(read_as(), pages, "runs-", fullest=("much",))
+    check_pages(read_as(), pages, "runs-", fullest=("much",))

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import Engine, Job, RestartAttempt, Run, RunState
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -54,7 +54,7 @@ def test_pages_of_savepoints(read_as: Callable[..., Reader], signs_of_life: None
             replaced(job, now)
             expect(page.get_by_text("This page is out of date.")).to_be_visible()
 
-    look_at(read_as(), pages, "savepoints-", settle=settle)
+    check_pages(read_as(), pages, "savepoints-", settle=settle)
 
 
 def test_outdated_page_cannot_restart_until_it_is_reloaded(

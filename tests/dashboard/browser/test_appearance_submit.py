@@ -13,7 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from monitoring.models import Cluster, RestartAttempt
 from tests.dashboard import builders as make
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look, expect_snapshot
 
@@ -65,7 +65,7 @@ def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTT
 
     address = reverse("cluster-submit", args=[cluster.pk])
     pages = dict.fromkeys(("empty", "found", "savepoint", "wrong"), address)
-    look_at(admin, pages, "submit-", fullest=("found", "savepoint"), settle=settle)
+    check_pages(admin, pages, "submit-", fullest=("found", "savepoint"), settle=settle)
 
 
 def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
@@ -80,4 +80,4 @@ def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpse
     page.get_by_role("button", name="Submit the job").click()
     expect(page.get_by_role("heading", name="Start of orders")).to_be_visible()
     assert RestartAttempt.objects.get().imports == {"": "/checkpoints/orders"}
-    look_at(admin, {"start": page.url.removeprefix(admin.address)}, "submit-")
+    check_pages(admin, {"start": page.url.removeprefix(admin.address)}, "submit-")

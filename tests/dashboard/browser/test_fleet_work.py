@@ -11,15 +11,15 @@ from playwright.sync_api import expect
 
 from monitoring.models import Savepoint
 from tests.dashboard import builders, sample_fleet
-from tests.dashboard.browser.appearance import poller_looked
+from tests.dashboard.browser.appearance import mark_as_polled
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_jobs_are_selected_and_searched(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
-    jobs = sample_fleet.troubled_fleet(now)
-    poller_looked()
+    jobs = sample_fleet.make_troubled_fleet(now)
+    mark_as_polled()
     reader = read_as()
     page = reader.open(reverse("fleet"))
     bulk = page.get_by_role("form", name="With selected")

@@ -20,7 +20,7 @@ from monitoring.models import (
 )
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
-from tests.dashboard.browser.appearance import look_at
+from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -175,7 +175,7 @@ def test_double_click_reload_and_back_do_not_repeat_an_action(read_as: ReadAs, n
 
 @pytest.mark.nightly
 def test_theme_is_stored_and_applied_to_charts(read_as: ReadAs, now: datetime) -> None:
-    job = sample_fleet.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.make_busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
     page.wait_for_selector(".chart .main-svg")
@@ -207,7 +207,7 @@ def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None
     tabs = ("", *("-history", "-summary", "-configuration", "-savepoints", "-alerts", "-restarts"))
     tabs += ("-state", "-exceptions", "-compare", "-restart")
     pages = {f"job{tab}": reverse(f"job{tab}", args=[job.pk]) for tab in tabs}
-    look_at(read_as(), pages, "empty-", settle=_charts_are_empty)
+    check_pages(read_as(), pages, "empty-", settle=_charts_are_empty)
 
 
 def _charts_are_empty(page: Page, name: str) -> None:

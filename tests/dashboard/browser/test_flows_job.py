@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 
 
 def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reader], now: datetime) -> None:
-    job = sample_fleet.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.make_busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
     expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
@@ -65,7 +65,7 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
 
 
 def test_refresh_on_a_phone_keeps_the_open_tab_and_the_focus(read_as: Callable[..., Reader], now: datetime) -> None:
-    job = sample_fleet.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.make_busy_job(now, make.make_cluster(now))
     reader = read_as("narrow")
     page = reader.open(reverse("job-exceptions", args=[job.pk]))
     tabs = page.get_by_role("navigation", name="Job pages")

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from monitoring.models import Job, RestartAttempt
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
-from tests.dashboard.browser.appearance import poller_looked
+from tests.dashboard.browser.appearance import mark_as_polled
 from tests.dashboard.browser.conftest import SIZES, Reader
 from tests.dashboard.browser.keys import Keys
 
@@ -25,10 +25,10 @@ STILL = "window.setInterval = () => 0;"
 def test_job_is_found_and_restarted_by_keyboard(
     read_as: Callable[..., Reader], signs_of_life: None, operator_user: User, now: datetime
 ) -> None:
-    job = sample_fleet.busy_job(now, make.make_cluster(now))
+    job = sample_fleet.make_busy_job(now, make.make_cluster(now))
     Job.objects.filter(pk=job.pk).update(epoch=1)  # that of the restart in the scene
-    sample_fleet.well_job(now, job.cluster, "flights-by-carrier")
-    poller_looked()
+    sample_fleet.make_healthy_job(now, job.cluster, "flights-by-carrier")
+    mark_as_polled()
     reader = read_as(user=None)
     reader.page.add_init_script(STILL)
     keys = Keys(reader.open(reverse("fleet")))

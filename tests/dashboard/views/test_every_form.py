@@ -78,7 +78,9 @@ def test_every_form_handles_invalid_input_and_keeps_it(db: None, now: datetime) 
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_superuser("anna"))
     pages = [
-        address_of(route, ids) for route, doors in PERMISSIONS.items() if "GET" in doors and not _NO_PAGE.search(route)
+        address_of(route, ids)
+        for route, methods_of in PERMISSIONS.items()
+        if "GET" in methods_of and not _NO_PAGE.search(route)
     ]
     pages += [f"/channels/add/{kind}/" for kind in ("mail", "webhook", "apprise")] + ["/rules/new/failed_in_window/"]
     wrong, seen = [], set()

@@ -31,7 +31,7 @@ def test_with_a_cluster_and_no_job_it_says_how_to_submit_one(operator: Client, n
 
 
 def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, now: datetime) -> None:
-    sample_fleet.troubled_fleet(now)
+    sample_fleet.make_troubled_fleet(now)
     response = operator.get(reverse("fleet"))
     rows = response.context["fleet"].shown.rows
     assert rows[0].facts.job.name == "orders-enrich"
@@ -40,7 +40,7 @@ def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, n
 
 
 def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
-    sample_fleet.troubled_fleet(now)
+    sample_fleet.make_troubled_fleet(now)
     page = operator.get(reverse("fleet")).content.decode()
     assert "apac has not answered" in page
     assert "last seen RUNNING" in page
@@ -68,7 +68,7 @@ def test_job_missing_after_a_cluster_rebuild_is_reported(operator: Client, now: 
 def test_jobs_are_found_by_name_state_and_cluster(
     operator: Client, now: datetime, query: dict[str, str], expected: int
 ) -> None:
-    sample_fleet.troubled_fleet(now)
+    sample_fleet.make_troubled_fleet(now)
     assert operator.get(reverse("fleet"), query).context["fleet"].shown.count == expected
 
 

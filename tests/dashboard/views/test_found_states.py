@@ -33,7 +33,7 @@ def root(state_root: Path) -> Path:
 
 @pytest.fixture
 def job(root: Path, now: datetime) -> Job:
-    return sample_fleet.died_unseen(now, make.make_cluster(now), root)
+    return sample_fleet.make_job_with_unlisted_checkpoint(now, make.make_cluster(now), root)
 
 
 @pytest.fixture

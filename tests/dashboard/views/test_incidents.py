@@ -14,7 +14,7 @@ from django.urls import reverse
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
 from monitoring.models import AuditEntry, Incident, IncidentState, Severity
 from tests.dashboard import builders as make
-from tests.dashboard.sample_alerts import night_of_alerts
+from tests.dashboard.sample_alerts import make_alerts
 
 pytestmark = pytest.mark.django_db
 
@@ -169,7 +169,7 @@ def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, 
 
 
 def test_every_page_of_a_night_of_alerts_can_be_read(viewer: Client, now: datetime) -> None:
-    night = night_of_alerts(now, jobs=3)
+    night = make_alerts(now, jobs=3)
     pages = {
         "incidents": [],
         "channels": [],

@@ -12,18 +12,18 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.monitoring.fire.machine import FireMachine
 from tests.profile import IS_CI, PROFILE
 
-STORIES = PROFILE.fire_stories
+SCENARIOS = PROFILE.fire_scenarios
 
 
 @pytest.mark.nightly
 @pytest.mark.django_db
 @pytest.mark.long
-@pytest.mark.timeout(max(900, STORIES * 20))
+@pytest.mark.timeout(max(900, SCENARIOS * 20))
 def test_a_dead_job_comes_back_exactly_once_under_fire() -> None:
     run_state_machine_as_test(
         FireMachine,
         settings=settings(
-            max_examples=STORIES,
+            max_examples=SCENARIOS,
             phases=(Phase.generate,),
             stateful_step_count=30,
             deadline=None,
@@ -31,7 +31,7 @@ def test_a_dead_job_comes_back_exactly_once_under_fire() -> None:
         ),
     )
     seen = FireMachine.seen
-    print(f"{STORIES} stories: {dict(sorted(seen.items()))}")
+    print(f"{SCENARIOS} stories: {dict(sorted(seen.items()))}")
     if not IS_CI:  # a few random sequences may all be without events
-        assert seen["automatic launches"] >= STORIES / 2, seen
-        assert seen["killed"] >= STORIES / 4, seen
+        assert seen["automatic launches"] >= SCENARIOS / 2, seen
+        assert seen["killed"] >= SCENARIOS / 4, seen

@@ -220,7 +220,9 @@ class Supervisor:
             return
         exit_text = _exit_text(code)
         if child.part.step or (not child.was_up and child.tries >= _MAX_FIRST_TRIES):
-            raise PartFailed(f"{child.name} {exit_text} during its start. The end of its output:\n" + self._last_output(child))
+            raise PartFailed(
+                f"{child.name} {exit_text} during its start. The end of its output:\n" + self._last_output(child)
+            )
         if child.state is PartState.UP and now - child.started > _HEALTHY_AFTER_S:
             child.backoff_s = _FIRST_BACKOFF_S
         self._output.report(f"{child.name}: {exit_text}; starting it again in {child.backoff_s:g} s")

@@ -9,10 +9,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.language import rendered
-from dashboard.units import length_text, span_text
 from monitoring.models import AuditEntry
 from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import from_json
+from monitoring.units import span_text
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -202,4 +202,4 @@ def _value(name: str, value: object) -> str:
             return str(_("none"))
     text = str(value)
     is_seconds = name.endswith("_s") and text.replace(".", "", 1).isdigit()
-    return length_text(span_text(float(text)) if is_seconds else text)
+    return span_text(float(text)) if is_seconds else text

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from dashboard.units import age_text, length_text, span_text
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
+from monitoring.units import age_text, span_text
 
 PERIODIC_DISABLED_MS = 2**62  # without periodic checkpoints, Flink reports the interval 2^63 - 1
 
@@ -213,7 +213,7 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState, now: 
 def _late_sentence(facts: JobFacts, now: datetime) -> str:
     """Return the sentence about a job whose next checkpoint is overdue."""
     interval = facts.interval or timedelta()
-    expected = length_text(span_text(interval.total_seconds()))
+    expected = span_text(interval.total_seconds())
     if facts.last_completed_at is None:
         return _("No checkpoint has completed yet (every %(interval)s expected).") % {"interval": expected}
     since = age_text(now - facts.last_completed_at)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.preparation import Step
-from dashboard.units import bytes_text
+from monitoring.units import bytes_text
 
 
 def sentence(wait: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 def marked(text: str) -> str:
     """Return `text`.
@@ -10,3 +12,16 @@ def marked(text: str) -> str:
     them half read: later errors in them would not be reported.
     """
     return text
+
+
+class Plural(NamedTuple):
+    """A text in its two English forms, of which the number in `argument` chooses one."""
+
+    one: str
+    several: str
+    argument: str
+
+
+def plural(one: str, several: str, argument: str) -> Plural:
+    """Return the forms of a text. Import it as `ngettext`, so that `makemessages` finds them."""
+    return Plural(one, several, argument)

@@ -10,7 +10,7 @@ from celery.signals import worker_process_shutdown, worker_shutdown, worker_shut
 
 from monitoring import clock
 from monitoring.reasons.report import CycleReport
-from monitoring.reasons.work import WorkReason, counted
+from monitoring.reasons.work import WorkReason
 from monitoring.selfwatch.ticks import noted, say
 
 
@@ -76,11 +76,11 @@ def apply_retention() -> CycleReport | None:
 
     now = clock.now()
     counts = (
-        (apply_retention(now), WorkReason.SAVEPOINT, WorkReason.SAVEPOINTS_COUNTED),
-        (forget_old(now, settings.MESSAGES_KEPT), WorkReason.MESSAGE, WorkReason.MESSAGES),
-        (discard_unused(now), WorkReason.PROGRAM, WorkReason.PROGRAMS),
+        (apply_retention(now), WorkReason.SAVEPOINTS_COUNTED),
+        (forget_old(now, settings.MESSAGES_KEPT), WorkReason.MESSAGES),
+        (discard_unused(now), WorkReason.PROGRAMS),
     )
-    gone = [counted(*each) for each in counts if each[0]]
+    gone = [code(count=count) for count, code in counts if count]
     return CycleReport((WorkReason.RETENTION(gone=gone),)) if gone else None
 
 
@@ -90,7 +90,7 @@ def keep_programs() -> CycleReport | None:
     from monitoring.programs import keep_unkept
 
     count = keep_unkept(clock.now())
-    return CycleReport((counted(count, WorkReason.PROGRAM_COPIED, WorkReason.PROGRAMS_COPIED),)) if count else None
+    return CycleReport((WorkReason.PROGRAMS_COPIED(count=count),)) if count else None
 
 
 @shared_task

@@ -1,23 +1,143 @@
-"""Format sizes and durations for people."""
+"""Format lengths of time, sizes and times for people.
+
+The catalogue of a language translates the units, the names of months and the order of a date. `translated` is the
+function that looks a text up: by default in the catalogue of the active language.
+"""
 
 from __future__ import annotations
 
-from monitoring.durations import in_words
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from math import log2
 
-_SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
+from django.utils.translation import gettext
+
+from monitoring.marking import marked as _
+
+Translated = Callable[[str], str]
+
+ENGLISH: Translated = str  # for the fields of forms, which accept only the English units
+NOTHING = "–"
+MINUTE = _("%Y-%m-%d %H:%M %Z")
+SECOND = _("%Y-%m-%d %H:%M:%S %Z")
+CLOCK_MINUTE = _("%H:%M %Z")
+CLOCK_SECOND = _("%H:%M:%S %Z")
+DAY = _("%Y-%m-%d")
+DATE = _("%-d %B %Y")
+SHORT_DATE_AND_CLOCK = _("%b %-d, %H:%M:%S")
+
+_D, _H, _MIN, _S, _MS = _("d"), _("h"), _("min"), _("s"), _("ms")
+_LENGTHS = ((86_400, _D), (3600, _H), (60, _MIN), (1, _S))
+_SIZES = (_("B"), _("KB"), _("MB"), _("GB"), _("TB"), _("PB"), _("EB"))
 
 
-def milliseconds_text(value: float) -> str:
+def flink_duration_text(milliseconds: float | None) -> str:
+    """Format a measured duration as Flink's web UI does, in every language: `12ms`, `3s 45ms`, `1h 2m 3s`.
+
+    Return a dash if it is unknown or negative.
+    """
+    if milliseconds is None or milliseconds < 0:
+        return NOTHING
+    seconds, ms = divmod(round(milliseconds), 1000)
+    minutes, s = divmod(seconds, 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    if days:
+        return f"{days}d {h}h {m}m {s}s"
+    if hours:
+        return f"{h}h {m}m {s}s"
+    if minutes:
+        return f"{m}m {s}s {ms}ms"
+    return f"{s}s {ms}ms" if seconds else f"{ms}ms"
+
+
+def length_text(length: timedelta | float, translated: Translated = gettext) -> str:
+    """Return a length in its two largest units: `15 min`, `1 h 30 min`, `45 s`; less than a second is `0 s`."""
+    seconds = round(length.total_seconds() if isinstance(length, timedelta) else length)
+    parts: list[str] = []
+    for size, unit in _LENGTHS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {translated(unit)}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or f"0 {translated(_S)}"
+
+
+def milliseconds_text(value: float, translated: Translated = gettext) -> str:
     """Return `850 ms`, `4.5 s`, `2 min 10 s`; whole seconds without a fraction."""
     if value < 1000:
-        return f"{value:.0f} ms"
-    return f"{value / 1000:.1f} s" if value < 60_000 and value % 1000 else in_words(value / 1000)
+        return f"{value:.0f} {translated(_MS)}"
+    if value < 60_000 and value % 1000:
+        return f"{value / 1000:.1f} {translated(_S)}"
+    return length_text(value / 1000, translated)
 
 
-def bytes_text(value: float) -> str:
-    """Return a size in units of 1024, with three digits: `0 B`, `81.3 KB`, `2.41 GB`."""
-    size, units = float(value), iter(_SIZES)
-    unit = next(units)
-    while abs(size) >= 1024 and unit != _SIZES[-1]:
-        size, unit = size / 1024, next(units)
-    return f"{size:.3g} {unit}" if abs(size) < 1000 else f"{size:.0f} {unit}"
+def span_text(seconds: float, translated: Translated = gettext) -> str:
+    """Return a configured length exactly, in one unit: `90 s`, `15 min`, `2 h`, `7 d`."""
+    whole = int(seconds)
+    if whole != seconds:
+        return f"{seconds:g} {translated(_S)}"
+    size, unit = next((each for each in _LENGTHS if whole and whole % each[0] == 0), _LENGTHS[-1])
+    return f"{whole // size} {translated(unit)}"
+
+
+def span_ms_text(milliseconds: float, translated: Translated = gettext) -> str:
+    """Return a round number of milliseconds exactly, in one unit: `500 ms`, `90 s`, `15 min`."""
+    if milliseconds < 1000:
+        return f"{milliseconds} {translated(_MS)}"
+    return span_text(milliseconds / 1000, translated)
+
+
+def age_text(age: timedelta, translated: Translated = gettext) -> str:
+    """Return an age, rounded down, in at most two units: `6 s`, `2 min 10 s`, `38 min`, `5 h 50 min`, `3 d 4 h`.
+
+    The browser has the same rules: dashboard/static/dashboard/js/times.js.
+    """
+    seconds = max(0, int(age.total_seconds()))
+    (minutes, s), (hours, m), (days, h) = divmod(seconds, 60), divmod(seconds // 60, 60), divmod(seconds // 3600, 24)
+    if minutes < 1:
+        parts = [(f"{s}", _S)]
+    elif minutes < 10:
+        parts = [(f"{minutes}", _MIN), (f"{s or ''}", _S)]
+    elif hours < 1:
+        parts = [(f"{minutes}", _MIN)]
+    elif hours < 48:
+        parts = [(f"{hours}", _H), (f"{m:02}" if m else "", _MIN)]
+    else:
+        parts = [(f"{days}", _D), (f"{h or ''}", _H)]
+    return " ".join(f"{count} {translated(unit)}" for count, unit in parts if count)
+
+
+def bytes_text(size: float | None, translated: Translated = gettext) -> str:
+    """Format a size with base 1024 and three digits, as Flink's web UI does: `0 B`, `81.3 KB`, `2.41 GB`.
+
+    Return a dash if it is unknown or negative.
+    """
+    if size is None or size < 0:
+        return NOTHING
+    if size < 1000:
+        return f"{round(size)} {translated(_SIZES[0])}"
+    value = float(size)
+    for unit in _SIZES[1:]:
+        value /= 1024
+        if value < 999.5 or unit == _SIZES[-1]:
+            break
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {translated(unit)}"
+
+
+def round_bytes_text(size: float, translated: Translated = gettext) -> str:
+    """Format a size that is a small multiple of a power of two, without needless digits: `512 KB`, `1.5 MB`."""
+    power = min(int(log2(size)) // 10, len(_SIZES) - 1)
+    return f"{size / 1024**power:g} {translated(_SIZES[power])}"
+
+
+def time_text(at: datetime, form: str, translated: Translated = gettext) -> str:
+    """Return a time in a `form` of strftime such as `SECOND`, for which a language may have another one."""
+    form = translated(form)
+    if "%B" in form:
+        form = form.replace("%B", translated(f"{at:%B}"))
+    if "%b" in form:
+        form = form.replace("%b", translated(f"{at:%b}".lower()).title())  # Django's catalogues have "jan"
+    return at.strftime(form)

@@ -20,7 +20,7 @@ AREAS = ("alerts", "automation", "notify", "recovery", "savepoints", "state-read
 # Codes without a section: parts of a sentence, successful steps, requests of people, and codes that wrap a reason.
 WITHOUT_SECTION = (
     # rules without a finding, and parts of the sentences of rules
-    *("alerts.*-rule", "alerts.*-rule-*", "alerts.*-figure", "alerts.*-measured", "alerts.one-*"),
+    *("alerts.*-rule", "alerts.*-rule-*", "alerts.*-figure", "alerts.*-measured"),
     *("alerts.cluster-unreachable-over", "alerts.another-cluster-over", "alerts.waymark-blind-over"),
     *("alerts.checkpoints", "alerts.savepoints", "alerts.times", "alerts.days", "alerts.days-before"),
     *("alerts.same-hour", "alerts.same-hour-before", "alerts.in-total", "alerts.since-day"),
@@ -31,7 +31,7 @@ WITHOUT_SECTION = (
     # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
     *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
-    *("alerts.hid-incidents", "alerts.hid-incidents-one-open", "alerts.test"),
+    *("alerts.hid-incidents", "alerts.test"),
     # the reason for a start, and its snapshot
     *("recovery.*-asked", "recovery.*-asked-noted", "recovery.submitted", "recovery.run-scheduled"),
     *("recovery.failed", "recovery.failed-with", "recovery.unknown-to-engine", "recovery.unknown-to-engine-with"),
@@ -45,7 +45,7 @@ WITHOUT_SECTION = (
     *("recovery.restart-failed", "recovery.restarts-moved", "recovery.back-again"),
     *("recovery.job-is", "recovery.job-is-back", "recovery.run-of-job", "recovery.with-last-answer"),
     *("recovery.waiting", "recovery.succeeded", "recovery.ended-failed", "recovery.canceled", "recovery.overtaken"),
-    *("recovery.canceled-by", "recovery.once", "recovery.times"),
+    *("recovery.canceled-by", "recovery.times"),
     # steps in progress and successful steps
     *("recovery.run-ended", "recovery.started-by-command", "recovery.program-on-cluster"),
     *("recovery.program-to-upload", "recovery.program-uploaded", "recovery.imported", "recovery.importing"),

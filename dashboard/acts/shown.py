@@ -9,9 +9,9 @@ from datetime import datetime
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from dashboard.units import age_text
 from monitoring.models import Job, RestartAttempt, RestartTrigger, Run, SavepointState
 from monitoring.models.recovery import ENDED
+from monitoring.units import age_text
 
 _NO_RUN = -1
 

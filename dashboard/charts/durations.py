@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop as noop
 
 from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
-from dashboard.units import duration_text
+from monitoring.units import flink_duration_text
 
 # The phases of the subtask that acknowledged last, from the bottom of a bar to its top.
 PHASES = (
@@ -76,13 +76,15 @@ def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], 
 def _tooltip(point: CheckpointPoint) -> str:
     lines = [
         title_of(point),
-        f"{_('failed after') if point.failed else _('end to end')} {duration_text(point.duration)}",
+        f"{_('failed after') if point.failed else _('end to end')} {flink_duration_text(point.duration)}",
     ]
     if point.failed:
         lines += [point.failure[:90]] if point.failure else []
     else:
-        lines += [f"{_(label)} {duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)]
-        lines.append(f"{_('other')} {duration_text(unattributed(point))}")
+        lines += [
+            f"{_(label)} {flink_duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)
+        ]
+        lines.append(f"{_('other')} {flink_duration_text(unattributed(point))}")
     if point.stands_for > 1:
         lines.append(_("slowest of %(count)s checkpoints") % {"count": point.stands_for})
     return "<br>".join(lines)
@@ -105,7 +107,7 @@ def delays_figure(
             line={"width": 2},
             marker={"size": 5},
             hovertext=[
-                f"{title_of(p)}<br>{_('start delay')} {duration_text(p.start_delay_max)}"
+                f"{title_of(p)}<br>{_('start delay')} {flink_duration_text(p.start_delay_max)}"
                 for p in told
                 if p.run_number == run
             ],

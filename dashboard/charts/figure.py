@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
-from dashboard.units import length_text, span_text
+from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_text, span_ms_text, time_text
 
 _LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
     *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)),
@@ -58,18 +57,13 @@ def time_axis(span: Span) -> dict[str, Any]:
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
     """Return about four round ticks for an axis in milliseconds."""
     step = next((s for s in _DURATION_STEPS if highest_ms / s <= 5.2), _DURATION_STEPS[-1])
-    return _ticks(highest_ms, step, lambda ms: length_text(span_text(ms / 1000)) if ms >= 1000 else f"{ms} ms")
+    return _ticks(highest_ms, step, span_ms_text)
 
 
 def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
     """Return at most `steps` ticks with a power of two between them, such as 128 KB, 256 KB, 384 KB."""
     step = 2 ** max(0, ceil(log2(max(highest, 1) / steps)))
-    return _ticks(highest, step, _size)
-
-
-def _size(size: float) -> str:
-    power = min(int(log2(size)) // 10, len(_UNITS) - 1)
-    return f"{size / 1024**power:g} {_UNITS[power]}"
+    return _ticks(highest, step, round_bytes_text)
 
 
 def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[str, Any]:
@@ -147,7 +141,7 @@ def moment(at: datetime) -> str:
 
 
 def clock_of(at: datetime) -> str:
-    return timezone.localtime(at).strftime(_("%b %-d, %H:%M:%S"))
+    return time_text(timezone.localtime(at), SHORT_DATE_AND_CLOCK)
 
 
 def title_of(point: CheckpointPoint) -> str:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, byte_ticks, layout, marks, moment, time_axis, title_of
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
-from dashboard.units import bytes_text
+from monitoring.units import bytes_text
 
 
 def sizes_figure(

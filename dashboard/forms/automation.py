@@ -14,11 +14,11 @@ from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
 from dashboard.language import rendered
-from dashboard.units import span_text
 from monitoring.models import Cluster, Job
 from monitoring.pauses import LONGEST_REASON
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
+from monitoring.units import ENGLISH, span_text
 
 if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]
@@ -134,7 +134,7 @@ class AutomationForm(JobModelForm):
     def __init__(self, *args: Any, instance: Job, **options: Any) -> None:
         every = instance.savepoint_interval_s
         written = {
-            "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every),
+            "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every, ENGLISH),
             "savepoint_time_zone": instance.savepoint_time_zone,
             "run_schedule": instance.run_cron,
             "run_time_zone": instance.run_time_zone,

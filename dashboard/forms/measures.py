@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.alerts.kinds.base import Day, Number, Unit
+from monitoring.units import ENGLISH
 
 _MILLISECONDS = re.compile(r"(\d{1,12})\s*ms", re.IGNORECASE)
 _SIZE = re.compile(r"([+-]?\d{1,15}(?:[.,]\d{1,15})?)\s*([KMGTP]?i?B)", re.IGNORECASE)
@@ -72,7 +73,7 @@ class MeasureField(forms.CharField):
     def validate(self, value: Any) -> None:
         super().validate(value)
         if value is not None and not self._measure.least <= value <= self._measure.most:
-            told = self._measure.unit.text(value)
+            told = self._measure.unit.text(value, ENGLISH)
             raise ValidationError(
                 _("%(told)s is not allowed: %(allowed)s.") % {"told": told, "allowed": self._measure.allowed},
                 code="range",

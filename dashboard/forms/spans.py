@@ -9,7 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from dashboard.units import span_text
+from monitoring.units import ENGLISH, span_text
 
 # The number of digits is limited, because a very long number would be infinite as a float.
 _WRITTEN = re.compile(
@@ -27,7 +27,7 @@ class SpanField(forms.CharField):
         self.widget.attrs |= {"inputmode": "text", "autocomplete": "off", "spellcheck": "false"}
 
     def prepare_value(self, value: Any) -> Any:
-        return span_text(value) if isinstance(value, int) else value
+        return span_text(value, ENGLISH) if isinstance(value, int) else value
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -46,10 +46,10 @@ class SpanField(forms.CharField):
         if value is not None and not self._least <= value <= self._most:
             raise ValidationError(
                 _("%(span_text)s is not allowed: %(_allowed)s.")
-                % {"span_text": span_text(value), "_allowed": self._allowed},
+                % {"span_text": span_text(value, ENGLISH), "_allowed": self._allowed},
                 code="range",
             )
 
     @property
     def _allowed(self) -> str:
-        return f"from {span_text(self._least)} to {span_text(self._most)}"
+        return f"from {span_text(self._least, ENGLISH)} to {span_text(self._most, ENGLISH)}"

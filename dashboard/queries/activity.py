@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +13,6 @@ from django.utils.translation import gettext as _
 from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.audit_texts import action_text, target_text
 from dashboard.language import rendered, schedule_text
-from dashboard.units import age_text, bytes_text, duration_text, is_chinese
 from monitoring.models import (
     AttemptState,
     AuditEntry,
@@ -28,6 +28,7 @@ from monitoring.models import (
 )
 from monitoring.reasons.columns import stored
 from monitoring.savepoints.schedule import timetable_of
+from monitoring.units import age_text, bytes_text, flink_duration_text
 
 # The list has lines for incidents, restarts and savepoints already, with more details than their audit entries.
 _LISTED_ELSEWHERE = (
@@ -74,7 +75,7 @@ def _incident_step(event: IncidentEvent, name: str) -> ActivityItem:
 
 def _incident_text(event: IncidentEvent) -> str:
     text = without_name(rendered(stored(event, "text")), event.incident.subject)
-    if event.kind != IncidentEventKind.RESOLVED or (is_chinese() and event.text_value is not None):
+    if event.kind != IncidentEventKind.RESOLVED or event.text_value is not None:
         return text
     return _("resolved: ") + text
 
@@ -140,7 +141,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
     stops = _(", stops the job") if savepoint.stops_job else ""
     if savepoint.state == SavepointState.COMPLETED and savepoint.took_ms is not None:
         text = _("savepoint%(number)s completed: %(size)s in %(took)s")
-        figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
+        figures = {"number": number, "size": bytes_text(savepoint.size), "took": flink_duration_text(savepoint.took_ms)}
         return text % figures + why + stops
     text = _(SavepointState(savepoint.state).label).lower()
     cause = f": {rendered(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""
@@ -156,8 +157,13 @@ def _origin_text(savepoint: Savepoint) -> str:
 
 
 def without_name(text: str, name: str) -> str:
-    """Shorten `3 checkpoints of X failed` to `3 checkpoints failed`, for a line that names X already."""
-    return text.removeprefix(f"{name} ") if is_chinese() else text.replace(f" of {name}", "", 1)
+    """Shorten `3 checkpoints of X failed` to `3 checkpoints failed`, for a line that names X already.
+
+    The catalogue says how a sentence names X: “…” is any other text.
+    """
+    around = [re.escape(part % {"name": name}) for part in _("… of %(name)s…").split("…")]
+    found = re.fullmatch("(.*?)".join(around), text, re.DOTALL)
+    return "".join(found.groups()) if found else text
 
 
 def _audit_entries(limit: int) -> list[ActivityItem]:

@@ -19,7 +19,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from dashboard import launch_wait, units
+from dashboard import launch_wait
 from dashboard.audit_texts import action_text, reason_text, target_text
 from dashboard.documentation import explained_codes
 from dashboard.health import Freshness, Level
@@ -53,6 +53,15 @@ from monitoring.reasons.reason import Reason, from_json
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
+from monitoring.units import (
+    SECOND,
+    SHORT_DATE_AND_CLOCK,
+    age_text,
+    bytes_text,
+    flink_duration_text,
+    span_text,
+    time_text,
+)
 
 register = template.Library()
 
@@ -95,12 +104,12 @@ def translated(text: object) -> str:
 
 @register.filter
 def duration(milliseconds: float | None) -> str:
-    return units.duration_text(milliseconds) if milliseconds is not None else _nothing()
+    return flink_duration_text(milliseconds) if milliseconds is not None else _nothing()
 
 
 @register.filter(name="bytes")
 def bytes_(size: float | None) -> str:
-    return units.bytes_text(size) if size is not None else _nothing()
+    return bytes_text(size) if size is not None else _nothing()
 
 
 @register.filter
@@ -111,7 +120,7 @@ def figure(value: float | None, unit: str) -> str:
 
 @register.filter
 def span(seconds: float | None) -> str:
-    return units.length_text(units.span_text(seconds)) if seconds is not None else _nothing()
+    return span_text(seconds) if seconds is not None else _nothing()
 
 
 @register.filter
@@ -129,7 +138,7 @@ def savepoint_schedule(job: Job) -> str:
 @register.filter
 def lag(seconds: float | None) -> str:
     """Render a delay, such as `6 s` or `2 min 10 s`."""
-    return _nothing() if seconds is None else units.age_text(timedelta(seconds=seconds))
+    return _nothing() if seconds is None else age_text(timedelta(seconds=seconds))
 
 
 @register.filter
@@ -137,11 +146,11 @@ def span_ms(milliseconds: float | None) -> str:
     """Render a configured duration, such as `10 s`. Flink reports a disabled duration as its largest integer."""
     if milliseconds is None:
         return _nothing()
-    return _("off") if milliseconds > 2**62 else units.length_text(units.span_text(milliseconds / 1000))
+    return _("off") if milliseconds > 2**62 else span_text(milliseconds / 1000)
 
 
 def _exact(at: datetime) -> str:
-    return timezone.localtime(at).strftime("%Y-%m-%d %H:%M:%S %Z")
+    return time_text(timezone.localtime(at), SECOND)
 
 
 def _time(at: datetime | None, kind: str, text: str) -> SafeString:
@@ -156,13 +165,13 @@ def ago(at: datetime | None) -> SafeString:
     """Render an age such as `6 s ago`. The browser updates it, and shows the exact time on hover."""
     if at is None:
         return _nothing()
-    return _time(at, "ago", _("%(age)s ago") % {"age": units.age_text(timezone.now() - at)})
+    return _time(at, "ago", _("%(age)s ago") % {"age": age_text(timezone.now() - at)})
 
 
 @register.filter
 def age(at: datetime | None) -> SafeString:
     """Render an age such as `6 s`, for columns whose heading says that it is an age."""
-    return _time(at, "age", units.age_text(timezone.now() - at)) if at else _nothing()
+    return _time(at, "age", age_text(timezone.now() - at)) if at else _nothing()
 
 
 @register.filter
@@ -171,7 +180,7 @@ def until(at: datetime | None) -> SafeString:
     if at is None:
         return _nothing()
     left = at - timezone.now()
-    return _time(at, "until", _("in %(age)s") % {"age": units.age_text(left)} if left > timedelta(0) else _("due now"))
+    return _time(at, "until", _("in %(age)s") % {"age": age_text(left)} if left > timedelta(0) else _("due now"))
 
 
 @register.filter
@@ -181,7 +190,7 @@ def clock(at: datetime | None) -> SafeString:
         return _nothing()
     local = timezone.localtime(at)
     same_day = local.date() == timezone.localtime().date()
-    return _time(at, "clock", local.strftime("%H:%M:%S" if same_day else _("%b %-d, %H:%M:%S")))
+    return _time(at, "clock", f"{local:%H:%M:%S}" if same_day else time_text(local, SHORT_DATE_AND_CLOCK))
 
 
 @register.filter
@@ -224,20 +233,14 @@ def then(text: str, what: object) -> str:
 
 @register.filter
 def key_text(key: str) -> str:
-    """Translate a key of evidence, such as `checkpoint_ids`, to words."""
+    """Translate a key of evidence or of a decision's facts, such as `checkpoint_ids`, to words."""
     return _(key.replace("_", " "))
-
-
-@register.filter
-def fact(key: str) -> str:
-    """Return a key of a decision's facts: in English as it is stored, in Chinese as words."""
-    return key_text(key) if units.is_chinese() else key
 
 
 @register.filter
 def evidence_text(value: Any) -> str:
     """Render a value of evidence or of a decision's facts."""
-    if isinstance(value, bool) and units.is_chinese():
+    if isinstance(value, bool):
         return _("yes") if value else _("no")
     return rendered(from_json(value) or plain(value))
 
@@ -272,13 +275,13 @@ def setting(value: Any, key: str) -> str:
 def lasted(start: datetime | None, end: datetime | None) -> str:
     if start is None or end is None:
         return _nothing()
-    return units.duration_text((end - start).total_seconds() * 1000)
+    return flink_duration_text((end - start).total_seconds() * 1000)
 
 
 @register.filter
 def long(start: datetime, end: datetime) -> str:
     """Render the time between two moments, such as `1 h 05 min`."""
-    return units.age_text(end - start)
+    return age_text(end - start)
 
 
 @register.simple_tag
@@ -316,7 +319,6 @@ register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
 register.filter("without_name", without_name)
 register.filter("rendered", rendered)
-register.filter("length_text", units.length_text)
 
 
 @register.filter

@@ -18,7 +18,6 @@ from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
 from dashboard.language import rendered
-from dashboard.units import length_text
 from dashboard.views.rules import known_kind
 from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
@@ -98,7 +97,7 @@ def _replay_context(requested: BacktestRequest, per_week: int) -> dict[str, Any]
         "replay": found,
         "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
         "suggestion": suggestion,
-        "suggested_text": length_text(unit.text(suggestion.threshold)) if suggestion else "",
+        "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
         "per_week": per_week,
         "per_week_choices": PER_WEEK,

@@ -15,13 +15,13 @@ from dashboard.health import judge
 from dashboard.queries import overview
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
-from dashboard.units import length_text, span_text
 from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Job, Run, RunException, RunState, SavepointState
 from monitoring.recovery.rows_written_again import of_run
+from monitoring.units import span_ms_text
 
 LATEST = 8
 EXCEPTIONS_A_PAGE = 50
@@ -117,9 +117,7 @@ def exceptions(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _step_labels() -> list[str]:
-    first, *others = STEPS
     return [
-        f"< {first} ms",
-        *(f"< {length_text(span_text(s / 1000)) if s >= 1000 else f'{s} ms'}" for s in others),
+        *(f"< {span_ms_text(step)}" for step in STEPS),
         _("more"),
     ]

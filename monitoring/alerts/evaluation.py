@@ -30,7 +30,7 @@ from monitoring.alerts.walk import LATE, State, advance
 from monitoring.bulk import update
 from monitoring.models import AlertRule, OutageKind
 from monitoring.reasons.report import CycleReport
-from monitoring.reasons.work import WorkReason, counted
+from monitoring.reasons.work import WorkReason
 
 BATCH = 2000
 # Rules look back at most this far. After a longer outage, older problems open no incidents.
@@ -228,7 +228,7 @@ def _report(outcome: Counter[str]) -> CycleReport:
     ]
     if not outcome["evaluated"] and not outcome["frozen"]:
         return CycleReport((WorkReason.INCIDENTS_CLOSED(changes=changes),) if changes else ())
-    looked = counted(outcome["evaluated"], WorkReason.RULE_EVALUATED, WorkReason.RULES_EVALUATED)
+    looked = WorkReason.RULES_EVALUATED(count=outcome["evaluated"])
     if outcome["frozen"]:
         looked = WorkReason.RULES_FROZEN(looked=looked, count=outcome["frozen"])
     if not changes:

@@ -13,7 +13,7 @@ from monitoring.alerts.memory import dismiss
 from monitoring.models import Incident, IncidentState
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.report import CycleReport
-from monitoring.reasons.work import WorkReason, counted
+from monitoring.reasons.work import WorkReason
 
 
 class IncidentMovedOn(Exception):
@@ -76,7 +76,7 @@ def wake_due(now: datetime) -> CycleReport:
     """End the snoozes whose time is over."""
     due = Incident.objects.filter(state=IncidentState.SNOOZED, snoozed_until__lte=now).select_related("rule")
     woken = sum(_wake(incident, now) for incident in due)
-    return CycleReport((counted(woken, WorkReason.SNOOZE_OVER, WorkReason.SNOOZES_OVER),) if woken else ())
+    return CycleReport((WorkReason.SNOOZES_OVER(count=woken),) if woken else ())
 
 
 @transaction.atomic

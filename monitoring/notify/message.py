@@ -196,8 +196,6 @@ def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
     end, (hid, left) = stored(each.event, "text"), hidden
     if not hid:
         return end
-    if left == 1:
-        return AlertReason.HID_ONE_OPEN(end=end, hid=hid)
     return AlertReason.HID_SOME(end=end, hid=hid, left=left)
 
 

@@ -22,7 +22,7 @@ from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
 from monitoring.reasons import columns as reasons
 from monitoring.reasons.reason import Reason
-from monitoring.reasons.work import WorkReason, counted
+from monitoring.reasons.work import WorkReason
 
 # How often savepoints without a row are looked up even if no answer shows a new one: one that seemed to belong to a
 # request of Waymark may not.
@@ -275,9 +275,9 @@ def _changed(cluster: Cluster, events: list[Reason], written: history.HistoryCha
     """Return a report of unusual events, or None. Completed checkpoints are not reported."""
     missed = sum(gap.last_id - gap.first_id + 1 for gap in written.gaps)
     counts = (
-        (written.failed, WorkReason.CHECKPOINT_FAILED, WorkReason.CHECKPOINTS_FAILED),
-        (missed, WorkReason.CHECKPOINT_MISSED, WorkReason.CHECKPOINTS_MISSED),
-        (adopted, WorkReason.SAVEPOINT_FOUND, WorkReason.SAVEPOINTS_FOUND),
+        (written.failed, WorkReason.CHECKPOINTS_FAILED),
+        (missed, WorkReason.CHECKPOINTS_MISSED),
+        (adopted, WorkReason.SAVEPOINTS_FOUND),
     )
-    events = [*events, *(counted(*each) for each in counts if each[0])]
+    events = [*events, *(code(count=count) for count, code in counts if count)]
     return WorkReason.POLLED(cluster=str(cluster), events=events) if events else None

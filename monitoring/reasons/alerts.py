@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -26,8 +27,15 @@ class AlertReason(ReasonCode):
     RULE_REMOVED = "alerts.rule-removed", _("Resolved after {lasted:length}: its rule was removed.")
     RULE_ELSEWHERE = "alerts.rule-elsewhere", _("Resolved after {lasted:length}: its rule no longer applies here.")
 
-    HID_SOME = "alerts.hid-incidents", _("{end} It hid {hid} of its jobs' incidents; {left} of them are open.")
-    HID_ONE_OPEN = "alerts.hid-incidents-one-open", _("{end} It hid {hid} of its jobs' incidents; 1 of them is open.")
+    HID_SOME = (
+        "alerts.hid-incidents",
+        ngettext(
+            "{end} It hid {hid} of its jobs' incidents; {left} of them is open.",
+            "{end} It hid {hid} of its jobs' incidents; {left} of them are open.",
+            "left",
+        ),
+        "alerts.hid-incidents-one-open",
+    )
 
     ALREADY_OPEN = "alerts.already-open", _("This incident is open already.")
     ALREADY_ACKNOWLEDGED = "alerts.already-acknowledged", _("This incident is acknowledged already.")

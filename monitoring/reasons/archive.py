@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -12,6 +13,12 @@ class ArchiveReason(ReasonCode):
     MISSING = "archive.missing", _("it is missing")
     STORAGE_SILENT = "archive.storage-silent", _("the archive's storage did not answer within {limit_s:g} s")
     NO_PARQUET = "archive.no-parquet", _("it is not a complete Parquet file")
-    OTHER_SIZE = "archive.other-size", _("it has {size:,} bytes, not {expected:,}")
-    OTHER_ROWS = "archive.other-rows", _("it has {rows:,} rows, not {expected:,}")
+    OTHER_SIZE = (
+        "archive.other-size",
+        ngettext("it has {size:,} byte, not {expected:,}", "it has {size:,} bytes, not {expected:,}", "size"),
+    )
+    OTHER_ROWS = (
+        "archive.other-rows",
+        ngettext("it has {rows:,} row, not {expected:,}", "it has {rows:,} rows, not {expected:,}", "rows"),
+    )
     OTHER_CONTENT = "archive.other-content", _("its content differs from what was written")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -19,7 +20,14 @@ class HealthReason(ReasonCode):
     REDIS_SILENT = "health.redis-silent", _("Redis does not answer: {why}.")
     NO_BEAT = "health.no-beat", _("No scheduler (beat) is running, so no tasks are started.")
     NO_WORKER = "health.no-worker", _("No worker processes tasks.")
-    NO_WORKER_FOR_QUEUE = "health.no-worker-for-queue", _("No worker processes tasks; {count} tasks are queued.")
+    NO_WORKER_FOR_QUEUE = (
+        "health.no-worker-for-queue",
+        ngettext(
+            "No worker processes tasks; {count} task is queued.",
+            "No worker processes tasks; {count} tasks are queued.",
+            "count",
+        ),
+    )
     CLOCK_AHEAD = "health.clock-ahead", _("This machine's clock is {length:length} ahead of the database's.")
     CLOCK_BEHIND = "health.clock-behind", _("This machine's clock is {length:length} behind the database's.")
 
@@ -43,17 +51,21 @@ class HealthReason(ReasonCode):
     )
     CLUSTER_SILENT = "health.cluster-silent", _("{clusters} does not respond.")
     CLUSTERS_SILENT = "health.clusters-silent", _("{clusters} do not respond.")
-    OF_CLUSTER = "health.of-cluster", _("{count} of {all} cluster")
-    OF_CLUSTERS = "health.of-clusters", _("{count} of {all} clusters")
+    OF_CLUSTERS = (
+        "health.of-clusters",
+        ngettext("{count} of {all} cluster", "{count} of {all} clusters", "all"),
+        "health.of-cluster",
+    )
 
     DELIVERY_WAITS = "health.delivery-waits", _("A notification has waited for {length:length} to be delivered.")
-    NOTIFICATION_GIVEN_UP = (
-        "health.notification-given-up",
-        _("{count} notification of the last day could not be delivered."),
-    )
     NOTIFICATIONS_GIVEN_UP = (
         "health.notifications-given-up",
-        _("{count} notifications of the last day could not be delivered."),
+        ngettext(
+            "{count} notification of the last day could not be delivered.",
+            "{count} notifications of the last day could not be delivered.",
+            "count",
+        ),
+        "health.notification-given-up",
     )
 
     NO_ROLLUPS = (
@@ -65,13 +77,14 @@ class HealthReason(ReasonCode):
     PIPELINE_IS_PAUSED = "health.pipeline-is-paused", _("it is {state} and {pause}")
     PIPELINE_IS_BECAUSE = "health.pipeline-is-because", _("it is {state}: {why}")
 
-    ARCHIVED_FILE_UNREADABLE = (
-        "health.archived-file-unreadable",
-        _("{count} file of the history's archive cannot be read: {problem}."),
-    )
     ARCHIVED_FILES_UNREADABLE = (
         "health.archived-files-unreadable",
-        _("{count} files of the history's archive cannot be read, one of them: {problem}."),
+        ngettext(
+            "{count} file of the history's archive cannot be read: {problem}.",
+            "{count} files of the history's archive cannot be read, one of them: {problem}.",
+            "count",
+        ),
+        "health.archived-file-unreadable",
     )
 
 

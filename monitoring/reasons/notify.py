@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
 class NotifyReason(ReasonCode):
     CHANNEL_OFF = "notify.channel-off", _("the channel was switched off")
-    CHANNEL_FULL = "notify.channel-full", _("the channel's limit of {count} messages in 10 min is reached")
+    CHANNEL_FULL = (
+        "notify.channel-full",
+        ngettext(
+            "the channel's limit of {count} message in 10 min is reached",
+            "the channel's limit of {count} messages in 10 min is reached",
+            "count",
+        ),
+    )
     AFTER_EARLIER = "notify.after-earlier", _("an earlier message about the incident is still being delivered")
     OVER_BEFORE_TOLD = "notify.over-before-told", _("resolved before a notification was sent")
     OVER_WHILE_HIDDEN = "notify.over-while-hidden", _("resolved while another incident hid it")

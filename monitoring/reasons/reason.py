@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gettext
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import reduce
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from cronsim import CronSim
-from django.utils.translation import gettext, override
+from django.utils import translation
 
-from monitoring.durations import in_words, with_units
+from monitoring import units
+from monitoring.marking import Plural
 from monitoring.marking import marked as _
-from monitoring.units import bytes_text, milliseconds_text
+from monitoring.units import Translated
 
 SOURCE = "en"  # the language that the texts of the codes are written in
+_ENGLISH = gettext.NullTranslations()
 _CODES: dict[str, ReasonCode] = {}
 
 
@@ -29,18 +32,27 @@ class ReasonCode(StrEnum):
     Rows store the code, so it stays when the text is reworded. `_` marks the text: the English text is the key in
     the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python; a
     translation may choose another one.
+
+    A text that depends on the grammatical number of an argument has two English forms, and in the catalogues as many
+    as the language has:
+
+        FILES = "archive.files", ngettext("{count} file", "{count} files", "count"), "archive.one-file"
+
+    Such a member may replace the code of an earlier version for the number 1, which rows still have.
     """
 
-    text: str
+    text: str | Plural
     names: frozenset[str]
 
-    def __new__(cls, code: str, text: str) -> Self:
+    def __new__(cls, code: str, text: str | Plural, replaces: str = "") -> Self:
         member = str.__new__(cls, code)
         member._value_ = code
         member.text = text
-        member.names = frozenset(name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
-        if _CODES.setdefault(code, member) is not member:
-            raise ValueError(f"two reasons have the code {code!r}")
+        several = text.several if isinstance(text, Plural) else text
+        member.names = frozenset(name for _, name, _, _ in string.Formatter().parse(several) if name is not None)
+        for each in filter(None, (code, replaces)):
+            if _CODES.setdefault(each, member) is not member:
+                raise ValueError(f"two reasons have the code {each!r}")
         return member
 
     def __call__(self, **args: Any) -> Reason:
@@ -81,7 +93,11 @@ def from_json(value: Any) -> Reason | None:
     if not isinstance(value, Mapping):
         return None
     code, args = _CODES.get(str(value.get("code"))), value.get("args")
-    if code is None or not isinstance(args, Mapping) or not code.names <= args.keys():
+    if code is None or not isinstance(args, Mapping):
+        return None
+    if code != value["code"] and isinstance(code.text, Plural):
+        args = {code.text.argument: 1} | dict(args)
+    if not code.names <= args.keys():
         return None
     try:
         return Reason(code, {name: _from_json(each) for name, each in args.items()})
@@ -91,7 +107,7 @@ def from_json(value: Any) -> Reason | None:
 
 def codes() -> Sequence[ReasonCode]:
     """Return all codes of the imported areas."""
-    return tuple(_CODES.values())
+    return tuple(dict.fromkeys(_CODES.values()))
 
 
 def render(reason: Reason | str, language: str) -> str:
@@ -102,17 +118,31 @@ def render(reason: Reason | str, language: str) -> str:
     if isinstance(reason, str):
         return reason
     if language == SOURCE:
-        return _Text(str).of(reason)
-    with override(language):
-        return _Text(gettext).of(reason)
+        return _Text(_ENGLISH).of(reason)
+    with translation.override(language):
+        return _Text(translation).of(reason)
+
+
+class _Catalogue(Protocol):
+    def gettext(self, message: str, /) -> str: ...
+
+    def ngettext(self, singular: str, plural: str, number: int, /) -> str: ...
 
 
 class _Text(string.Formatter):
-    def __init__(self, translated: Callable[[str], str]) -> None:
-        self._translated = translated
+    def __init__(self, catalogue: _Catalogue) -> None:
+        self._catalogue = catalogue
+        self._translated = catalogue.gettext
 
     def of(self, reason: Reason) -> str:
-        return self.vformat(self._translated(reason.code.text), (), reason.args)
+        return self.vformat(self._form(reason), (), reason.args)
+
+    def _form(self, reason: Reason) -> str:
+        match reason.code.text:
+            case Plural(one, several, argument):
+                return self._catalogue.ngettext(one, several, round(reason.args[argument]))
+            case text:
+                return self._translated(text)
 
     def format_field(self, value: Any, format_spec: str) -> str:
         match value:
@@ -134,21 +164,17 @@ class _Text(string.Formatter):
 
 
 # A function that returns the text of an argument. Its second parameter translates the text that the form adds.
-Form = Callable[[Any, Callable[[str], str]], str]
+Form = Callable[[Any, Translated], str]
 
 
 def _moment(form: str) -> Form:
-    return lambda value, translated: f"{datetime.fromisoformat(value):{translated(form)}}"
+    return lambda value, translated: units.time_text(datetime.fromisoformat(value), form, translated)
 
 
-def _cron(value: Any, translated: Callable[[str], str]) -> str:
-    """Return an English description of a cron expression, or in other languages the expression itself."""
+def _cron(value: Any, translated: Translated) -> str:
+    """Return a description of a cron expression. It is English, so translations show the expression itself."""
     words = CronSim(value, datetime.now(UTC)).explain()
-    return f"{words[0].lower()}{words[1:]}" if translated is str else str(value)
-
-
-def _length(in_english: Callable[[Any], str]) -> Form:
-    return lambda value, translated: with_units(in_english(value), translated)
+    return f"{words[0].lower()}{words[1:]}"
 
 
 # How two items of a list are joined. Apart from these, "clause" removes the full stop of a sentence.
@@ -156,16 +182,16 @@ _LISTED = _("{}, {}")
 JOINED = {"clauses": _("{}; {}"), "sentences": _("{} {}")}
 # How the text of a time, or a number, is shown.
 FORMS: Mapping[str, Form] = {
-    "minute": _moment("%Y-%m-%d %H:%M %Z"),
-    "second": _moment("%Y-%m-%d %H:%M:%S %Z"),
-    "hh:mm": _moment("%H:%M %Z"),
-    "hh:mm:ss": _moment("%H:%M:%S %Z"),
-    "day": _moment("%Y-%m-%d"),
-    "date": _moment(_("%-d %B %Y")),
+    "minute": _moment(units.MINUTE),
+    "second": _moment(units.SECOND),
+    "hh:mm": _moment(units.CLOCK_MINUTE),
+    "hh:mm:ss": _moment(units.CLOCK_SECOND),
+    "day": _moment(units.DAY),
+    "date": _moment(units.DATE),
     "cron": _cron,
-    "length": _length(in_words),
-    "milliseconds": _length(milliseconds_text),
-    "bytes": lambda value, translated: bytes_text(value),
+    "length": units.length_text,
+    "milliseconds": units.milliseconds_text,
+    "bytes": units.bytes_text,
 }
 
 

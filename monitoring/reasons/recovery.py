@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -44,9 +45,20 @@ class RecoveryReason(ReasonCode):
     )
     HOURLY_BUDGET_USED = (
         "recovery.hourly-budget-used",
-        _("its budget of {restarts} restarts an hour is used up"),
+        ngettext(
+            "its budget of {restarts} restart an hour is used up",
+            "its budget of {restarts} restarts an hour is used up",
+            "restarts",
+        ),
     )
-    DAILY_BUDGET_USED = "recovery.daily-budget-used", _("its budget of {restarts} restarts a day is used up")
+    DAILY_BUDGET_USED = (
+        "recovery.daily-budget-used",
+        ngettext(
+            "its budget of {restarts} restart a day is used up",
+            "its budget of {restarts} restarts a day is used up",
+            "restarts",
+        ),
+    )
     NOT_RESTARTED = "recovery.not-restarted", _("{job} is dead and is not restarted: {why}.")
     NOT_RESTARTED_AFTER = (
         "recovery.not-restarted-after",
@@ -278,13 +290,14 @@ class RecoveryReason(ReasonCode):
         "recovery.no-state-known",
         _("There is no savepoint or retained checkpoint to restore from, and a job is never started empty."),
     )
-    ONLY_STATE_REJECTED = (
-        "recovery.only-state-rejected",
-        _("The only snapshot could not be restored, and a job is never started empty; last error: {why}"),
-    )
     ALL_STATES_REJECTED = (
         "recovery.all-states-rejected",
-        _("None of the {count} snapshots could be restored, and a job is never started empty; last error: {why}"),
+        ngettext(
+            "The only snapshot could not be restored, and a job is never started empty; last error: {why}",
+            "None of the {count} snapshots could be restored, and a job is never started empty; last error: {why}",
+            "count",
+        ),
+        "recovery.only-state-rejected",
     )
 
     # Steps: stop the job.
@@ -368,7 +381,11 @@ class RecoveryReason(ReasonCode):
     START_REFUSED = "recovery.start-refused", _("The engine refused to start the job {how}: {why}")
     PROGRAM_LOST_AGAIN = (
         "recovery.program-lost-again",
-        _("The cluster lost the program {count} times before it could be started."),
+        ngettext(
+            "The cluster lost the program {count} time before it could be started.",
+            "The cluster lost the program {count} times before it could be started.",
+            "count",
+        ),
     )
     COMMAND_RUN_IN_VAIN = (
         "recovery.command-run-in-vain",
@@ -379,8 +396,7 @@ class RecoveryReason(ReasonCode):
         _("The start was requested {times}, but the engine does not know {id}."),
     )
     WITH_LAST_ANSWER = "recovery.with-last-answer", _("{what} {answer}")
-    ONCE = "recovery.once", _("once")
-    TIMES = "recovery.times", _("{count} times")
+    TIMES = "recovery.times", ngettext("once", "{count} times", "count"), "recovery.once"
     NOT_KNOWN_YET = "recovery.not-known-yet", _("The engine does not know {id} yet.")
 
     # Steps: wait until it runs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -14,8 +15,15 @@ class SavepointReason(ReasonCode):
     CLUSTER_SILENT = "savepoints.cluster-silent", _("the cluster does not answer")
     UNSEEN = "savepoints.unseen", _("the job has not been seen since {since:second}")
     UNDER_WAY = "savepoints.under-way", _("a savepoint is already under way")
-    WAITS = "savepoints.waits", _("it is queued: {cluster} takes at most {count} savepoints at once")
-    WAITS_FOR_ONE = "savepoints.waits-for-one", _("it is queued: {cluster} takes at most {count} savepoint at once")
+    WAITS = (
+        "savepoints.waits",
+        ngettext(
+            "it is queued: {cluster} takes at most {count} savepoint at once",
+            "it is queued: {cluster} takes at most {count} savepoints at once",
+            "count",
+        ),
+        "savepoints.waits-for-one",
+    )
 
     TOO_LATE = "savepoints.too-late", _("Not completed in time: {why:clause}.")
     STILL_UNDER_WAY = "savepoints.still-under-way", _("it is still under way")
@@ -38,7 +46,12 @@ class SavepointReason(ReasonCode):
     SENTENCE = "savepoints.sentence", _("{clause}.")
     METADATA_UNREADABLE = "savepoints.metadata-unreadable", _("its {file} cannot be read: {error}")
     FILE_MISSING = "savepoints.file-missing", _("{file} is missing")
-    FILE_OF_ANOTHER_SIZE = "savepoints.file-of-another-size", _("{file} has {size} bytes instead of {expected}")
+    FILE_OF_ANOTHER_SIZE = (
+        "savepoints.file-of-another-size",
+        ngettext(
+            "{file} has {size} byte instead of {expected}", "{file} has {size} bytes instead of {expected}", "size"
+        ),
+    )
     INVALID = "savepoints.invalid", _("the engine reports it as invalid and gives no reason")
 
     NOT_REMOVED_NOW = "savepoints.not-removed-now", _("It is not deleted now: {why}.")

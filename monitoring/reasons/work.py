@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
-from monitoring.reasons.reason import Reason, ReasonCode
+from monitoring.marking import plural as ngettext
+from monitoring.reasons.reason import ReasonCode
 
 
 class WorkReason(ReasonCode):
@@ -13,14 +14,19 @@ class WorkReason(ReasonCode):
     INCIDENTS_CHANGED = "work.incidents-changed", _("{looked}; incidents: {changes}.")
     INCIDENTS_CLOSED = "work.incidents-closed", _("Incidents: {changes}; no rule was due.")
     NO_INCIDENT_CHANGED = "work.no-incident-changed", _("No incident changed; {looked}.")
-    RULE_EVALUATED = "work.rule-evaluated", _("{count} rule evaluated")
-    RULES_EVALUATED = "work.rules-evaluated", _("{count} rules evaluated")
-    RULES_FROZEN = "work.rules-frozen", _("{looked}; {count} frozen because their cluster does not answer")
+    RULES_EVALUATED = "work.rules-evaluated", ngettext("{count} rule evaluated", "{count} rules evaluated", "count")
+    RULES_FROZEN = (
+        "work.rules-frozen",
+        ngettext(
+            "{looked}; {count} frozen because its cluster does not answer",
+            "{looked}; {count} frozen because their cluster does not answer",
+            "count",
+        ),
+    )
     INCIDENTS_OPENED = "work.incidents-opened", _("{count} opened")
     INCIDENTS_UPDATED = "work.incidents-updated", _("{count} changed")
     INCIDENTS_RESOLVED = "work.incidents-resolved", _("{count} resolved")
-    SNOOZE_OVER = "work.snooze-over", _("{count} snooze is over.")
-    SNOOZES_OVER = "work.snoozes-over", _("{count} snoozes are over.")
+    SNOOZES_OVER = "work.snoozes-over", ngettext("{count} snooze is over.", "{count} snoozes are over.", "count")
 
     NOTIFICATIONS = "work.notifications", _("Notifications: {done}.")
     NOTIFICATIONS_SENT = "work.notifications-sent", _("{count} sent")
@@ -42,14 +48,10 @@ class WorkReason(ReasonCode):
     SAVEPOINTS_NOT_DISPOSED = "work.savepoints-not-disposed", _("{count} could not be deleted yet")
 
     RETENTION = "work.retention", _("Retention: {gone} no longer kept.")
-    SAVEPOINT = "work.savepoint", _("{count} savepoint")
-    SAVEPOINTS_COUNTED = "work.savepoints-counted", _("{count} savepoints")
-    MESSAGE = "work.message", _("{count} message")
-    MESSAGES = "work.messages", _("{count} messages")
-    PROGRAM = "work.program", _("{count} program")
-    PROGRAMS = "work.programs", _("{count} programs")
-    PROGRAM_COPIED = "work.program-copied", _("{count} program copied.")
-    PROGRAMS_COPIED = "work.programs-copied", _("{count} programs copied.")
+    SAVEPOINTS_COUNTED = "work.savepoints-counted", ngettext("{count} savepoint", "{count} savepoints", "count")
+    MESSAGES = "work.messages", ngettext("{count} message", "{count} messages", "count")
+    PROGRAMS = "work.programs", ngettext("{count} program", "{count} programs", "count")
+    PROGRAMS_COPIED = "work.programs-copied", ngettext("{count} program copied.", "{count} programs copied.", "count")
 
     PARTITIONS_MADE = "work.partitions-made", _("Partitions created in advance: {names}.")
     MINUTES_FORGOTTEN = "work.minutes-forgotten", _("Minute roll-ups deleted: {count:,}.")
@@ -85,17 +87,38 @@ class WorkReason(ReasonCode):
     )
     ROLLUPS_DIFFER = (
         "work.rollups-differ",
-        _(
+        ngettext(
+            "The roll-ups of {count:,} day of a job do not match the number of stored checkpoints. Start the "
+            "history pipeline without state to build them again.",
             "The roll-ups of {count:,} days of jobs do not match the number of stored checkpoints. Start the "
-            "history pipeline without state to build them again."
+            "history pipeline without state to build them again.",
+            "count",
         ),
     )
-    ARCHIVED_LATE = "work.archived-late", _("Added late rows to {count:,} files of the archive.")
+    ARCHIVED_LATE = (
+        "work.archived-late",
+        ngettext(
+            "Added late rows to {count:,} file of the archive.",
+            "Added late rows to {count:,} files of the archive.",
+            "count",
+        ),
+    )
     NOT_COUNTED_YET = "work.not-counted-yet", _("Late rows of {day:date} are not counted yet: {why}.")
-    FILES_MERGED = "work.files-merged", _("Merged small files of the archive, {count:,} times.")
+    FILES_MERGED = (
+        "work.files-merged",
+        ngettext(
+            "Merged small files of the archive, {count:,} time.",
+            "Merged small files of the archive, {count:,} times.",
+            "count",
+        ),
+    )
     FILES_REMOVED = (
         "work.files-removed",
-        _("Deleted {count:,} files of the archive that are older than {days:,} days."),
+        ngettext(
+            "Deleted {count:,} file of the archive that is older than {days:,} days.",
+            "Deleted {count:,} files of the archive that are older than {days:,} days.",
+            "count",
+        ),
     )
 
     NO_PIPELINE_CHANGE = "work.no-pipeline-change", _("History pipeline not changed: {why:clause}.")
@@ -137,16 +160,21 @@ class WorkReason(ReasonCode):
     RUN_MOVED = "work.run-moved", _("{run} is {state}")
     RUN_MOVED_BECAUSE = "work.run-moved-because", _("{run} is {state} ({why})")
     RUN_RESTARTED = "work.run-restarted", _("{run}: {why}")
-    CHECKPOINT_FAILED = "work.checkpoint-failed", _("{count} checkpoint failed")
-    CHECKPOINTS_FAILED = "work.checkpoints-failed", _("{count} checkpoints failed")
-    CHECKPOINT_MISSED = "work.checkpoint-missed", _("{count} checkpoint missed: the engine had already discarded it")
+    CHECKPOINTS_FAILED = (
+        "work.checkpoints-failed",
+        ngettext("{count} checkpoint failed", "{count} checkpoints failed", "count"),
+    )
     CHECKPOINTS_MISSED = (
         "work.checkpoints-missed",
-        _("{count} checkpoints missed: the engine had already discarded them"),
+        ngettext(
+            "{count} checkpoint missed: the engine had already discarded it",
+            "{count} checkpoints missed: the engine had already discarded them",
+            "count",
+        ),
     )
-    SAVEPOINT_FOUND = "work.savepoint-found", _("{count} savepoint found that another tool took")
-    SAVEPOINTS_FOUND = "work.savepoints-found", _("{count} savepoints found that other tools took")
-
-
-def counted(count: int, one: ReasonCode, several: ReasonCode) -> Reason:
-    return (one if count == 1 else several)(count=count)
+    SAVEPOINTS_FOUND = (
+        "work.savepoints-found",
+        ngettext(
+            "{count} savepoint found that another tool took", "{count} savepoints found that other tools took", "count"
+        ),
+    )

@@ -123,9 +123,7 @@ def _request(job: Job, now: datetime) -> Outcome:
 
 def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
     """Leave the jobs due, and store what they wait for, so that pages show it."""
-    at_once = cluster.savepoints_at_once
-    code = SavepointReason.WAITS if at_once != 1 else SavepointReason.WAITS_FOR_ONE
-    reason = code(cluster=cluster.name, count=at_once)
+    reason = SavepointReason.WAITS(cluster=cluster.name, count=cluster.savepoints_at_once)
     _defer([job for job in jobs if not _ended_as_wished(job)], reason, now)
 
 

@@ -10,7 +10,6 @@ from typing import TypeGuard
 from monitoring.models import Tick
 from monitoring.reasons.health import HealthReason, TaskName
 from monitoring.reasons.reason import Reason
-from monitoring.reasons.work import counted
 from monitoring.selfwatch.own_facts import Away, ClusterLag, Facts, Queue, Stored
 
 # A process renews its sign of life every second or two.
@@ -148,8 +147,7 @@ def _overdue(cluster: ClusterLag, limit: timedelta) -> bool:
 
 
 def _of(some: list[ClusterLag], all_of_them: tuple[ClusterLag, ...]) -> Reason:
-    of_them = HealthReason.OF_CLUSTER if len(all_of_them) == 1 else HealthReason.OF_CLUSTERS
-    return of_them(count=len(some), all=len(all_of_them))
+    return HealthReason.OF_CLUSTERS(count=len(some), all=len(all_of_them))
 
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
@@ -165,8 +163,7 @@ def _notifications(facts: Facts) -> Iterator[Finding]:
     if oldest is not None and facts.at - oldest > _UNDELIVERED_AFTER:
         yield Finding("notifications", HealthReason.DELIVERY_WAITS(length=facts.at - oldest))
     if count := stored.deliveries.dead_today:
-        given_up = counted(count, HealthReason.NOTIFICATION_GIVEN_UP, HealthReason.NOTIFICATIONS_GIVEN_UP)
-        yield Finding("notifications", given_up)
+        yield Finding("notifications", HealthReason.NOTIFICATIONS_GIVEN_UP(count=count))
 
 
 def _history(facts: Facts) -> Iterator[Finding]:
@@ -177,5 +174,4 @@ def _history(facts: Facts) -> Iterator[Finding]:
 def _archive(facts: Facts) -> Iterator[Finding]:
     archive = (facts.stored or Stored()).archive
     if count := archive.unreadable:
-        code = HealthReason.ARCHIVED_FILE_UNREADABLE if count == 1 else HealthReason.ARCHIVED_FILES_UNREADABLE
-        yield Finding("archive", code(count=count, problem=archive.problem))
+        yield Finding("archive", HealthReason.ARCHIVED_FILES_UNREADABLE(count=count, problem=archive.problem))

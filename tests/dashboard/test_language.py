@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
+from dashboard.queries.activity import without_name
 from dashboard.templatetags import figures
-from dashboard.units import length_text
 from monitoring.models import AlertRule, Checkpoint, Job
 from tests.dashboard import builders as make
 
@@ -125,9 +125,14 @@ def test_only_names_that_waymark_gave_to_rules_are_translated() -> None:
     assert names == ["作业失败", "critical", ""]
 
 
-def test_durations_are_translated_and_other_texts_stay() -> None:
+def test_the_name_of_the_subject_is_left_out_in_the_order_of_the_language() -> None:
+    english, chinese = "3 checkpoints of flights failed.", "flights 连续 3 个检查点失败。"
+    assert [without_name(text, "flights") for text in (english, chinese)] == ["3 checkpoints failed.", chinese]
     with translation.override("zh-hans"):
-        assert [length_text(text) for text in ("1 h 30 min", "4.5 s", "850 ms", "12 %", "s h d")] == [
-            *("1 小时 30 分钟", "4.5 秒", "850 ms", "12 %", "s h d")
-        ]
-    assert length_text("1 h 30 min") == "1 h 30 min"
+        assert [without_name(text, "flights") for text in (english, chinese)] == [english, "连续 3 个检查点失败。"]
+
+
+def test_a_fact_that_is_true_or_false_is_told_in_the_language() -> None:
+    assert figures.evidence_text(True) == "yes"
+    with translation.override("zh-hans"):
+        assert figures.evidence_text(False) == "否"

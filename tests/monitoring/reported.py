@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitoring.reasons.report import CycleReport
-from monitoring.reasons.work import WorkReason, counted
+from monitoring.reasons.work import WorkReason
 
 NOTHING = CycleReport()
 
@@ -27,7 +27,7 @@ def notifications(**counts: int) -> CycleReport:
 
 def incidents(evaluated: int, **counts: int) -> CycleReport:
     """Return the report that so many rules were evaluated, and so many incidents opened, updated or resolved."""
-    looked = counted(evaluated, WorkReason.RULE_EVALUATED, WorkReason.RULES_EVALUATED)
+    looked = WorkReason.RULES_EVALUATED(count=evaluated)
     return done(WorkReason.INCIDENTS_CHANGED(looked=looked, changes=_outcomes("INCIDENTS", counts)))
 
 

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar
 
-from django.utils.translation import gettext_noop as _
+from django.utils.translation import gettext
 
 from monitoring.alerts.rule_facts import Facts
-from monitoring.durations import in_words
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
-from monitoring.units import bytes_text, milliseconds_text
+from monitoring.units import ENGLISH, Translated, bytes_text, length_text, milliseconds_text
 
 
 class Unit(Enum):
@@ -30,16 +30,16 @@ class Unit(Enum):
     BYTES = "bytes"
     PERCENT = "percent"
 
-    def text(self, value: float) -> str:
+    def text(self, value: float, translated: Translated = gettext) -> str:
         match self:
             case Unit.COUNT:
                 return f"{value:g}"
             case Unit.SECONDS:
-                return in_words(value)
+                return length_text(value, translated)
             case Unit.MILLISECONDS:
-                return milliseconds_text(value)
+                return milliseconds_text(value, translated)
             case Unit.BYTES:
-                return bytes_text(value)
+                return bytes_text(value, translated)
             case Unit.PERCENT:
                 return f"{value:.0f} %"
 
@@ -87,7 +87,7 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        return f"from {self.unit.text(self.least)} to {self.unit.text(self.most)}"
+        return f"from {self.unit.text(self.least, ENGLISH)} to {self.unit.text(self.most, ENGLISH)}"
 
 
 @dataclass(frozen=True)
@@ -176,21 +176,26 @@ class Kind(ABC):
 class Counted(ReasonCode):
     """A number of things, as a part of a sentence."""
 
-    CHECKPOINT = "alerts.one-checkpoint", _("1 checkpoint")
-    CHECKPOINTS = "alerts.checkpoints", _("{count:g} checkpoints")
-    SAVEPOINT = "alerts.one-savepoint", _("1 savepoint")
-    SAVEPOINTS = "alerts.savepoints", _("{count:g} savepoints")
-    TIME = "alerts.one-time", _("1 time")
-    TIMES = "alerts.times", _("{count:g} times")
+    CHECKPOINTS = (
+        "alerts.checkpoints",
+        ngettext("{count:g} checkpoint", "{count:g} checkpoints", "count"),
+        "alerts.one-checkpoint",
+    )
+    SAVEPOINTS = (
+        "alerts.savepoints",
+        ngettext("{count:g} savepoint", "{count:g} savepoints", "count"),
+        "alerts.one-savepoint",
+    )
+    TIMES = "alerts.times", ngettext("{count:g} time", "{count:g} times", "count"), "alerts.one-time"
 
 
 def checkpoints(count: float) -> Reason:
-    return Counted.CHECKPOINT() if count == 1 else Counted.CHECKPOINTS(count=count)
+    return Counted.CHECKPOINTS(count=count)
 
 
 def savepoints(count: float) -> Reason:
-    return Counted.SAVEPOINT() if count == 1 else Counted.SAVEPOINTS(count=count)
+    return Counted.SAVEPOINTS(count=count)
 
 
 def times(count: float) -> Reason:
-    return Counted.TIME() if count == 1 else Counted.TIMES(count=count)
+    return Counted.TIMES(count=count)

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.alerts.kinds.base import Day, Finding, Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.rule_facts import Facts
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
 _DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("The p95 is computed over this many whole UTC days before today."))
@@ -53,12 +54,15 @@ class RelativeReason(ReasonCode):
             "job's own p95 {over}. A lower p95 counts as {least:milliseconds}."
         ),
     )
-    DAYS_BEFORE = "alerts.days-before", _("over the {days} days before")
+    DAYS_BEFORE = "alerts.days-before", ngettext("over the {days} day before", "over the {days} days before", "days")
     SAME_HOUR_BEFORE = (
         "alerts.same-hour-before",
-        _(
+        ngettext(
             "at that hour of the week in the {weeks} weeks before (if fewer than {enough} of them have data, "
-            "over the {days} days before)"
+            "over the {days} day before)",
+            "at that hour of the week in the {weeks} weeks before (if fewer than {enough} of them have data, "
+            "over the {days} days before)",
+            "days",
         ),
     )
     FOUND = (
@@ -75,7 +79,7 @@ class RelativeReason(ReasonCode):
             "{p95:milliseconds}, which counts as {least:milliseconds} at least (threshold {threshold} %)."
         ),
     )
-    DAYS = "alerts.days", _("{days} days")
+    DAYS = "alerts.days", ngettext("{days} day", "{days} days", "days")
     SAME_HOUR = "alerts.same-hour", _("this hour of the last {weeks} weeks")
     NO_P95 = "alerts.no-p95", _("{subject} has no p95 of its {figure} yet.")
 

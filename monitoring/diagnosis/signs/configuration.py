@@ -16,6 +16,7 @@ from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_normal, key_of, milliseconds, nice, size
 from monitoring.diagnosis.signs.phases import LARGE_STATE, incremental, writes_everything
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
 BIG = 1024**3
@@ -86,17 +87,14 @@ class ConfigurationReason(ReasonCode):
     NO_TOLERANCE = "diagnosis.no-tolerance", _("A failed checkpoint restarts the job")
     MAY_RESTART = (
         "diagnosis.may-restart",
-        _(
+        ngettext(
             "No failed checkpoint is tolerated, and {failed} failed within a week: each may restart the job "
-            "({restarted} restarts), which costs more than a missing checkpoint."
+            "({restarted} restart), which costs more than a missing checkpoint.",
+            "No failed checkpoint is tolerated, and {failed} failed within a week: each may restart the job "
+            "({restarted} restarts), which costs more than a missing checkpoint.",
+            "restarted",
         ),
-    )
-    MAY_RESTART_ONCE = (
         "diagnosis.may-restart-once",
-        _(
-            "No failed checkpoint is tolerated, and {failed} failed within a week: each may restart the job "
-            "({restarted} restart), which costs more than a missing checkpoint."
-        ),
     )
     TOLERATE_FAILURES = "diagnosis.tolerate-failures", _("the next checkpoint may succeed")
     FAILED_LATELY = "diagnosis.failed-lately", _("Failed within 7 d")
@@ -271,9 +269,7 @@ class NoTolerance(Counsel):
     def sentence(self, scene: Scene) -> Reason | None:
         if scene.settings.tolerable != 0 or scene.failed_lately < 1 or scene.restarted_lately < 1:
             return None
-        failed, restarted = scene.failed_lately, scene.restarted_lately
-        code = ConfigurationReason.MAY_RESTART_ONCE if restarted == 1 else ConfigurationReason.MAY_RESTART
-        return code(failed=failed, restarted=restarted)
+        return ConfigurationReason.MAY_RESTART(failed=scene.failed_lately, restarted=scene.restarted_lately)
 
     def advise(self, scene: Scene) -> Sequence[Advice]:
         why = ConfigurationReason.TOLERATE_FAILURES()

@@ -14,6 +14,7 @@ from monitoring.diagnosis.signs.base import Label, Sign, milliseconds, size
 from monitoring.diagnosis.signs.configuration import CHECKPOINTING, Counsel
 from monitoring.diagnosis.signs.phases import incremental
 from monitoring.history.expectations import Basis
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
 FAR = 4  # spreads above the expected duration
@@ -60,7 +61,11 @@ class HistoryReason(ReasonCode):
     STATE_DOUBLES = "diagnosis.state-doubles", _("The state doubles within two months")
     DOUBLES_WITHIN = (
         "diagnosis.doubles-within",
-        _("The state grows by {growth:bytes} a day: from {held:bytes} it doubles within {days:.0f} days."),
+        ngettext(
+            "The state grows by {growth:bytes} a day: from {held:bytes} it doubles within {days:.0f} day.",
+            "The state grows by {growth:bytes} a day: from {held:bytes} it doubles within {days:.0f} days.",
+            "days",
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Figure, Label, Sign, milliseconds
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 INTERVALS = 3
@@ -26,9 +27,12 @@ class MissingReason(ReasonCode):
     HELD_UP = "diagnosis.held-up", _("A pending checkpoint delays the next one")
     NEXT_WAITS = (
         "diagnosis.next-waits",
-        _(
+        ngettext(
             "Checkpoint {number} has been pending for {lasted:milliseconds}, and {acknowledged} of "
-            "{subtasks} subtasks have acknowledged it. The next checkpoint waits for it."
+            "{subtasks} subtask has acknowledged it. The next checkpoint waits for it.",
+            "Checkpoint {number} has been pending for {lasted:milliseconds}, and {acknowledged} of "
+            "{subtasks} subtasks have acknowledged it. The next checkpoint waits for it.",
+            "subtasks",
         ),
     )
 

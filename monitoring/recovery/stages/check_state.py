@@ -201,4 +201,4 @@ def _nothing_left(attempt: RestartAttempt) -> Reason:
         return Why.NO_STATE_KNOWN()
     count, last = len(attempt.rejected), attempt.rejected[-1]
     why = from_json(last.get("why_value")) or last["why"]
-    return Why.ONLY_STATE_REJECTED(why=why) if count == 1 else Why.ALL_STATES_REJECTED(count=count, why=why)
+    return Why.ALL_STATES_REJECTED(count=count, why=why)

@@ -257,9 +257,8 @@ def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
     launch = launch_of(attempt) or {}
     most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1
     if attempt.launches >= most and now - sent_at >= SEND_AGAIN_AFTER:
-        times = Why.ONCE() if attempt.launches == 1 else Why.TIMES(count=attempt.launches)
         code = Why.COMMAND_RUN_IN_VAIN if uploaded_program(launch) is None else Why.START_ASKED_IN_VAIN
-        why = code(times=times, id=attempt.engine_job_id)
+        why = code(times=Why.TIMES(count=attempt.launches), id=attempt.engine_job_id)
         last = stored(attempt, "error")
         return End(AttemptState.FAILED, Why.WITH_LAST_ANSWER(what=why, answer=last) if last else why)
     return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))

@@ -329,7 +329,7 @@ def test_a_snooze_keeps_quiet_and_says_when_it_is_over(channel, fail, now):
     lifecycle.snooze(incident, now + 60 * MINUTE, "olga", "known", now + 2 * MINUTE)
     tick(*(now + n * MINUTE for n in range(3, 60)))
     assert told() == [("opened", 1)]
-    assert lifecycle.wake_due(now + 60 * MINUTE) == done(WorkReason.SNOOZE_OVER(count=1))
+    assert lifecycle.wake_due(now + 60 * MINUTE) == done(WorkReason.SNOOZES_OVER(count=1))
     tick(now + 61 * MINUTE, now + 67 * MINUTE)
     assert told() == [("opened", 1), ("woken", 1), ("repeat", 1)]
     incident.refresh_from_db()

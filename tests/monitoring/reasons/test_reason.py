@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from django.conf import settings
-from django.utils.translation import gettext, override
+from django.utils.translation import gettext, ngettext, override
 
+from monitoring.marking import Plural, plural
 from monitoring.reasons.reason import FORMS, JOINED, SOURCE, Reason, ReasonCode, codes, from_json, render
 
 AT = datetime(2026, 5, 3, 4, 5, 6, tzinfo=UTC)
@@ -18,6 +19,7 @@ class Example(ReasonCode):
     LATE = "test.late", "{job} is late by {length:length}, since {since:minute}"
     BECAUSE = "test.because", "{what} because {why}."
     NAMES = "test.names", "{names} and {count:,} more"
+    FILES = "test.files", plural("one file of {all}", "{count} files of {all}", "count"), "test.one-file"
 
 
 def late(**changed: object) -> Reason:
@@ -32,6 +34,16 @@ def test_a_reason_within_a_reason_is_part_of_its_text() -> None:
     reason = Example.BECAUSE(what="It waits", why=late())
 
     assert str(reason) == "It waits because orders is late by 1 h 30 min, since 2026-05-03 04:05 UTC."
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "one file of 9"), (1.0, "one file of 9"), (0, "0 files of 9")])
+def test_a_number_chooses_the_form_of_a_text(count: float, text: str) -> None:
+    assert str(Example.FILES(count=count, all=9)) == text
+
+
+def test_a_code_of_before_for_the_number_one_is_read_as_that_of_now() -> None:
+    assert from_json({"code": "test.one-file", "args": {"all": 9}}) == Example.FILES(count=1, all=9)
+    assert from_json({"code": "test.files", "args": {"all": 9}}) is None
 
 
 def test_a_list_is_shown_with_commas() -> None:
@@ -115,13 +127,24 @@ OWN = [code for code in codes() if not type(code).__module__.startswith("tests."
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("code", OWN, ids=str)
 def test_every_code_has_a_text_in_every_language(code: ReasonCode, language: str) -> None:
-    with override(language):
-        translated = gettext(code.text)
+    text, counted = (code.text.several, code.text.argument) if isinstance(code.text, Plural) else (code.text, None)
+    for number in (1, 2):
+        with override(language):
+            translated = ngettext(*code.text[:2], number) if isinstance(code.text, Plural) else gettext(code.text)
 
-    assert translated != code.text or not re.search("[a-z]{3}", re.sub(r"\{[^}]*\}", "", code.text)), "not translated"
-    assert {name for name, _ in places(translated)} == code.names
-    for language_of_reader in (SOURCE, language):
-        assert render(code(**{name: example_of(form) for name, form in places(code.text)}), language_of_reader)
+        assert translated != text or not re.search("[a-z]{3}", re.sub(r"\{[^}]*\}", "", text)), "not translated"
+        assert {name for name, _ in places(translated)} == code.names
+        args = {name: number if name == counted else example_of(form) for name, form in places(text)}
+        for language_of_reader in (SOURCE, language):
+            assert render(code(**args), language_of_reader)
+
+
+@pytest.mark.parametrize("code", [code for code in OWN if isinstance(code.text, Plural)], ids=str)
+def test_the_forms_of_a_code_differ_and_name_the_number(code: ReasonCode) -> None:
+    assert isinstance(code.text, Plural)
+    assert code.text.one != code.text.several
+    assert code.text.argument in code.names
+    assert code.names >= {name for name, _ in places(code.text.one)} >= code.names - {code.text.argument}
 
 
 def places(text: str) -> list[tuple[str, str]]:

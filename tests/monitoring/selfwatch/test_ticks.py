@@ -41,7 +41,7 @@ def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
 
 
 def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
-    copied = WorkReason.PROGRAM_COPIED(count=1)
+    copied = WorkReason.PROGRAMS_COPIED(count=1)
     said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
     look = noted(lambda: next(said))
     with caplog.at_level(logging.INFO):

@@ -98,7 +98,7 @@ WARNED = [
     (
         stored(clusters=(lag(reachable=False),)),
         "clusters",
-        HealthReason.CLUSTER_SILENT(clusters=HealthReason.OF_CLUSTER(count=1, all=1)),
+        HealthReason.CLUSTER_SILENT(clusters=HealthReason.OF_CLUSTERS(count=1, all=1)),
     ),
     (
         stored(clusters=(lag(reachable=False), lag(reachable=False), lag())),
@@ -114,11 +114,11 @@ WARNED = [
     (verdict(database=Database(NOW, 0.001, 1, -90.0)), "clocks", HealthReason.CLOCK_BEHIND(length=90.0)),
     (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", HealthReason.DELIVERY_WAITS(length=1200.0)),
     (stored(deliveries=Deliveries(0, 9, 2)), "notifications", HealthReason.NOTIFICATIONS_GIVEN_UP(count=2)),
-    (stored(deliveries=Deliveries(0, 9, 1)), "notifications", HealthReason.NOTIFICATION_GIVEN_UP(count=1)),
+    (stored(deliveries=Deliveries(0, 9, 1)), "notifications", HealthReason.NOTIFICATIONS_GIVEN_UP(count=1)),
     (
         stored(archive=Archive(9, 9, 9, None, 1, MISSING)),
         "archive",
-        HealthReason.ARCHIVED_FILE_UNREADABLE(count=1, problem=MISSING),
+        HealthReason.ARCHIVED_FILES_UNREADABLE(count=1, problem=MISSING),
     ),
     (
         stored(archive=Archive(9, 9, 9, None, 2, MISSING)),

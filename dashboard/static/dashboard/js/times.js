@@ -1,4 +1,4 @@
-// Update relative times while the page is open. dashboard/units.py has the same formats.
+// Update relative times while the page is open. monitoring/units.py has the same formats.
 export function keepTimesTrue() {
   // The clocks of server and browser may differ, so ages are computed with the clock of the server.
   const skew = serverSkew();

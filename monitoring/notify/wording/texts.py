@@ -56,7 +56,9 @@ def _own(source: str, message: Message, language: Language) -> str:
 
 
 def _stock(language: Language, name: str, context: Mapping[str, Any]) -> str:
-    return render_to_string(f"notify/{language.value}/{name}", dict(context)).strip() + "\n"
+    """Render Waymark's template in the layout of the language, or in the English one if it has none."""
+    layouts = [f"notify/{each.value}/{name}" for each in (language, Language.ENGLISH)]
+    return render_to_string(layouts, dict(context)).strip() + "\n"
 
 
 def _context(message: Message, language: Language) -> dict[str, Any]:

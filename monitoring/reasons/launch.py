@@ -41,7 +41,7 @@ class LaunchReason(ReasonCode):
     ABSOLUTE_PATH_NEEDED = "launch.absolute-path-needed", _("the program's absolute path is needed")
     SAVEPOINT_NEEDED = (
         "launch.savepoint-needed",
-        _("{place} is needed in an argument: a job is never started empty"),
+        _("{place} is needed in an argument: the command always starts the job from a snapshot"),
     )
     ARGUMENT_TOO_LONG = "launch.argument-too-long", _("an argument can have at most {most} characters")
     FOR_A_SHELL = (
@@ -59,7 +59,10 @@ class LaunchReason(ReasonCode):
         "launch.no-savepoint",
         _("a launch command starts a job only from a savepoint, and there is none"),
     )
-    NO_SUCH_PROGRAM = "launch.no-such-program", _("this worker is not allowed to run {program}")
+    NO_SUCH_PROGRAM = (
+        "launch.no-such-program",
+        _("{program} does not exist on this worker or is not executable"),
+    )
     PROGRAM_NOT_RUN = "launch.program-not-run", _("{program} could not be run: {error}")
     READ_AS_CODE = (
         "launch.read-as-code",

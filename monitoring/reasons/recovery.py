@@ -280,7 +280,7 @@ class RecoveryReason(ReasonCode):
     STATE_REJECTED = "recovery.state-rejected", _("{path} cannot be restored: {why:clause}.")
     STARTS_EMPTY = (
         "recovery.starts-empty",
-        _("No snapshot can be restored; the job is configured to start without state in this case."),
+        _("No snapshot could be restored. The job starts without state, because its configuration allows this."),
     )
     STATE_TOO_OLD = (
         "recovery.state-too-old",
@@ -288,13 +288,18 @@ class RecoveryReason(ReasonCode):
     )
     NO_STATE_KNOWN = (
         "recovery.no-state-known",
-        _("There is no savepoint or retained checkpoint to restore from, and a job is never started empty."),
+        _(
+            "There is no savepoint or retained checkpoint to restore from, and Waymark does not start the job "
+            "without state."
+        ),
     )
     ALL_STATES_REJECTED = (
         "recovery.all-states-rejected",
         ngettext(
-            "The only snapshot could not be restored, and a job is never started empty; last error: {why}",
-            "None of the {count} snapshots could be restored, and a job is never started empty; last error: {why}",
+            "The only snapshot could not be restored, and Waymark does not start the job without state; "
+            "last error: {why}",
+            "None of the {count} snapshots could be restored, and Waymark does not start the job without state; "
+            "last error: {why}",
             "count",
         ),
         "recovery.only-state-rejected",
@@ -362,7 +367,7 @@ class RecoveryReason(ReasonCode):
     # Steps: start the job.
     NO_STATE_TO_RESTORE = (
         "recovery.no-state-to-restore",
-        _("There is no snapshot to restore, and a job is never started empty."),
+        _("There is no snapshot to restore, and Waymark does not start the job without state."),
     )
     STARTED = "recovery.started", _("Started as {id} {how}.")
     FROM_STATE = "recovery.from-state", _("from {path}")

@@ -169,7 +169,9 @@ def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job,
 
     attempt = RestartAttempt.objects.get()
     assert [each["path"] for each in attempt.rejected] == ["file:/chk/9", "file:/chk/7"]
-    assert attempt.error.startswith("None of the 2 snapshots could be restored, and a job is never started empty")
+    assert attempt.error.startswith(
+        "None of the 2 snapshots could be restored, and Waymark does not start the job without state"
+    )
 
 
 def test_an_engine_in_trouble_says_nothing_about_a_state(job, job_manager, go_on, now):
@@ -187,7 +189,8 @@ def test_a_job_without_any_state_is_not_started_empty(rows, job, job_manager, no
 
     attempt = RestartAttempt.objects.get()
     assert attempt.error == (
-        "There is no savepoint or retained checkpoint to restore from, and a job is never started empty."
+        "There is no savepoint or retained checkpoint to restore from, "
+        "and Waymark does not start the job without state."
     )
     assert job_manager.count("run") == 0
     assert Incident.objects.get().sentence == f"Restart 1 of flights failed: {attempt.error}"

@@ -193,7 +193,7 @@ def test_an_attempt_without_a_state_starts_nothing(job, job_manager, now):
     advance(now)
     attempt.refresh_from_db()
     assert (attempt.state, job_manager.count("run")) == ("failed", 0)
-    assert attempt.error == "There is no snapshot to restore, and a job is never started empty."
+    assert attempt.error == "There is no snapshot to restore, and Waymark does not start the job without state."
 
 
 def test_two_that_saw_the_same_death_decide_once(job, now):

@@ -176,7 +176,7 @@ async def test_without_a_savepoint_the_command_is_not_run(program, tmp_path):
 
 
 def test_a_program_that_is_not_there_is_refused():
-    with pytest.raises(NotRun, match="this worker is not allowed to run"):
+    with pytest.raises(NotRun, match="does not exist on this worker or is not executable"):
         start(["/nowhere/flink", "{savepoint}", "{job_id}"])
 
 
@@ -344,7 +344,9 @@ def test_a_command_that_cannot_be_run_rejects_no_state(rows, job, job_manager, g
     job.save()
     attempt = go_on(job, now)
     assert attempt.rejected == []
-    assert attempt.error == ("The launch command was not run: this worker is not allowed to run /nowhere/flink.")
+    assert attempt.error == (
+        "The launch command was not run: /nowhere/flink does not exist on this worker or is not executable."
+    )
 
 
 def test_the_time_of_a_command_does_not_count_towards_the_time_of_the_restart(

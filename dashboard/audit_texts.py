@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.language import rendered
@@ -46,6 +46,8 @@ _FIELDS = {
     "window_s": _("window"),
 }
 
+# Actors that are no accounts. The audit log stores these names.
+_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py")}
 Details = dict[str, Any]
 _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "cluster.add": _("added the cluster"),
@@ -143,6 +145,11 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     ),
     "token.revoke": _("revoked the token"),
 }
+
+
+def actor_name(actor: str) -> str:
+    """Return the name of an actor, or of a requester, in the language of the page. Accounts keep their names."""
+    return gettext(actor) if actor in _IDENTITIES else actor
 
 
 def action_text(entry: AuditEntry) -> str:

@@ -26,7 +26,8 @@ WITHOUT_SECTION = (
     *("alerts.same-hour", "alerts.same-hour-before", "alerts.in-total", "alerts.since-day"),
     *("alerts.failed-in-window-below", "alerts.none-failed-in-total", "alerts.no-consecutive-failures"),
     *("alerts.no-checkpoint-owed", "alerts.no-checkpoint-yet", "alerts.no-checkpoints-a-day-apart"),
-    *("alerts.no-p95", "alerts.no-state", "alerts.job-not-dead", "alerts.run-as-scheduled"),
+    *("alerts.no-p95", "alerts.no-state", "alerts.run-as-scheduled"),
+    *("alerts.job-not-dead", "alerts.job-running-again", "alerts.job-stopped"),
     *("alerts.restart-as-run", "alerts.restart-by-engine"),
     # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),

@@ -19,10 +19,11 @@ from starlette.websockets import WebSocketClose
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.rest.archive import or_archived
 from checkpointing.rest.checkpoints import CheckpointHandlers
+from checkpointing.rest.client import NO_LEADER
 from checkpointing.rest.cluster import ClusterHandlers
 from checkpointing.rest.driver_logs import DriverLogHandlers
 from checkpointing.rest.drivers import DriverHandler
-from checkpointing.rest.errors import NO_LEADER, RestError, error_response
+from checkpointing.rest.errors import NO_LEADER_TEXT, RestError, error_response
 from checkpointing.rest.imports import ImportHandlers
 from checkpointing.rest.jars import JarHandlers
 from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
@@ -138,7 +139,7 @@ async def _rest_error(request: Request, error: Exception) -> Response:
 
 
 async def _not_leading(request: Request, error: Exception) -> Response:
-    return error_response(503, str(error) or NO_LEADER)
+    return error_response(NO_LEADER, str(error) or NO_LEADER_TEXT)
 
 
 def _answer_http_errors(most_discarded: int) -> Callable[[Request, Exception], Awaitable[Response]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
+NO_LEADER = 503  # while no job manager leads, or the leader does not know all jobs yet
 _NO_SUCH_RANGE = 416
 
 

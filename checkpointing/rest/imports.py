@@ -17,8 +17,8 @@ from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
 from checkpointing.model.checkpoint import CompletedCheckpoint
-from checkpointing.rest.errors import RestError, bad_request
-from checkpointing.rest.operation_json import operation_json, refusal_json
+from checkpointing.rest.errors import RestError, bad_request, refusal_json
+from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import id_field, json_body, path_id, text_field
 from checkpointing.rest.savepoints import confined
 from checkpointing.spark.imported import import_savepoint

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.continued_queries import AlreadyContinued
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
+from checkpointing.jobs.parallelism import MAX_PARALLELISM
 from checkpointing.jobs.programs import (
     InvalidProgram,
     Program,
@@ -31,7 +32,7 @@ from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
 from checkpointing.model.job_environment import JobEnvironment
 from checkpointing.model.job_graph import JobGraph
-from checkpointing.rest.errors import RestError, bad_request
+from checkpointing.rest.errors import RestError, bad_request, refused
 from checkpointing.rest.requests import (
     choice_field,
     flag_field,
@@ -46,10 +47,6 @@ from checkpointing.rest.savepoints import SavepointUnusable, confined, usable_sa
 from checkpointing.storage.claims import JobClaims
 
 JOB_NAME_KEY = "pipeline.name"
-# Flink's limit, too.
-MAX_PARALLELISM = 1 << 15
-
-
 # The names of Flink's query parameters and of the same fields in the body. Flink's UI sends both, and the body counts.
 _QUERY_FIELDS = {
     "entry-class": "entryClass",
@@ -133,7 +130,7 @@ class JarHandlers:
             async with self._claimed(graph):
                 await self._dispatcher.submit(graph, program, imports)
         except (SavepointUnusable, CannotClaim, AlreadyContinued) as error:
-            raise bad_request(f"savepointPath: {error}") from error
+            raise refused("savepointPath", error) from error
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
         except JobExists as error:

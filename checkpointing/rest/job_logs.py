@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
-from checkpointing.rest.job_operations import ENDED, NO_LEADER, JobNotFound
+from checkpointing.rest.client import NO_LEADER, JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_operations import ENDED, JobNotFound
 
 Json = Mapping[str, Any]
 _POLL_S = 1.0

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from checkpointing.ids import new_id
-from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.client import NO_LEADER, JobManagerClient, JobManagerUnreachable, RequestRefused
 
 Json = Mapping[str, Any]
 
 SCHEDULED = frozenset({"CREATED", "INITIALIZING"})
 ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _POLL_S = 0.5
-NO_LEADER = 503
 
 
 class JobNotFound(LookupError):

@@ -9,7 +9,7 @@ from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.dispatcher import JobNotFound
 from checkpointing.jobs.job_requests import StopWithSavepointStopping
 from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, Succeeded
-from checkpointing.model.refusals import Refused
+from checkpointing.rest.errors import refusal_json
 from checkpointing.rest.java_throwable import java_failure
 
 # The class names by which Flink's and Waymark's clients recognise these failures.
@@ -31,11 +31,6 @@ def operation_json(outcome: Outcome, failure_key: str = "failure-cause") -> dict
         case OperationFailed(error):
             cause = {**failure_cause(error), **refusal_json(error)}
             return {"status": {"id": "COMPLETED"}, "operation": {failure_key: cause}}
-
-
-def refusal_json(error: BaseException) -> dict[str, Any]:
-    """Return the code and arguments of a Waymark refusal, so that it can be shown in any language, else nothing."""
-    return {"refusal": error.as_json()} if isinstance(error, Refused) else {}
 
 
 def failure_cause(error: BaseException) -> dict[str, str]:

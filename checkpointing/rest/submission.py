@@ -13,7 +13,7 @@ from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.model.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.model.refusals import Refusal, Refused
-from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.client import NO_LEADER, JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import time_text
 from checkpointing.rest.launch_wait import launch_wait_text
 from checkpointing.rest.rows_written_again import writing_again
@@ -21,7 +21,6 @@ from checkpointing.storage.locations import as_absolute
 
 _POLL_S = 0.5
 _STACK_LINES = 40
-_NO_LEADER = 503
 # FAILING has the cause of a failure. FAILED has one, too, if the job never was FAILING.
 _TELLING = ("FAILING", "FAILED")
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
@@ -209,7 +208,7 @@ def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
     except JobManagerUnreachable:
         return {}
     except RequestRefused as error:
-        if error.status != _NO_LEADER:
+        if error.status != NO_LEADER:
             raise
         return {}
 

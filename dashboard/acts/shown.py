@@ -9,6 +9,7 @@ from datetime import datetime
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from dashboard.audit_texts import actor_name
 from monitoring.models import Job, RestartAttempt, RestartTrigger, Run, SavepointState
 from monitoring.models.recovery import ENDED
 from monitoring.units import age_text
@@ -103,7 +104,7 @@ def _describe_end(run: Run, now: datetime) -> str:
     stop = run.savepoints.filter(stops_job=True, state=SavepointState.COMPLETED).exclude(requested_by="").first()
     if stop is None:
         return text
-    return f"{text} " + _("%(who)s stopped the run with a savepoint.") % {"who": stop.requested_by}
+    return f"{text} " + _("%(who)s stopped the run with a savepoint.") % {"who": actor_name(stop.requested_by)}
 
 
 def _find_unpolled_restart(job: Job, run: Run) -> RestartAttempt | None:
@@ -115,4 +116,4 @@ def _find_unpolled_restart(job: Job, run: Run) -> RestartAttempt | None:
 def _restart_name(attempt: RestartAttempt) -> str:
     if attempt.trigger == RestartTrigger.AUTOMATIC:
         return _("automatic restart %(epoch)s") % {"epoch": attempt.epoch}
-    return _("restart %(epoch)s (%(who)s)") % {"epoch": attempt.epoch, "who": attempt.requested_by}
+    return _("restart %(epoch)s (%(who)s)") % {"epoch": attempt.epoch, "who": actor_name(attempt.requested_by)}

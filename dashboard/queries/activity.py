@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from dashboard.access.reach import FULL_REACH, Reach
-from dashboard.audit_texts import action_text, target_text
+from dashboard.audit_texts import action_text, actor_name, target_text
 from dashboard.language import rendered, schedule_text
 from monitoring.models import (
     AttemptState,
@@ -150,7 +150,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
 
 def _origin_text(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
-        return _("requested by %(name)s") % {"name": savepoint.requested_by}
+        return _("requested by %(name)s") % {"name": actor_name(savepoint.requested_by)}
     if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
         return _("scheduled %(times)s") % {"times": schedule_text(timetable)}
     return _(SavepointOrigin(savepoint.origin).label)
@@ -168,6 +168,6 @@ def without_name(text: str, name: str) -> str:
 
 def _audit_entries(limit: int) -> list[ActivityItem]:
     return [
-        ActivityItem(entry.at, target_text(entry), f"{entry.actor} {action_text(entry)}", reverse("audit"))
+        ActivityItem(entry.at, target_text(entry), f"{actor_name(entry.actor)} {action_text(entry)}", reverse("audit"))
         for entry in AuditEntry.objects.exclude(_LISTED_ELSEWHERE).order_by("-at", "-id")[:limit]
     ]

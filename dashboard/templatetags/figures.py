@@ -20,14 +20,14 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from dashboard import launch_wait
-from dashboard.audit_texts import action_text, reason_text, target_text
+from dashboard.audit_texts import action_text, actor_name, reason_text, target_text
 from dashboard.documentation import explained_codes
 from dashboard.health import Freshness, Level
 from dashboard.language import rendered, schedule_text
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
-from monitoring.alerts.defaults import DEFAULT_NAMES
+from monitoring.alerts.defaults import DEFAULT_NAMES, FORMER_NAMES
 from monitoring.alerts.failure_reason import checkpoint_failure
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.walk import Watch
@@ -314,6 +314,7 @@ def unverified(savepoint: Savepoint) -> bool:
 
 
 register.filter("action_text", action_text)
+register.filter("actor_name", actor_name)
 register.filter("checkpoint_failure", checkpoint_failure)
 register.filter("reason_text", reason_text)
 register.filter("target_text", target_text)
@@ -363,7 +364,8 @@ def _codes_of(reason: object) -> Iterator[str]:
 @register.filter
 def rule_name(rule: AlertRule) -> str:
     """Return the name of a rule. Only default names are translated, not those that people chose."""
-    return _(rule.name) if rule.name in _given_names() else rule.name
+    name = FORMER_NAMES.get(rule.name, rule.name)
+    return _(name) if name in _given_names() else name
 
 
 @cache

@@ -16,9 +16,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "restart_loop": {"name": _("Restart loop"), "check_every_s": 60},
     "cluster_unreachable": {"name": _("Cluster unreachable"), "check_every_s": 15, "severity": Severity.CRITICAL},
     "another_cluster": {"name": _("Another cluster answers"), "check_every_s": 15, "severity": Severity.CRITICAL},
-    "waymark_blind": {"name": _("Waymark itself blind"), "check_every_s": 30},
+    "waymark_blind": {"name": _("Waymark not polling"), "check_every_s": 30},
 }
 DEFAULT_NAMES = frozenset(values["name"] for values in DEFAULTS.values())
+# Names that earlier versions stored, with the names that pages show instead.
+FORMER_NAMES = {"Waymark itself blind": DEFAULTS["waymark_blind"]["name"]}
 
 
 def ensure_default_rules() -> None:

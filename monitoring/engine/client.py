@@ -70,6 +70,8 @@ from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
 from monitoring.models import Cluster
 from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
+from monitoring.reasons.refusals import refusal_in
 
 T = TypeVar("T")
 
@@ -479,7 +481,8 @@ def _part(text: str) -> str:
 
 def _error(answer: Answer, path: str) -> EngineError:
     status, text = answer.status, answer.content.decode(errors="replace")
-    reason = _message(answer.content) or EngineReason.HTTP_STATUS(path=path, status=status)
+    message, refusal = _message(answer.content)
+    reason = refusal or message or EngineReason.HTTP_STATUS(path=path, status=status)
     if status == 404:
         return NotFound(reason)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):
@@ -487,9 +490,12 @@ def _error(answer: Answer, path: str) -> EngineError:
     return Refused(status, reason)
 
 
-def _message(content: bytes) -> str:
+def _message(content: bytes) -> tuple[str, Reason | None]:
+    """Return the text of an error answer, and its reason if Waymark's job manager refused the request."""
     try:
         body = decode(content)
     except Malformed:
-        return ""
-    return causes.from_errors(body.get("errors")) if isinstance(body, dict) else ""
+        return "", None
+    if not isinstance(body, dict):
+        return "", None
+    return causes.from_errors(body.get("errors")), refusal_in(body.get("refusal"))

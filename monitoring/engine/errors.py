@@ -54,9 +54,15 @@ _OF_THE_WAY = (401, 407, 408, 409, 425, 429)
 
 
 class Refused(EngineError):
-    def __init__(self, status: int, reason: Reason | str) -> None:
+    """The answer to a request that the engine refused.
+
+    `engine_text` is what the engine or its program wrote. It is "" if the reason is only Waymark's.
+    """
+
+    def __init__(self, status: int, reason: Reason | str, engine_text: str = "") -> None:
         super().__init__(reason)
         self.status = status
+        self.engine_text = reason if isinstance(reason, str) else engine_text
 
     @property
     def of_the_request(self) -> bool:

@@ -156,7 +156,7 @@ class EngineReason(ReasonCode):
         ),
     )
     NODE_EMPTY = "engines.node-empty", _("According to ZooKeeper there is no leader now ({path} is empty).")
-    NODE_MISSING = "engines.node-missing", _("According to ZooKeeper there is no leader now ({path} does not exist).")
+    NODE_MISSING = "engines.node-missing", _("According to ZooKeeper there is no leader now (it has no node {path}).")
     NODE_MALFORMED = "engines.node-malformed", _("{problem} ({path})")
     NODE_BAD_ADDRESS = (
         "engines.node-bad-address",

@@ -96,7 +96,7 @@ async def run(command: object, values: LaunchValues, limit_s: float) -> str:
         return values.job_id
     found = _JOB_ID.search(said)
     if found is None:
-        raise Malformed(LaunchReason.NO_JOB_ID(said=_tail(said)))
+        raise Malformed(LaunchReason.NO_JOB_ID(said=_tail(said) or LaunchReason.PRINTED_NOTHING()))
     return found.group(1).decode()
 
 
@@ -111,7 +111,10 @@ async def _outcome(process: asyncio.subprocess.Process, program: str, limit_s: f
             raise
         raise TimedOut(LaunchReason.COMMAND_KILLED(program=program, limit_s=limit_s)) from error
     if process.returncode != 0:
-        raise Refused(400, LaunchReason.COMMAND_FAILED(program=program, code=process.returncode, said=_tail(said)))
+        text = _tail(said)
+        shown = text or LaunchReason.PRINTED_NOTHING()
+        reason = LaunchReason.COMMAND_FAILED(program=program, code=process.returncode, said=shown)
+        raise Refused(400, reason, engine_text=text)
     return said
 
 
@@ -133,6 +136,5 @@ def _check_argument(argument: str) -> None:
         raise BadCommand(argument, LaunchReason.UNKNOWN_PLACE(name=name, known=known))
 
 
-def _tail(said: bytes) -> Reason | str:
-    text = said.decode(errors="replace").strip()
-    return text[-_SAID_LIMIT:] or LaunchReason.PRINTED_NOTHING()
+def _tail(said: bytes) -> str:
+    return said.decode(errors="replace").strip()[-_SAID_LIMIT:]

@@ -36,8 +36,7 @@ class NotRun(Refused):
     """The command was not run. This proves nothing about the state that it should restore."""
 
     def __init__(self, reason: Reason) -> None:
-        super().__init__(400, str(reason))
-        self.reason = reason
+        super().__init__(400, reason)
 
 
 @dataclass(frozen=True)

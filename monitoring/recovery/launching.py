@@ -47,7 +47,7 @@ class StartRefused(Refused):
     """The launch failed. `engine_job_ids` has the failed jobs that it started, by the engine's list."""
 
     def __init__(self, refused: Refused, engine_job_ids: tuple[str, ...]) -> None:
-        super().__init__(refused.status, refused.reason)
+        super().__init__(refused.status, refused.reason, refused.engine_text)
         self.engine_job_ids = engine_job_ids
 
 

@@ -57,7 +57,7 @@ def check_completed(now: datetime) -> Counter[Outcome]:
 
 
 def says_gone(text: str) -> bool:
-    """Return whether an engine's message means that there is no savepoint at the path."""
+    """Return whether the engine's text means that there is no savepoint at the path."""
     return _GONE.search(text) is not None
 
 

@@ -104,11 +104,12 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
         case OSError() | NotFlinkMetadata():
             why = answer.reason if isinstance(answer, StorageSilent) else str(answer)
             failure = SavepointReason.NOT_REMOVED_FROM_STORAGE(error=why)
-            return _disposed(savepoint, now, failure) if says_gone(str(answer)) else _later(savepoint, failure, now)
+            gone = isinstance(answer, FileNotFoundError)
+            return _disposed(savepoint, now, failure) if gone else _later(savepoint, failure, now)
         case Forgotten():
             return _later(savepoint, SavepointReason.REMOVAL_FORGOTTEN(), now)
-        case Refused() as refusal if says_gone(str(refusal)):
-            return _disposed(savepoint, now, refusal.reason)
+        case Refused(engine_text=text) if says_gone(text):
+            return _disposed(savepoint, now, text)
         case EngineError() as error if savepoint.disposal_request:
             return update(savepoint, None, **columns("failure", error.reason), next_check_at=now + _wait(savepoint))
         case EngineError() as error:

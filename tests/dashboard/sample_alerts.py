@@ -135,7 +135,7 @@ def _maintenance(now: datetime, cluster: Cluster) -> MaintenanceWindow:
         now - 30 * MINUTE,
     )
     gather_due(now - 29 * MINUTE)
-    over = AlertReason.RESOLVED(lasted=5 * MINUTE, why=JobFailedReason.NOT_DEAD(subject=jobs[0].name))
+    over = AlertReason.RESOLVED(lasted=5 * MINUTE, why=JobFailedReason.RUNNING(subject=jobs[0].name))
     resolve_incidents([Ending(found[0], over)], now - 25 * MINUTE)
     lifecycle.snooze(found[1], now + timedelta(hours=3), "olga", "after the upgrade", now - 24 * MINUTE)
     return running

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from django.utils.translation import override
 
-from dashboard.audit_texts import action_text, reason_text, target_text
+from dashboard.audit_texts import action_text, actor_name, reason_text, target_text
+from dashboard.management.commands import cluster
+from monitoring import audit
 from monitoring.models import AuditEntry
 from monitoring.reasons.savepoints import SavepointReason
 
@@ -32,6 +34,13 @@ def entry(action: str, **details: Any) -> AuditEntry:
 )
 def test_an_audit_entry_reads_as_a_sentence(action: str, details: dict[str, Any], words: str) -> None:
     assert action_text(entry(action, **details)) == words
+
+
+def test_actors_that_are_no_accounts_are_named_in_the_language_of_the_page() -> None:
+    names = (audit.AUTOMATION, audit.ANONYMOUS, cluster.ACTOR, "olga", "Job failed")
+    assert [actor_name(name) for name in names] == ["waymark", "anonymous", "manage.py", "olga", "Job failed"]
+    with override("zh-hans"):
+        assert [actor_name(name) for name in names] == ["Waymark", "匿名用户", "命令行", "olga", "Job failed"]
 
 
 def test_schedule_is_in_the_language_of_the_page() -> None:

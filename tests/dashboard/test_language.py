@@ -122,7 +122,8 @@ def test_times_are_in_the_selected_language(now: datetime) -> None:
 def test_only_names_that_waymark_gave_to_rules_are_translated() -> None:
     with translation.override("zh-hans"):
         names = [figures.rule_name(AlertRule(name=name)) for name in ("Job failed", "critical", "")]
-    assert names == ["作业失败", "critical", ""]
+        former = figures.rule_name(AlertRule(name="Waymark itself blind"))
+    assert [*names, former] == ["作业失败", "critical", "", "Waymark 停止轮询"]
 
 
 def test_the_name_of_the_subject_is_left_out_in_the_order_of_the_language() -> None:

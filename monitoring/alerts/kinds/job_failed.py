@@ -17,7 +17,9 @@ class JobFailedReason(ReasonCode):
         "alerts.job-failed-rule",
         _("Opens when a job failed or its engine lost it; closes when the job runs again or was ended on purpose."),
     )
-    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not in a failed state.")
+    RUNNING = "alerts.job-running-again", _("{subject} is running again.")
+    STOPPED = "alerts.job-stopped", _("{subject} was stopped or has finished.")
+    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not in a failed state.")  # in rows of earlier versions
     FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:hh:mm:ss}.")
     FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:hh:mm:ss}: {cause}.")
     LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:hh:mm:ss}.")
@@ -47,7 +49,8 @@ class JobFailed(Kind):
         dead = _dead(facts, at)
         if dead is None or dead.ended_at is None:
             run = facts.run(at)
-            return Finding(JobFailedReason.NOT_DEAD(subject=subject), {"run": run.number if run else None})
+            code = JobFailedReason.RUNNING if run and run.lives_at(at) else JobFailedReason.STOPPED
+            return Finding(code(subject=subject), {"run": run.number if run else None})
         evidence = {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]}
         evidence |= {"lost": True} if dead.lost else {}
         said = {"subject": subject, "run": dead.number, "at": dead.ended_at}

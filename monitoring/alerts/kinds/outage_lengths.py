@@ -131,7 +131,7 @@ class WaymarkBlind(OutageLength):
     """Finds times when Waymark did not poll: it had no worker, no scheduler or no database."""
 
     name = "waymark_blind"
-    title = _("Waymark itself blind")
+    title = _("Waymark not polling")
     source = Source.NOT_ASKED
     subject = Subject.WAYMARK
     threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))

@@ -123,7 +123,7 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
     if is_of_state := says_state_gone(failure):
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:
-        return reject(attempt, failure, now, started_as=(attempt.engine_job_id,))
+        return reject(attempt, failure, now, (attempt.engine_job_id,), state_gone=True)
     why = Why.NEW_RUN_SAYS(state=state, failure=failure or Why.NO_REASON_GIVEN())
     return End(AttemptState.FAILED, why, nothing_runs=True)
 

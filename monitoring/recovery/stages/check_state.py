@@ -89,16 +89,23 @@ class CheckState:
                 raise TypeError(f"{type(answer).__name__} is not an answer to a validation")
 
 
-def reject(attempt: RestartAttempt, why: Reason | str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
+def reject(
+    attempt: RestartAttempt,
+    why: Reason | str,
+    now: datetime,
+    started_as: Iterable[str] = (),
+    *,
+    state_gone: bool = False,
+) -> Outcome:
     """Reject the snapshot. An automatic restart tries the next one; a restart that a person requested fails.
 
-    `started_as`: the engine job IDs of the refused starts. Later attempts avoid the snapshot only if the engine names
-    it as the cause: other problems may be temporary.
+    `started_as`: the engine job IDs of the refused starts. `state_gone`: the engine names the snapshot as the cause,
+    so later attempts avoid it. Other problems may be temporary.
     """
     refusal = Why.STATE_REJECTED(path=attempt.restore_path, why=why)
     if not automatic(attempt):
         return End(AttemptState.FAILED, refusal, nothing_runs=True)
-    path = attempt.restore_path if says_state_gone(str(why)) else ""
+    path = attempt.restore_path if state_gone else ""
     RefusedStart.objects.bulk_create(
         RefusedStart(attempt=attempt, engine_job_id=each, path=path, refused_at=now) for each in started_as
     )
@@ -125,12 +132,12 @@ def remember_finding(attempt: RestartAttempt, problem: Reason | str, now: dateti
 
 
 def says_state_gone(failure: str) -> bool:
-    """Return whether the failure says that the snapshot is missing or incomplete."""
+    """Return whether the engine's text says that the snapshot is missing or incomplete."""
     return _STATE_GONE.search(failure) is not None
 
 
 def says_no_state(failure: str) -> bool:
-    """Return whether the failure says that there is no snapshot at the path."""
+    """Return whether the engine's text says that there is no snapshot at the path."""
     return _NO_STATE.search(failure) is not None
 
 

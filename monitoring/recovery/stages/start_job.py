@@ -50,7 +50,7 @@ from monitoring.recovery.stages.base import (
     restores_unasked,
     write,
 )
-from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state
+from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
 from monitoring.recovery.stages.prepare_program import lost
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
@@ -172,16 +172,17 @@ def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
 
 
 def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
-    why = str(refused)
+    text = refused.engine_text
     if isinstance(refused, NotRun):
         return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=refused.reason), nothing_runs=True)
-    if says_no_state(why):
-        remember_finding(attempt, why, now, missing=True)
-    if _NO_PROGRAM.search(why):
+    if says_no_state(text):
+        remember_finding(attempt, refused.reason, now, missing=True)
+    if _NO_PROGRAM.search(text):
         return _program_lost(attempt)
     if automatic(attempt):
         ids = refused.engine_job_ids if isinstance(refused, StartRefused) else ()
-        return reject(attempt, why, now, started_as=(attempt.engine_job_id, *ids))
+        started_as = (attempt.engine_job_id, *ids)
+        return reject(attempt, refused.reason, now, started_as, state_gone=says_state_gone(text))
     return End(AttemptState.FAILED, Why.START_REFUSED(how=_from(attempt), why=refused.reason), nothing_runs=True)
 
 

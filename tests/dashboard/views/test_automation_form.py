@@ -103,7 +103,7 @@ def test_saving_again_does_not_extend_a_pause(operator: Client, job: Job, now: d
     assert timedelta(hours=1, minutes=59) < until - now < timedelta(hours=2, minutes=1)
     page = operator.get(reverse("automation")).content.decode()
     assert "Disks" in page
-    assert 'data-name="Until">ended manually' not in page
+    assert 'data-name="Ends">manually' not in page
 
     operator.post(url, typed | {"pause_lasts": "2 h", "max_restarts_per_hour": "5"})
     job.refresh_from_db()

@@ -13,6 +13,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from checkpointing.jobs.continued_queries import AlreadyContinued
+from checkpointing.model.status import JobStatus
 from monitoring.engine.answers import (
     Checkpoints,
     DriverLog,
@@ -26,6 +28,7 @@ from monitoring.engine.fields import Fields
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
+from monitoring.reasons.refusals import RefusalReason
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 JOB, TRIGGER, VERTEX = "623162a208c756b82c3ea31768e25a9a", "0" * 29 + "fff", "f3972bd41bae29c99f67c3c4998870ba"
@@ -332,6 +335,26 @@ async def test_every_answer_that_is_none(httpserver, client, status, body, error
     with pytest.raises(error) as raised:
         await client.jobs_overview()
     assert text in str(raised.value)
+
+
+async def test_a_refusal_of_the_job_manager_is_a_reason_and_no_text_of_an_engine(httpserver, client):
+    refusal = AlreadyContinued("/data/words", JOB, "wordcount", JobStatus.RUNNING)
+    body = {"errors": [f"x.RestHandlerException: savepointPath: {refusal}"], "refusal": refusal.as_json()}
+    answers(httpserver, "/jobs/overview", json.dumps(body), 400)
+    with pytest.raises(Refused) as raised:
+        await client.jobs_overview()
+    assert raised.value.reason == RefusalReason.CONTINUED(
+        location="/data/words", job="wordcount", id=JOB, status="RUNNING"
+    )
+    assert raised.value.engine_text == ""
+
+
+async def test_an_unknown_refusal_is_the_text_of_the_engine(httpserver, client):
+    body = {"errors": ["No room."], "refusal": {"code": "imports.later", "args": {}}}
+    answers(httpserver, "/jobs/overview", json.dumps(body), 400)
+    with pytest.raises(Refused) as raised:
+        await client.jobs_overview()
+    assert (raised.value.reason, raised.value.engine_text) == ("No room.", "No room.")
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,12 @@ def test_a_command_that_says_no_id_is_no_success(program):
 
 
 def test_a_command_that_ends_badly_says_why(program):
-    with pytest.raises(Refused, match="failed with exit code 3: no such cluster"):
+    with pytest.raises(Refused, match="failed with exit code 3: no such cluster") as refused:
         start([program("echo no such cluster >&2; exit 3"), "{savepoint}", "{job_id}"])
+    assert refused.value.engine_text == "no such cluster"
+    with pytest.raises(Refused) as silent:
+        start([program("exit 3"), "{savepoint}", "{job_id}"])
+    assert silent.value.engine_text == ""
 
 
 def test_one_that_never_ends_is_killed_with_its_children(program, tmp_path):

@@ -10,8 +10,8 @@ CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), 
 # Features that some versions of Flink, or Waymark's job manager, do not have. EngineVersion.lacks returns these texts.
 LACKING = (
     _("manual checkpoints (/jobs/:id/checkpoints)"),
-    _("settings per launch (flinkConfiguration)"),
-    _("rescaling of a running job (resource-requirements)"),
+    _("configuration for a single start (flinkConfiguration)"),
+    _("changing the parallelism of a running job (resource-requirements)"),
 )
 
 BADGES = (

@@ -41,7 +41,8 @@ class JobRestart:
         """
         if self.only_ended and self.job["state"] not in ENDED:
             raise OperationFailed(
-                f"Job {self.job_id} is {self.job['state']}. It can be run again once it has ended; nothing was started."
+                f"Job {self.job_id} is {self.job['state']}. A job can run again only after it has ended. Nothing was "
+                "started."
             )
         launch = self.operations.client.get(f"/jobs/{self.job_id}/launch")
         self._check_program(launch)
@@ -61,7 +62,7 @@ class JobRestart:
         except (RequestRefused, JobManagerUnreachable) as error:
             hint = f" Its savepoint is {saved}." if saved else ""
             raise OperationFailed(
-                f"Job {self.job_id} was stopped and could not be started again: {error}.{hint}"
+                f"Job {self.job_id} was stopped, but could not be started again: {error}.{hint}"
             ) from error
 
     @property
@@ -72,8 +73,8 @@ class JobRestart:
         files = self.operations.client.get("/jars")["files"]
         if launch["jarId"] not in [file["id"] for file in files]:
             raise OperationFailed(
-                f"The program of job {self.job_id} ({launch['jarId']}) is no longer stored. Submit it: "
-                "manage.py submit PROGRAM --from-savepoint LOCATION"
+                f"The job manager no longer stores the program of job {self.job_id} ({launch['jarId']}). Submit the "
+                "program again: manage.py submit PROGRAM --from-savepoint LOCATION"
             )
 
     def _check_usable(self, location: str, launch: Json) -> None:
@@ -83,9 +84,9 @@ class JobRestart:
             raise OperationFailed(f"{what}: {verdict['reason']}")
         if self.job["state"] not in ENDED and self._goes_with_a_cancel(location):
             raise OperationFailed(
-                f"--from-savepoint: {location} is a checkpoint of this job, which the job manager deletes when the job "
-                "is canceled. Leave the option out, or set execution.checkpointing.externalized-checkpoint-retention "
-                "to RETAIN_ON_CANCELLATION."
+                f"--from-savepoint: {location} is a checkpoint of this job. The job manager deletes it when the job is "
+                "canceled. Omit the option, or set execution.checkpointing.externalized-checkpoint-retention to "
+                "RETAIN_ON_CANCELLATION."
             )
 
     def _goes_with_a_cancel(self, location: str) -> bool:
@@ -101,7 +102,7 @@ class JobRestart:
         return self.operations.client.post("/savepoints/validate", body)
 
     def _warn_of_rows_written_again(self) -> None:
-        """Warn if queries write rows a second time, because the state may be older than the job's output."""
+        """Warn if queries can write rows a second time, because the state may be older than the job's output."""
         queries = self.operations.client.get(f"/jobs/{self.job_id}")["queries"]
         if again := writing_again(queries):
             self.warn(warning_of(again))
@@ -111,7 +112,7 @@ class JobRestart:
         return self.operations.savepoint(self.job_id, self.operations.trigger_stop(self.job_id, None))
 
     def _cancel(self) -> str | None:
-        """Cancel the job. Return the location of a savepoint to return to, or None for a job that does not run."""
+        """Cancel the job. Return the location of the savepoint taken before, or None if the job does not run."""
         operations, job_id = self.operations, self.job_id
         if self.job["state"] != "RUNNING":
             self.say(f"Canceling job {job_id}.")
@@ -131,8 +132,8 @@ class JobRestart:
         location: str | None = end["state-path"]
         if location is not None:
             self._check_usable(location, launch)
-        said = f"from {location}" if location else "without state, because none of its runs has processed a batch"
-        self.say(f"Running {self.job['name']} again, {said}.")
+        source = f"from {location}" if location else "without state, because no run of the job has processed a batch"
+        self.say(f"Starting {self.job['name']} again {source}.")
         return location
 
     def _newest_state(self, launch: Json) -> str:
@@ -147,8 +148,8 @@ class JobRestart:
             self.say(f"Not usable: {verdict['reason']}")
         started = f" It was started from {launch['savepointPath']}." if launch["savepointPath"] else ""
         raise OperationFailed(
-            f"Job {self.job_id} has left no savepoint and no retained checkpoint to restart from.{started} Name one "
-            "with --from-savepoint, or submit the program without one."
+            f"Job {self.job_id} has no savepoint and no retained checkpoint to restart from.{started} Give a location "
+            "with --from-savepoint, or submit the program without state."
         )
 
     def _completed(self) -> Iterator[Json]:

@@ -83,14 +83,14 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
 def check_python(found: tuple[int, ...]) -> Finding:
     text = ".".join(map(str, found))
     if found[:2] < _OLDEST_PYTHON:
-        return Finding(Level.PROBLEM, "Python", text, "Waymark needs Python 3.11 or newer: make clean, then make run.")
+        return Finding(Level.PROBLEM, "Python", text, "Install Python 3.11 or newer. Then run make clean and make run.")
     return Finding(Level.GOOD, "Python", f"{text} ({sys.executable})")
 
 
 def check_packages(requirements: Path) -> list[Finding]:
     """Compare the versions of the most important packages with the lock file."""
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", requirements.read_text(), re.MULTILINE))
-    remedy = "Install what requirements.txt says: make run does, or pip install --require-hashes -r requirements.txt."
+    remedy = "Run make run, or pip install --require-hashes -r requirements.txt."
     optional = {package.name.lower() for extra in EXTRAS for package in extra.packages}
     findings, matching = [], 0
     for name in _CHECKED_PACKAGES:
@@ -102,11 +102,11 @@ def check_packages(requirements: Path) -> list[Finding]:
                 findings.append(Finding(Level.PROBLEM, "Packages", f"{name} is not installed.", remedy))
             continue
         if wanted and found != wanted:
-            text = f"{name} {found} is installed, Waymark is tested with {wanted}."
+            text = f"{name} {found} is installed. Waymark is tested with {wanted}."
             findings.append(Finding(Level.WARNING, "Packages", text, remedy))
         else:
             matching += 1
-    return findings or [Finding(Level.GOOD, "Packages", f"{matching} as in requirements.txt")]
+    return findings or [Finding(Level.GOOD, "Packages", f"{matching} have the versions in requirements.txt")]
 
 
 def check_extras(environ: Mapping[str, str]) -> list[Finding]:
@@ -119,12 +119,12 @@ def _extra(extra: Extra, *, is_needed: bool) -> Finding:
     subject, missing = f"Extra {extra.name}", extra.missing
     if not missing:
         return Finding(Level.GOOD, subject, f"installed, for {extra.purpose}")
-    remedy = f"To install it: {how_to_install(extra.name)} (or all of requirements.txt)."
+    remedy = f"Run {how_to_install(extra.name)}, or install all of requirements.txt."
     if extra.packages[0] not in missing:
         names = ", ".join(package.name for package in missing)
-        return Finding(Level.PROBLEM, subject, f"incomplete, without {names}; for {extra.purpose}", remedy)
+        return Finding(Level.PROBLEM, subject, f"incomplete: {names} missing; for {extra.purpose}", remedy)
     if is_needed:
-        text = f"not installed, and `manage.py up` needs it here; for {extra.purpose}"
+        text = f"not installed, but `manage.py up` needs it here; for {extra.purpose}"
         return Finding(Level.WARNING, subject, text, remedy)
     return Finding(Level.GOOD, subject, f"not installed; for {extra.purpose}", remedy)
 
@@ -135,7 +135,10 @@ def check_java(environ: Mapping[str, str]) -> Finding:
             java = find_java(environ, Path(shim))
         except JavaNotFound as error:
             return Finding(
-                Level.PROBLEM, "Java", str(error), "On Debian and Ubuntu: apt-get install openjdk-17-jre-headless."
+                Level.PROBLEM,
+                "Java",
+                str(error),
+                "Install Java 17. On Debian and Ubuntu, run apt-get install openjdk-17-jre-headless.",
             )
     return Finding(Level.GOOD, "Java", f"{java.version}, from {java.source}")
 
@@ -146,7 +149,9 @@ def check_memory(meminfo: Path) -> Finding:
     text = f"{available / _GIB:.1f} GiB available"
     if available < _MEMORY_WANTED:
         level = Level.PROBLEM if available < _MEMORY_NEEDED else Level.WARNING
-        return Finding(level, "Memory", text, "Each job's driver takes about 0.9 GiB: close something, or add memory.")
+        return Finding(
+            level, "Memory", text, "Each job's driver needs about 0.9 GiB. Stop other programs, or add memory."
+        )
     return Finding(Level.GOOD, "Memory", text)
 
 
@@ -158,8 +163,8 @@ def check_memory_limits(var: Path) -> Finding:
     process = str(pid or os.getpid())
     found = delegated_group(process, uid=Path("/proc", process).stat().st_uid)
     if isinstance(found, NoGroups):
-        return Finding(Level.GOOD, "Driver memory limits", f"off, because {found.value}")
-    return Finding(Level.GOOD, "Driver memory limits", f"each driver has one, in a group below {found}")
+        return Finding(Level.GOOD, "Driver memory limits", f"disabled: {found.value}")
+    return Finding(Level.GOOD, "Driver memory limits", f"enabled: each driver has a control group below {found}")
 
 
 def check_disk(var: Path) -> Finding:
@@ -168,7 +173,7 @@ def check_disk(var: Path) -> Finding:
     text = f"{free / _GIB:.1f} GiB free for {var}"
     if free < _DISK_WANTED:
         level = Level.PROBLEM if free < _DISK_NEEDED else Level.WARNING
-        return Finding(level, "Disk", text, "Make room, or set WAYMARK_VAR to a directory on a larger disk.")
+        return Finding(level, "Disk", text, "Free disk space, or set WAYMARK_VAR to a directory on a larger disk.")
     return Finding(Level.GOOD, "Disk", text)
 
 
@@ -178,11 +183,11 @@ def check_var(var: Path) -> Finding:
         remedy = "Remove it, or set WAYMARK_VAR to a directory."
         return Finding(Level.PROBLEM, "Data directory", f"{place} is not a directory.", remedy)
     if not os.access(place, os.W_OK | os.X_OK):
-        remedy = f"Give {place} to the user who starts Waymark, or set WAYMARK_VAR to a directory of your own."
+        remedy = f"Make the account that starts Waymark the owner of {place}, or set WAYMARK_VAR to another directory."
         return Finding(Level.PROBLEM, "Data directory", f"{place} cannot be written to.", remedy)
     if var.exists() and _is_open(var.stat()):
-        remedy = f"chmod 700 {var}. `manage.py up` does it where {var} belongs to the account that starts it."
-        return Finding(Level.WARNING, "Data directory", f"Other accounts of this machine can enter {var}.", remedy)
+        remedy = f"Run chmod 700 {var}. `manage.py up` does this if its account owns {var}."
+        return Finding(Level.WARNING, "Data directory", f"Other accounts of this machine have access to {var}.", remedy)
     return Finding(Level.GOOD, "Data directory", str(var))
 
 
@@ -194,8 +199,8 @@ def _is_open(status: os.stat_result) -> bool:
 
 def check_account(uid: int) -> Finding:
     if uid == 0:
-        remedy = "Run it under an account of its own: docs/deploy.md has a service for it."
-        return Finding(Level.WARNING, "Account", "root: every program that is submitted runs as root, too.", remedy)
+        remedy = "Run Waymark under a separate account. docs/deploy.md has a systemd service for it."
+        return Finding(Level.WARNING, "Account", "root, so all submitted programs run as root, too.", remedy)
     return Finding(Level.GOOD, "Account", f"uid {uid}, not root")
 
 
@@ -220,7 +225,7 @@ def check_servers(environ: Mapping[str, str]) -> list[Finding]:
         value = _value(environ, part.variable)
         why_not = reach[name](value)
         if why_not:
-            remedy = f"Start it, or correct {part.variable}; unset it to use the embedded one."
+            remedy = f"Start the server, or correct {part.variable}. To use the embedded server, unset the variable."
             text = f"{without_password(value)} does not answer: {why_not}"
             findings.append(Finding(Level.PROBLEM, name, text, remedy))
         else:
@@ -240,15 +245,15 @@ def check_running(var: Path) -> list[Finding]:
     try:
         pid = record.supervisor_pid()
     except PermissionError:
-        text = f"{var} is another account's, so it is not known whether Waymark runs there."
-        return [Finding(Level.WARNING, "Waymark", text, "Run doctor as that account.")]
+        text = f"{var} belongs to another account, so doctor cannot check whether Waymark runs there."
+        return [Finding(Level.WARNING, "Waymark", text, "Run `manage.py doctor` as that account.")]
     if pid is None:
-        return [Finding(Level.GOOD, "Waymark", "not running here")]
+        return [Finding(Level.GOOD, "Waymark", f"not running with data directory {var}")]
     findings = [Finding(Level.GOOD, "Waymark", f"running (pid {pid})")]
     for part in record.read():
         if part.state in (PartState.DOWN.value, PartState.STARTING.value):
-            remedy = f"See {var / 'log' / part.name}.log; it is started again by itself."
-            findings.append(Finding(Level.PROBLEM, part.name, f"is {part.state}", remedy))
+            remedy = f"See {var / 'log' / part.name}.log. Waymark restarts the component automatically."
+            findings.append(Finding(Level.PROBLEM, part.name, part.state, remedy))
     return findings
 
 
@@ -260,10 +265,15 @@ def check_ports(environ: Mapping[str, str], var: Path) -> list[Finding]:
     outside = {part.name for part in external_parts(environ)}
     taken = {name: port for name, port in PREFERRED_PORTS.items() if name not in outside and not ports.is_free(port)}
     if not taken:
-        return [Finding(Level.GOOD, "Ports", "the usual ones are free")]
+        return [Finding(Level.GOOD, "Ports", "all default ports are free")]
     text = ", ".join(f"{port} ({name})" for name, port in taken.items())
     return [
-        Finding(Level.WARNING, "Ports", f"in use by others: {text}", "Waymark takes free ones instead and says which.")
+        Finding(
+            Level.WARNING,
+            "Ports",
+            f"other programs use {text}",
+            "Stop them, or let Waymark use other ports: it prints its addresses when it starts.",
+        )
     ]
 
 
@@ -300,16 +310,16 @@ def _reach_zookeeper(hosts: str) -> str:
         name, _, port = host.strip().rpartition(":")
         if not port.isdecimal() or not (send_command(name, int(port), "srvr") or ports.accepts(int(port), name)):
             silent.append(host.strip())
-    return f"nothing at {', '.join(silent)}" if silent else ""
+    return f"no response from {', '.join(silent)}" if silent else ""
 
 
 def _reach_jobmanager(url: str) -> str:
     status, _ = get(f"{url.rstrip('/')}/overview", limit_s=5)
-    return "" if status in (200, 401, 403, 503) else (f"HTTP {status}" if status else "nothing answers there")
+    return "" if status in (200, 401, 403, 503) else (f"HTTP {status}" if status else "no response")
 
 
 def _reach_mail(url: str) -> str:
     parts = urlsplit(url)
     if parts.hostname is None:  # a backend without a server, such as console:
         return ""
-    return "" if ports.accepts(parts.port or 25, parts.hostname, limit_s=5) else "nothing listens there"
+    return "" if ports.accepts(parts.port or 25, parts.hostname, limit_s=5) else "no server listens there"

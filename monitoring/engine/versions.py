@@ -37,10 +37,14 @@ CAPABILITIES: Mapping[str, Capability] = {
     "savepoint_format_told": Capability("a checkpoint's savepointFormat", (1, 17), seen=True),
     "client_trigger_id": Capability("triggers with an id of the client's (triggerId)", seen=True),
     "trigger_checkpoint": Capability("manual checkpoints (/jobs/:id/checkpoints)", (1, 17), seen=True, missed=True),
-    "run_configuration": Capability("settings per launch (flinkConfiguration)", (1, 17), seen=True, missed=True),
+    "run_configuration": Capability(
+        "configuration for a single start (flinkConfiguration)", (1, 17), seen=True, missed=True
+    ),
     "unaligned_as_taken": Capability("UNALIGNED_CHECKPOINT says what happened, not what was set", (1, 18)),
     "failure_labels": Capability("labels of exceptions (failureLabels)", (1, 18), seen=True),
-    "resource_requirements": Capability("rescaling of a running job (resource-requirements)", (1, 18), missed=True),
+    "resource_requirements": Capability(
+        "changing the parallelism of a running job (resource-requirements)", (1, 18), missed=True
+    ),
     "exception_endpoint": Capability("where an exception happened as endpoint, not location", (1, 19), seen=True),
     "claim_mode": Capability("claim mode under the name claimMode (restoreMode before)", (1, 20)),
     "program_args_text": Capability("program arguments as one text (programArgs)", until=(2, 0), waymark=True),

@@ -32,7 +32,7 @@ def run(*arguments: str) -> str:
 
 def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> None:
     assert run("add", "production", flink.url + "/", "--labels", "team=a, env=prod") == (
-        "production: Flink REST API 2.3.0, jobs: 1 RUNNING. Waymark monitors it.\n"
+        "Added cluster production (Flink REST API 2.3.0, jobs: 1 RUNNING). Waymark polls it from now on.\n"
     )
     cluster = Cluster.objects.get(name="production")
     assert (cluster.rest_url, cluster.labels) == (flink.url, {"team": "a", "env": "prod"})
@@ -74,7 +74,7 @@ def test_command_errors_name_field_value_and_allowed_values(arguments: list[str]
 def test_a_token_over_plain_http_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     said = run("add", "far", "http://no-such-host.invalid", "--token-file", str(tmp_path / "secret"), "--unanswered")
-    assert "! The token is sent to no-such-host.invalid without encryption." in said
+    assert "Warning: The token is sent to no-such-host.invalid without encryption." in said
 
 
 def test_duplicate_cluster_name_is_refused(flink: FlinkServer) -> None:
@@ -84,7 +84,7 @@ def test_duplicate_cluster_name_is_refused(flink: FlinkServer) -> None:
 
 
 def test_unreachable_cluster_can_be_added_explicitly() -> None:
-    assert "it does not answer yet" in run("add", "x", "http://127.0.0.1:1", "--unanswered")
+    assert "Added cluster x (no response yet)." in run("add", "x", "http://127.0.0.1:1", "--unanswered")
     with pytest.raises(CommandError, match="must begin with http"):
         run("add", "y", "gopher://127.0.0.1:1", "--unanswered")
 
@@ -123,5 +123,5 @@ def test_removed_cluster_with_jobs_stays_without_its_secrets(now) -> None:
 
 
 def test_unknown_name_lists_the_known_names() -> None:
-    with pytest.raises(CommandError, match="name: 'x' is not a cluster; there are: none"):
+    with pytest.raises(CommandError, match=r"There is no cluster 'x'\. The clusters are: none"):
         run("pause", "x")

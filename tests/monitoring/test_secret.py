@@ -86,10 +86,10 @@ def test_after_rekeying_the_old_key_is_needed_no_more(rows: Rows, settings: Sett
     settings.WAYMARK_SECRET_KEYS = [old]
     rows.cluster(token=PLAIN)
     settings.WAYMARK_SECRET_KEYS = [new, old]
-    assert manage("rekey") == "1 sealed under the first key; older keys are needed no more.\n"
+    assert manage("rekey") == "Secrets encrypted with the first key: 1. You can remove the older keys.\n"
     settings.WAYMARK_SECRET_KEYS = [new]
     assert Cluster.objects.get().token.reveal() == PLAIN
-    assert manage("check") == "Every stored secret can be opened.\n"
+    assert manage("check") == "The configured keys can decrypt all stored secrets.\n"
     assert AuditEntry.objects.get().details == {"sealed": 1, "unreadable": 0}
 
 

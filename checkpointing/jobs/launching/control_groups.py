@@ -40,9 +40,9 @@ class NoGroups(Enum):
     """Why drivers cannot be limited here."""
 
     NO_VERSION_2 = "this machine has no control groups of version 2"
-    NO_MEMORY = "the memory controller is not among the control groups of version 2 here"
+    NO_MEMORY = "the control groups of version 2 have no memory controller here"
     NO_SERVICE = "Waymark does not run as a systemd service"
-    IS_ROOT = "Waymark runs as root, to whom nothing is delegated"
+    IS_ROOT = "Waymark runs as root, and systemd delegates no control group to root"
     NOT_DELEGATED = "the service has no Delegate=yes"
 
 

@@ -20,21 +20,27 @@ ACTOR = "manage.py"
 
 # Options of `add` with the form field of each. Secrets come from files, because every account can see command lines.
 _OPTIONS = {
-    "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, that have the address of the leader"),
-    "root": ("zookeeper_root", "high-availability.zookeeper.path.root (/flink)"),
-    "cluster-id": ("zookeeper_cluster_id", "high-availability.cluster-id (/default)"),
+    "zookeeper": (
+        "zookeeper_hosts",
+        "ZooKeeper servers that store the address of the leader, such as zk1:2181,zk2:2181",
+    ),
+    "root": ("zookeeper_root", "Flink's high-availability.zookeeper.path.root (default: /flink)"),
+    "cluster-id": ("zookeeper_cluster_id", "Flink's high-availability.cluster-id (default: /default)"),
     "zookeeper-authentication": ("zookeeper_authentication", "digest or sasl, if ZooKeeper requires a log-in"),
     "zookeeper-user": ("zookeeper_username", "the user name for ZooKeeper"),
-    "zookeeper-tls": ("zookeeper_tls", "true: connect to ZooKeeper over TLS, with the certificates below"),
+    "zookeeper-tls": (
+        "zookeeper_tls",
+        "true: connect to ZooKeeper over TLS, with the certificates of --ca-file and --certificate-file",
+    ),
     "user": ("username", "the user name for basic authentication"),
     "labels": ("labels", "labels, such as team=payments,env=prod"),
-    "every": ("poll_interval_s", "seconds between polls (3)"),
-    "limit": ("request_limit_s", "seconds until a request times out (10)"),
-    "at-once": ("requests_at_once", "maximum number of concurrent requests (8)"),
-    "savepoints-at-once": ("savepoints_at_once", "maximum number of concurrent scheduled savepoints (4)"),
+    "every": ("poll_interval_s", "seconds between polls (default: 3)"),
+    "limit": ("request_limit_s", "seconds until a request times out (default: 10)"),
+    "at-once": ("requests_at_once", "maximum number of concurrent requests (default: 8)"),
+    "savepoints-at-once": ("savepoints_at_once", "maximum number of concurrent scheduled savepoints (default: 4)"),
     "savepoint-jitter": (
         "savepoint_jitter_s",
-        "seconds over which savepoints that are due at the same time are spread (60)",
+        "seconds over which savepoints that are due at the same time are spread (default: 60)",
     ),
 }
 # Fields that the form requires. The command sends the defaults of the model.
@@ -43,9 +49,9 @@ _FILES = {
     "token-file": ("token", "a file with the bearer token"),
     "password-file": ("password", "a file with the password of --user"),
     "zookeeper-password-file": ("zookeeper_password", "a file with the password of --zookeeper-user"),
-    "ca-file": ("ca_bundle", "a PEM file with the CAs to trust instead of those of this machine"),
+    "ca-file": ("ca_bundle", "a PEM file with the CA certificates to trust instead of those of this machine"),
     "certificate-file": ("client_certificate", "a PEM file with the client certificate, for mutual TLS"),
-    "key-file": ("client_key", "a PEM file with the key of the client certificate"),
+    "key-file": ("client_key", "a PEM file with the private key of the client certificate"),
 }
 
 
@@ -54,19 +60,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        add = actions.add_parser("add", help="add a cluster, which must respond now")
-        add.add_argument("name", help="the name of the cluster on the pages")
+        add = actions.add_parser("add", help="add a cluster that responds; see also --unanswered")
+        add.add_argument("name", help="the name of the cluster in Waymark")
         add.add_argument("url", nargs="?", default="", help="the URL of the REST API, such as http://127.0.0.1:8081")
         for option, (_, text) in _OPTIONS.items():
             add.add_argument(f"--{option}", help=text)
         for option, (_, text) in _FILES.items():
             add.add_argument(f"--{option}", type=Path, help=text)
         add.add_argument("--unanswered", action="store_true", help="save the cluster even if it does not respond")
-        actions.add_parser("list", help="list all clusters with the time of their last response")
+        actions.add_parser("list", help="list all clusters with their addresses, versions and statuses")
         for action, text in (
             ("test", "test the connection with the stored settings, without changes"),
-            ("resume", "monitor a paused cluster again, or a removed cluster that has jobs"),
-            ("same", "confirm that the cluster that responds at the address is this one, rebuilt"),
+            ("resume", "resume the monitoring of a paused or removed cluster"),
+            ("same", "confirm that the cluster at the address is the same one, rebuilt"),
         ):
             actions.add_parser(action, help=text).add_argument("name")
         for action, text in (
@@ -91,19 +97,19 @@ class Command(BaseCommand):
         if not (form.is_valid() and form.examine(timezone.now)):
             raise CommandError("\n".join(_error_text(form, name, text) for name, text in _errors(form)))
         registration.add(form.instance, ACTOR)
-        answer = form.found.reason if form.found else "it does not answer yet"
-        self.stdout.write(f"{form.instance.name}: {answer}. Waymark monitors it.")
+        answer = form.found.reason if form.found else "no response yet"
+        self.stdout.write(f"Added cluster {form.instance.name} ({answer}). Waymark polls it from now on.")
         if remark := unencrypted_secret(form.instance):
-            self.stdout.write(f"! {remark}")
+            self.stdout.write(f"Warning: {remark}")
 
     def _list(self) -> None:
         for cluster in Cluster.objects.all():
-            state = "answers" if cluster.reachable else "does not answer"
+            state = "reachable" if cluster.reachable else "unreachable"
             if not cluster.enabled:
                 state = "removed" if cluster.archived_at else "paused"
             seen = f"{cluster.last_answer_at:%Y-%m-%d %H:%M:%S} UTC" if cluster.last_answer_at else "never"
             where = cluster.rest_url or "–"
-            self.stdout.write(f"{cluster.name}  {where}  {cluster.version or '–'}  {state}, last {seen}")
+            self.stdout.write(f"{cluster.name}  {where}  {cluster.version or '–'}  {state}, last response: {seen}")
 
     def _act(self, action: str, cluster: Cluster, reason: str) -> None:
         match action:
@@ -111,34 +117,38 @@ class Command(BaseCommand):
                 self._test(cluster)
             case "pause":
                 registration.watch(cluster, watched=False, actor=ACTOR, reason=reason)
-                self.stdout.write(f"{cluster.name} is no longer watched; its history stays.")
+                self.stdout.write(f"Waymark no longer monitors {cluster.name}. Its history is kept.")
             case "resume":
                 registration.watch(cluster, watched=True, actor=ACTOR)
-                self.stdout.write(f"{cluster.name} is watched again.")
+                self.stdout.write(f"Waymark monitors {cluster.name} again.")
             case "same":
                 if cluster.stranger is None:
-                    raise CommandError(f"{cluster.name}: no other cluster was seen at its address.")
+                    raise CommandError(
+                        f"There is nothing to confirm: Waymark found no other cluster at the address of {cluster.name}."
+                    )
                 registration.confirm_same(cluster, ACTOR)
-                self.stdout.write(f"What answers there is {cluster.name} from now on.")
+                self.stdout.write(f"Confirmed that the cluster at this address is {cluster.name}.")
             case "remove":
                 gone = registration.remove(cluster, actor=ACTOR, reason=reason, now=timezone.now())
-                self.stdout.write(f"{cluster.name} is removed{'.' if gone else '; the history of its jobs stays.'}")
+                self.stdout.write(
+                    f"Removed cluster {cluster.name}.{'' if gone else ' The history of its jobs is kept.'}"
+                )
 
     def _test(self, cluster: Cluster) -> None:
         outcome = examine(cluster, timezone.now)
         if isinstance(outcome, Problem):
             raise CommandError(f"{outcome.field}: {outcome.reason}")
         for name, value in _describe(outcome):
-            self.stdout.write(f"{name:<16}{value}")
+            self.stdout.write(f"{name:<18}{value}")
         for remark in outcome.remarks:
-            self.stdout.write(f"! {remark}")
+            self.stdout.write(f"Warning: {remark}")
 
 
 def _find(name: str) -> Cluster:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none"
-        raise CommandError(f"name: {name!r} is not a cluster; there are: {known}")
+        raise CommandError(f"There is no cluster {name!r}. The clusters are: {known}")
     return cluster
 
 
@@ -179,19 +189,19 @@ def _error_text(form: ClusterForm, name: str, text: str) -> str:
 
 
 def _describe(found: Found) -> list[tuple[str, str]]:
-    """Return the results of the test as labels and texts. The text of an unknown value is "not told"."""
-    allowed = {True: "yes", False: "no", None: "not told"}
+    """Return the results of the test as labels and texts."""
+    allowed = {True: "yes", False: "no", None: "unknown"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),
-        ("cannot", "; ".join(found.version.lacks()) or "–"),
-        ("commit", found.commit or "not told"),
+        ("not supported", "; ".join(found.version.lacks()) or "–"),
+        ("commit", found.commit or "unknown"),
         ("jobs", ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"),
         ("task managers", f"{found.taskmanagers}, {found.slots_available} of {found.slots_total} slots free"),
-        ("history", f"{found.history_length} checkpoints" if found.history_length else "not told"),
-        ("checkpoints", found.checkpoint_directory or "not told"),
-        ("savepoints", found.savepoint_directory or "not told"),
-        ("takes programs", allowed[found.can_submit]),
-        ("can cancel", allowed[found.can_cancel]),
-        ("clock", "not told" if found.clock_s is None else f"{found.clock_s:+.0f} s against ours"),
-        ("identity", str(found.identity or "not told")),
+        ("history", f"{found.history_length} checkpoints" if found.history_length else "unknown"),
+        ("checkpoints", found.checkpoint_directory or "unknown"),
+        ("savepoints", found.savepoint_directory or "unknown"),
+        ("accepts programs", allowed[found.can_submit]),
+        ("allows cancel", allowed[found.can_cancel]),
+        ("clock", "unknown" if found.clock_s is None else f"{found.clock_s:+.0f} s compared to this machine"),
+        ("identity", str(found.identity or "unknown")),
     ]

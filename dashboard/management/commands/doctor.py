@@ -12,7 +12,7 @@ _MARKS = {Level.GOOD: "ok     ", Level.WARNING: "warning", Level.PROBLEM: "PROBL
 
 
 class Command(BaseCommand):
-    help = "Check this machine (Java, servers, ports, disk, memory, versions), and report problems and how to fix them."
+    help = "Check this machine (packages, Java, servers, ports, disk, memory), and report problems and how to fix them."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,5 +28,5 @@ class Command(BaseCommand):
                 self.stdout.write(f"         → {finding.remedy}")
         problems = sum(finding.level is Level.PROBLEM for finding in findings)
         if problems:
-            raise CommandError(f"{problems} {'problem' if problems == 1 else 'problems'} found.", returncode=1)
-        self.stdout.write("Nothing stands in the way.")
+            raise CommandError(f"Found {problems} {'problem' if problems == 1 else 'problems'}.", returncode=1)
+        self.stdout.write("Found no problems.")

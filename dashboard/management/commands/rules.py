@@ -16,39 +16,40 @@ from dashboard.as_code.plan import Change, Plan, plan
 
 
 class Command(BaseCommand):
-    help = "Export rules and channels as YAML, show the changes of a file, or import a file completely or not at all."
+    help = "Export alert rules and channels as YAML, show what an import would change, or import a file."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        doors = parser.add_subparsers(dest="door", required=True)
-        doors.add_parser("export", help="write rules and channels as YAML to standard output")
-        for name, text in (("diff", "show the changes of an import"), ("import", "import a YAML file")):
-            door = doors.add_parser(name, help=text)
-            door.add_argument("file", help="a YAML file, or - for standard input")
-            door.add_argument("--prune", action="store_true", help="remove rules that are not in the file")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser("export", help="write rules and channels as YAML to standard output")
+        for name, text in (
+            ("diff", "show what an import would change"),
+            ("import", "import a YAML file; an invalid file changes nothing"),
+        ):
+            action = actions.add_parser(name, help=text)
+            action.add_argument("file", help="a YAML file, or - for standard input")
+            action.add_argument("--prune", action="store_true", help="remove rules that are not in the file")
             if name == "import":
-                door.add_argument("--dry-run", action="store_true", help="only show the changes")
+                action.add_argument("--dry-run", action="store_true", help="show the changes without making them")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        if options["door"] == "export":
+        if options["action"] == "export":
             self.stdout.write(export(), ending="")
             return
         text = _read(options["file"])
-        if options["door"] == "diff" or options["dry_run"]:
+        if options["action"] == "diff" or options["dry_run"]:
             self._show(_make_plan(text), prune=options["prune"])
             return
         try:
             changes = apply(text, getpass.getuser(), timezone.now(), prune=options["prune"])
         except NotApplied as refused:
             raise CommandError(_refusal(refused.plan)) from None
-        self._print_changes(changes, "Nothing to change: the file says what is there.")
+        self._print_changes(changes, "Nothing changed: rules and channels are already as in the file.")
 
     def _show(self, made: Plan, *, prune: bool) -> None:
         gone = removable(made)
-        self._print_changes(
-            [*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No change."
-        )
+        self._print_changes([*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No changes.")
         if gone and not prune:
-            self.stdout.write(f"Not in the file, and left as they are: {len(gone)} rules (--prune removes them).")
+            self.stdout.write(f"Rules that are not in the file and stay: {len(gone)}. To remove them, use --prune.")
 
     def _print_changes(self, changes: list[Change], nothing: str) -> None:
         for line in (line for change in changes for line in lines_of(change)):
@@ -77,7 +78,7 @@ def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from None
+        raise CommandError(f"Cannot read {file}: {error}") from None
 
 
 def _make_plan(text: str) -> Plan:

@@ -17,11 +17,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        actions.add_parser("new-key", help="print a new key; put it first in WAYMARK_SECRET_KEYS, before the old keys")
+        actions.add_parser("new-key", help="print a new key; put it before the old keys in WAYMARK_SECRET_KEYS")
         actions.add_parser(
-            "rekey", help="encrypt all secrets with the first key; until this is done, the old keys are required"
+            "rekey", help="encrypt all secrets with the first key; keep the old keys until it has succeeded"
         )
-        actions.add_parser("check", help="list the stored secrets that no configured key decrypts")
+        actions.add_parser("check", help="list the stored secrets that no configured key can decrypt")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["action"]:
@@ -30,16 +30,19 @@ class Command(BaseCommand):
             case "rekey":
                 self._rekey()
             case _:
-                self._report_unreadable(rekeying.unreadable_secrets(), "Every stored secret can be opened.")
+                self._report_unreadable(rekeying.unreadable_secrets(), "The configured keys can decrypt all stored secrets.")
 
     def _rekey(self) -> None:
         done = rekeying.rekey()
         record("manage.py", "secrets.rekey", "secrets", sealed=done.sealed, unreadable=len(done.unreadable))
         self._report_unreadable(
-            done.unreadable, f"{done.sealed} sealed under the first key; older keys are needed no more."
+            done.unreadable, f"Secrets encrypted with the first key: {done.sealed}. You can remove the older keys."
         )
 
     def _report_unreadable(self, unreadable: list[str] | tuple[str, ...], good: str) -> None:
         if unreadable:
-            raise CommandError("Some stored secrets cannot be opened and were left alone:\n" + "\n".join(unreadable))
+            raise CommandError(
+                "No configured key can decrypt these secrets. They were not changed. Add their old key to "
+                "WAYMARK_SECRET_KEYS, or enter the secrets again:\n" + "\n".join(unreadable)
+            )
         self.stdout.write(good)

@@ -193,7 +193,7 @@ async def test_a_job_that_runs_is_not_run_again(manager: RunningJobManager) -> N
 
     error = await refused(manager, "run-again", job_id)
 
-    assert str(error) == (f"Job {job_id} is RUNNING. It can be run again once it has ended; nothing was started.")
+    assert str(error) == (f"Job {job_id} is RUNNING. A job can run again only after it has ended. Nothing was started.")
     assert await manager.status(job_id) == "RUNNING"
 
 
@@ -237,10 +237,10 @@ async def test_restart_that_cannot_work_leaves_the_job_running(manager: RunningJ
     deleted = await refused(manager, "restart", job_id, "--from-savepoint", local_path(own))
     assert missing.returncode == deleted.returncode == 1
     assert str(missing).startswith("--from-savepoint: /nowhere")
-    assert "deletes when the job is canceled" in str(deleted)
+    assert "deletes it when the job is canceled" in str(deleted)
     (jar,) = (await manager.get("/jars"))["files"]
     await manager.delete_program(jar["id"])
-    assert "is no longer stored" in str(await refused(manager, "restart", job_id))
+    assert "no longer stores the program" in str(await refused(manager, "restart", job_id))
     assert await manager.status(job_id) == "RUNNING"
     assert len(manager.launcher.drivers) == 1
 
@@ -250,7 +250,7 @@ async def test_restart_of_a_job_that_left_nothing_asks_for_a_savepoint(manager: 
     await manager.cancel(job_id)
     await manager.until(job_id, "CANCELED")
 
-    assert "Name one with --from-savepoint" in str(await refused(manager, "restart", job_id))
+    assert "Give a location with --from-savepoint" in str(await refused(manager, "restart", job_id))
     assert len(manager.launcher.drivers) == 1
 
 

@@ -170,9 +170,9 @@ def test_the_command_exports_shows_and_imports(tmp_path: Path) -> None:
     run("import", str(file), "--dry-run")
     assert not AlertRule.objects.exists()
     run("import", str(file))
-    assert "No change." in run("diff", str(file))
+    assert "No changes." in run("diff", str(file))
     file.write_text(run("export"))
-    assert run("import", str(file)) == "Nothing to change: the file says what is there.\n"
+    assert run("import", str(file)) == "Nothing changed: rules and channels are already as in the file.\n"
     file.write_text(SMALL.replace("threshold: 5", "threshold: 0"))
     with pytest.raises(
         CommandError, match=r"Nothing was changed\.\nline 9: threshold is '0': Enter a whole number from 1"

@@ -51,7 +51,7 @@ def test_an_external_server_that_does_not_answer_is_named_without_its_password()
     for finding in findings:
         assert "does not answer" in finding.text
         assert "secret" not in finding.text
-        assert "unset it to use the embedded one" in finding.remedy
+        assert "To use the embedded server, unset the variable." in finding.remedy
 
 
 def test_external_servers_that_answer_are_fine(postgres_dsn: str, redis_url: str) -> None:
@@ -88,7 +88,7 @@ def test_other_account_gets_a_permission_error(session_directory: Path) -> None:
     with StackRecord(var / "run").acquire_lock():
         said = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
     assert "cannot be written to" in said
-    assert f"{var} is another account's" in said
+    assert f"{var} belongs to another account" in said
 
 
 def test_an_old_python_is_a_problem() -> None:
@@ -126,7 +126,7 @@ def test_an_incomplete_extra_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "websockets", None)
     finding = check_extras({})[0]
     assert finding.level is Level.PROBLEM
-    assert finding.text.startswith("incomplete, without uvicorn, websockets; for ")
+    assert finding.text.startswith("incomplete: uvicorn, websockets missing; for ")
 
 
 def test_java_and_zookeeper_are_not_checked_without_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_a_version_decides(version: str, capability: str, can: bool) -> None:
 def test_what_people_would_miss_is_in_words() -> None:
     assert EngineVersion.parse("1.16.3").lacks() == [
         "manual checkpoints (/jobs/:id/checkpoints)",
-        "settings per launch (flinkConfiguration)",
-        "rescaling of a running job (resource-requirements)",
+        "configuration for a single start (flinkConfiguration)",
+        "changing the parallelism of a running job (resource-requirements)",
     ]
     assert EngineVersion.parse("2.3.0").lacks() == []
     assert EngineVersion.parse("waymark-0.1.0").lacks() == []

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Case, Count, Exists, OuterRef, QuerySet, When
 from django.http import HttpRequest
+from django.utils.translation import get_language
 
 from dashboard.access.guard import Access, access_of, refusal
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
-from monitoring.models import Channel, Delivery, Incident, Notification
+from monitoring.models import Channel, Delivery, Incident, Language, Notification, Severity
+from monitoring.notify.message import Message, item_of
+from monitoring.notify.wording.texts import subject_of
+from monitoring.reasons.reason import SOURCE
 
 
 def visible_messages(reach: Reach) -> QuerySet[Delivery]:
@@ -24,6 +30,26 @@ def visible_messages(reach: Reach) -> QuerySet[Delivery]:
     notifications = Notification.objects.filter(delivery=OuterRef("pk"))
     visible = reach.narrow_either(Incident.objects.all()).values("pk")
     return found.filter(Exists(notifications)).exclude(Exists(notifications.exclude(event__incident__in=visible)))
+
+
+def subjects(deliveries: Iterable[Delivery]) -> dict[int, str]:
+    """Return the subjects by primary key, in the language of the page if it is not English.
+
+    The rows store an English subject, which is the only one of a test message.
+    """
+    language, found = get_language(), {each.pk: each for each in deliveries}
+    texts = {pk: each.subject for pk, each in found.items()}
+    if language not in Language.values or language == SOURCE:
+        return texts
+    notifications = Notification.objects.filter(delivery__in=list(found))
+    totals = dict(notifications.order_by().values_list("delivery_id").annotate(Count("pk")))
+    is_critical = Case(When(event__incident__severity=Severity.CRITICAL, then=0), default=1)
+    leads = notifications.order_by("delivery_id", is_critical, "id").distinct("delivery_id")
+    for lead in leads.select_related("event__incident__job", "event__incident__cluster"):
+        delivery = found[lead.delivery_id or 0]
+        message = Message(delivery.key, (item_of(lead),), totals[delivery.pk], delivery.is_digest)
+        texts[delivery.pk] = subject_of(message, Language(language))
+    return texts
 
 
 def visible_channels(reach: Reach) -> QuerySet[Channel]:

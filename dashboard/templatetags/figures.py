@@ -38,6 +38,7 @@ from monitoring.models import (
     Channel,
     ChannelKind,
     CheckpointStatus,
+    Delivery,
     DeliveryState,
     IncidentState,
     Job,
@@ -311,6 +312,12 @@ def unverified(savepoint: Savepoint) -> bool:
     if savepoint.state != SavepointState.COMPLETED or savepoint.checked_at is not None:
         return False
     return bool(savepoint.path) and not can_be_checked(savepoint.job, savepoint.path)
+
+
+@register.filter
+def subject_in(delivery: Delivery, subjects: Mapping[int, str]) -> str:
+    """Return the subject of a message from `queries.messages.subjects`."""
+    return subjects[delivery.pk]
 
 
 register.filter("action_text", action_text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from django.conf import settings
@@ -16,8 +17,9 @@ from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.language import rendered
+from dashboard.queries.messages import subjects
 from dashboard.views.access import action, operator_required
-from monitoring.models import Channel, ChannelKind, DeliveryState
+from monitoring.models import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.notify.addresses import without_path
 from monitoring.notify.channels import (
     ChannelStays,
@@ -120,11 +122,13 @@ def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
 
 
 def _show(request: HttpRequest, found: Channel, form: ChannelForm, status: int = 200) -> HttpResponse:
+    latest: Iterable[Delivery] = found.deliveries.order_by("-id")[:LATEST] if found.pk else []
     context = {
         "channel": found,
         "kind": ChannelKind(found.kind),
         "form": form,
-        "latest": found.deliveries.order_by("-id")[:LATEST] if found.pk else [],
+        "latest": latest,
+        "subjects": subjects(latest),
         "section": "channels",
     }
     return render(request, "channels/channel.html", context, status=status)

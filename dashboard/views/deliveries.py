@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
 from dashboard.language import rendered
-from dashboard.queries.messages import may_retry, require_to_retry, visible_channels, visible_messages
+from dashboard.queries.messages import may_retry, require_to_retry, subjects, visible_channels, visible_messages
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.channels import NotGivenUp, retry_delivery
 
@@ -37,6 +37,7 @@ def deliveries(request: HttpRequest) -> HttpResponse:
     page = Paginator(found.order_by("-id"), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
+        "subjects": subjects(page),
         "chosen": state,
         "channel": channel,
         "states": DeliveryState.choices,
@@ -52,6 +53,7 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
     notifications = found.notifications.select_related("event__incident__job", "event__incident__cluster")
     context = {
         "delivery": found,
+        "subjects": subjects([found]),
         "tries": found.tries.all(),
         "told": notifications[:INCIDENTS_SHOWN],
         "told_count": notifications.count(),

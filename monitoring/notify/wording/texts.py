@@ -29,10 +29,19 @@ def text_of(channel: Channel, message: Message) -> Text:
     """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent."""
     language = Language(channel.language)
     context = _context(message, language)
-    subject = _own(channel.subject_template, message, language) or _stock(language, "subject.txt", context)
+    subject = _own(channel.subject_template, message, language) or subject_of(message, language)
     body = _own(channel.body_template, message, language)
     html = "" if body else _stock(language, "body.html", context)
-    return Text(" ".join(subject.split())[:SUBJECT_LENGTH], body or _stock(language, "body.txt", context), html)
+    return Text(_in_one_line(subject), body or _stock(language, "body.txt", context), html)
+
+
+def subject_of(message: Message, language: Language) -> str:
+    """Return the subject of Waymark's template. It depends only on the lead and the number of notifications."""
+    return _in_one_line(_stock(language, "subject.txt", _context(message, language)))
+
+
+def _in_one_line(subject: str) -> str:
+    return " ".join(subject.split())[:SUBJECT_LENGTH]
 
 
 def values_of(message: Message, language: Language) -> dict[str, object]:

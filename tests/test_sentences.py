@@ -34,6 +34,8 @@ FOREIGN = {
     "<Exception on server side:\n",
     r"\.? (?:Did you forget|Expected)",  # Jinja
 }
+# Names of default rules that earlier versions stored.
+FORMER_NAMES = {"Waymark itself blind"}
 # The states of a cluster in the REST API.
 STATES = {"no answer", "not watched", "not asked yet", "another cluster", "secret not readable"}
 
@@ -74,7 +76,7 @@ def test_no_sentence_of_ours_is_compared() -> None:
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in _sources()
         for line, text in compared_sentences(path.read_text())
-        if text not in FOREIGN | STATES
+        if text not in FOREIGN | STATES | FORMER_NAMES
     ]
     assert found == []
 

@@ -119,7 +119,7 @@ def _extra(extra: Extra, *, is_needed: bool) -> Finding:
     subject, missing = f"Extra {extra.name}", extra.missing
     if not missing:
         return Finding(Level.GOOD, subject, f"installed, for {extra.purpose}")
-    remedy = f"Run {how_to_install(extra.name)}, or install all of requirements.txt."
+    remedy = f"Run {how_to_install(extra.name)} to install it, or install all of requirements.txt."
     if extra.packages[0] not in missing:
         names = ", ".join(package.name for package in missing)
         return Finding(Level.PROBLEM, subject, f"incomplete: {names} missing; for {extra.purpose}", remedy)

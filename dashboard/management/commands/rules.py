@@ -47,7 +47,9 @@ class Command(BaseCommand):
 
     def _show(self, made: Plan, *, prune: bool) -> None:
         gone = removable(made)
-        self._print_changes([*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No changes.")
+        self._print_changes(
+            [*made.changes, *(Change(f"rule {rule}", "remove") for rule in gone if prune)], "No changes."
+        )
         if gone and not prune:
             self.stdout.write(f"Rules that are not in the file and stay: {len(gone)}. To remove them, use --prune.")
 

@@ -30,7 +30,9 @@ class Command(BaseCommand):
             case "rekey":
                 self._rekey()
             case _:
-                self._report_unreadable(rekeying.unreadable_secrets(), "The configured keys can decrypt all stored secrets.")
+                self._report_unreadable(
+                    rekeying.unreadable_secrets(), "The configured keys can decrypt all stored secrets."
+                )
 
     def _rekey(self) -> None:
         done = rekeying.rekey()

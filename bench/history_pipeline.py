@@ -214,7 +214,7 @@ def pipeline(dsn: str) -> Iterator[Run]:
     """Yield a function that runs the program on all rows, or with `anew=False` on the rows since the last run."""
     from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
     from checkpointing.sinks.conformance import PlayedJob
-    from checkpointing.spark.job import let_workers_import
+    from checkpointing.spark.job import make_importable_for_workers
     from checkpointing.spark.program import load_program
     from checkpointing.spark.session import start_session
     from monitoring.history.packing import ENTRY_CLASS, pack
@@ -225,7 +225,7 @@ def pipeline(dsn: str) -> Iterator[Run]:
         settings = {**session_settings(work, CORES, {}), "spark.eventLog.enabled": "false"}
         spark = start_session("history", settings, work)
         program = load_program(pack(place / "waymark_history.zip"), ENTRY_CLASS, place)
-        let_workers_import(spark, program)
+        make_importable_for_workers(spark, program)
         job, location = PlayedJob(), place / "checkpoint"
 
         def run(*, from_scratch: bool = True) -> None:
@@ -233,7 +233,7 @@ def pipeline(dsn: str) -> Iterator[Run]:
                 shutil.rmtree(location, ignore_errors=True)
                 job.start(f"run-{time.monotonic_ns()}")
             else:
-                job.go_on()
+                job.next_attempt()
             writer = program.function(spark, {"dsn-file": str(place / "dsn")})
             query = writer.option("checkpointLocation", str(location)).trigger(availableNow=True).start()
             query.awaitTermination()

@@ -16,11 +16,11 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-def _nobody_listens() -> None:
+def _ignore_progress() -> None:
     pass
 
 
-_on_progress: ContextVar[Callable[[], None]] = ContextVar("on_progress", default=_nobody_listens)
+_on_progress: ContextVar[Callable[[], None]] = ContextVar("on_progress", default=_ignore_progress)
 
 
 def progressed() -> None:
@@ -28,7 +28,7 @@ def progressed() -> None:
     _on_progress.get()()
 
 
-def in_daemon_thread(work: Callable[[], T], name: str, on_progress: Callable[[], None] = _nobody_listens) -> Future[T]:
+def in_daemon_thread(work: Callable[[], T], name: str, on_progress: Callable[[], None] = _ignore_progress) -> Future[T]:
     """Return the future of `work`. `on_progress` is called in that thread, and in those that `work` starts here."""
     future: Future[T] = Future()
 

@@ -54,7 +54,7 @@ def append_privately(path: Path) -> IO[bytes]:
     return open(path, "ab", opener=_private)
 
 
-def close_to_others(directory: Path) -> None:
+def restrict_access(directory: Path) -> None:
     """Create the directory, or remove the rights of others. Rights of its group stay if the group may write."""
     make_directory(directory)
     found = directory.stat()

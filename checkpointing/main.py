@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from checkpointing.clock import SystemClock
-from checkpointing.durable_files import close_to_others
+from checkpointing.durable_files import restrict_access
 from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
 from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
@@ -136,7 +136,7 @@ async def _done_before(stop: asyncio.Event, starting: Coroutine[Any, Any, None])
 
 async def _closed(io: LoopIoExecutor, ha: HighAvailabilityServices) -> None:
     try:
-        await io.look("the high availability services", ha.close, silence_s=_CLOSING_S)
+        await io.read("the high availability services", ha.close, silence_s=_CLOSING_S)
     except StorageSilent as error:
         logger.error("the job manager ends all the same: %s", error)
 
@@ -307,7 +307,7 @@ def _secret_file(settings: JobManagerSettings, name: str, secret: str) -> Path:
 def _close_state_directory(settings: JobManagerSettings) -> None:
     """Restrict the state directory to this account: it contains programs, settings with secrets, logs and state."""
     try:
-        close_to_others(settings.state_directory)
+        restrict_access(settings.state_directory)
     except OSError as error:
         raise CannotServe(f"The job manager cannot use {settings.state_directory}: {error.strerror}") from error
 

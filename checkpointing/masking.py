@@ -123,7 +123,7 @@ def mask_text(value: Any, replace: Replace = hidden) -> Any:
         return value
     masked, at = [], 0
     found = (span for span in _secrets_in(value) if not MARK.match(value, span[0]))
-    for start, end, key in _apart(sorted(found)):
+    for start, end, key in _merge_overlapping(sorted(found)):
         masked += [value[at:start], replace(key, value[start:end])]
         at = end
     return "".join([*masked, value[at:]]) if masked else value
@@ -154,7 +154,7 @@ def _mask_argument(before: str, argument: str, replace: Replace) -> str:
     return str(mask_text(argument, replace))
 
 
-def _apart(spans: Iterable[Span]) -> list[Span]:
+def _merge_overlapping(spans: Iterable[Span]) -> list[Span]:
     """Join overlapping spans, so that no part of a secret remains."""
     apart: list[Span] = []
     for start, end, key in spans:

@@ -60,7 +60,7 @@ def write_sums(path: Path) -> None:
         sums_path(path).write_bytes(_MAGIC + struct.pack(">i", STEP) + sums_of(content))
 
 
-def are_told_by_sums(path: str, size: int) -> bool:
+def is_identified_by_sums(path: str, size: int) -> bool:
     """Return whether a snapshot may identify this file by Hadoop's checksums.
 
     This holds for large SST files of RocksDB. Their names are unique and never written again, so that file and
@@ -72,7 +72,7 @@ def are_told_by_sums(path: str, size: int) -> bool:
 def checksum_of(path: Path) -> str:
     """Return the checksum that identifies the content (storage/checksums.py), if possible without reading it."""
     size = path.stat().st_size
-    if are_told_by_sums(path.name, size):
+    if is_identified_by_sums(path.name, size):
         with contextlib.suppress(ValueError):
             written = _written_sums(path, size)
             if written is not None and written[0] == STEP:

@@ -136,7 +136,7 @@ def _sources(listing: Listing) -> Iterator[BatchFile]:
     for directory, names in logs.items():
         index = directory.removeprefix("sources").strip("/").partition("/")[0]
         if index.isdigit():
-            for name in _not_compacted_away(names):
+            for name in _without_compacted(names):
                 yield _log_file(listing, f"{directory}/{name}", Owner(VertexKind.SOURCE, int(index)))
 
 
@@ -145,7 +145,7 @@ def _log_file(listing: Listing, path: str, owner: Owner) -> BatchFile:
     return BatchFile(path, listing[path], owner, immutable=path.endswith(_COMPACTED))
 
 
-def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
+def _without_compacted(names: Collection[str]) -> Iterator[str]:
     """Return the names without files older than the second newest compacted file.
 
     The newest one has the entries of all before it. From the distance of these two, Spark computes its compaction
@@ -191,14 +191,14 @@ def _state(listing: Listing, batch: int, read: ReadFile) -> Iterator[BatchFile]:
             continue
         if place.store is not None:
             stores[place.store].add(place.prefix + name)
-        elif not place.is_of_operator or _is_of(batch, name):
+        elif not place.is_of_operator or _is_up_to(batch, name):
             yield BatchFile(path, listing[path], place.owner)
     committed = _CommittedIds(listing, read)
     for store in sorted(stores, key=lambda each: each.directory):
         yield from _store_files(listing, store, stores[store], batch, committed, read)
 
 
-def _is_of(batch: int, name: str) -> bool:
+def _is_up_to(batch: int, name: str) -> bool:
     """Return whether the file belongs to `batch` or an earlier one.
 
     Operator metadata may have a batch (`3`, `3_<uuid>`).

@@ -25,10 +25,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checkpointing.checkpoint_location.begun import begun_batch
 from checkpointing.checkpoint_location.checksums import check_file, is_rewritten, sums_path
 from checkpointing.checkpoint_location.layout import SINK_PREFIX, IncompleteBatch, committed_batches, select_batch
 from checkpointing.checkpoint_location.schema_paths import relocate_schemas
+from checkpointing.checkpoint_location.started_batches import last_started_batch
 from checkpointing.model.messages import MalformedMessage, from_plain, to_plain
 
 RECORD_NAME = "queries.json"
@@ -192,7 +192,7 @@ def _local_query(live: LiveQuery, location: Path) -> LocalQuery:
     batch = max(commits, default=None)
     following = 0 if batch is None else batch + 1
     newest = max(offsets, default=-1)
-    _check_nothing_else_began(live, location, newest)
+    _check_no_unrecorded_batch(live, location, newest)
     if newest > following:
         raise LocalStateUnusable(
             f"query {live.name!r}: the newest offsets are of batch {newest}, the newest commit of {batch}"
@@ -202,10 +202,10 @@ def _local_query(live: LiveQuery, location: Path) -> LocalQuery:
     return LocalQuery(live, location, batch, following in offsets)
 
 
-def _check_nothing_else_began(live: LiveQuery, location: Path, newest: int) -> None:
+def _check_no_unrecorded_batch(live: LiveQuery, location: Path, newest: int) -> None:
     """Raise LocalStateUnusable if a function ran for a batch without offsets: it may have written other rows."""
     with _unusable_when_damaged(live.name):
-        begun = begun_batch(location)
+        begun = last_started_batch(location)
     if begun > newest:
         raise LocalStateUnusable(f"query {live.name!r}: batch {begun} had begun, the offsets end with batch {newest}")
 
@@ -237,8 +237,8 @@ def _needed(query: LocalQuery) -> Iterator[str]:
         if query.in_flight:
             yield "offsets/0"
         return
-    _check_nothing_is_ahead(query, query.batch, listing)
-    _check_every_operator_is_there(query.live, listing)
+    _check_no_newer_state(query, query.batch, listing)
+    _check_operator_directories(query.live, listing)
     for file in select_batch(listing, query.batch, lambda path: (query.location / path).read_bytes()):
         yield file.path
     if query.in_flight:
@@ -254,7 +254,7 @@ def _listing(location: Path) -> Iterator[tuple[str, int]]:
                 yield str(path.relative_to(location)), path.stat().st_size
 
 
-def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str, int]) -> None:
+def _check_no_newer_state(query: LocalQuery, batch: int, listing: Mapping[str, int]) -> None:
     """Raise IncompleteBatch if state is newer than the running batch: newer offsets and commits must have been lost."""
     newest = batch + 1 if query.in_flight else batch
     for path in listing:
@@ -282,7 +282,7 @@ def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
         raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, so Spark would skip it and lose its state")
 
 
-def _check_every_operator_is_there(live: LiveQuery, listing: Mapping[str, int]) -> None:
+def _check_operator_directories(live: LiveQuery, listing: Mapping[str, int]) -> None:
     """Raise IncompleteBatch if a directory of an operator is missing.
 
     Choosing the batch's files does not detect that.

@@ -1,9 +1,9 @@
 """Removes files that no checkpoint needs any more: Flink's CheckpointsCleaner, with shared files named by content.
 
-A checkpoint's own directory is removed at once. A shared file without references is only *condemned*: a pending
-checkpoint may have seen it in the pool and may be about to refer to it again. Condemned files are removed when no
+A checkpoint's own directory is removed at once. A shared file without references is only marked for removal: a pending
+checkpoint may have seen it in the pool and may be about to refer to it again. Marked files are removed when no
 checkpoint that uses the pool is pending, and no new one is triggered until the removal ends. A file that is
-acknowledged again before that is no longer condemned.
+acknowledged again before that is no longer marked.
 
 A failed removal is retried at growing intervals, and once more at the end; then it is reported. Meanwhile it does not
 count as cleaning, so that a broken disk does not stop all checkpoints.
@@ -107,7 +107,7 @@ class CheckpointsCleaner:
         self._registry = ReferenceCountingRegistry()
         self._num_discarding = 0
         self._num_waiting = 0
-        self._condemned: dict[str, StateFile] = {}
+        self._unreferenced: dict[str, StateFile] = {}
         self._shared_failures = 0
         self._waits_to_retry_shared = False
         self._failed: dict[str, RemoveSnapshot] = {}
@@ -126,10 +126,10 @@ class CheckpointsCleaner:
         return self._num_discarding + self.is_removing_shared
 
     @property
-    def can_remove_condemned(self) -> bool:
-        return bool(self._condemned) and not self.is_removing_shared and not self._waits_to_retry_shared
+    def can_remove_unreferenced(self) -> bool:
+        return bool(self._unreferenced) and not self.is_removing_shared and not self._waits_to_retry_shared
 
-    def try_for_the_last_time(self) -> None:
+    def retry_finally(self) -> None:
         """Retry all failed removals now. From now on a failed removal is reported and not retried."""
         self._is_ending = True
         self._waits_to_retry_shared = False
@@ -138,19 +138,19 @@ class CheckpointsCleaner:
             self._remove(removal)
 
     def register_shared(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
-        """Count the references of `checkpoint_id` to its shared files, and no longer condemn them."""
+        """Count the references of `checkpoint_id` to its shared files, and keep those files."""
         self._registry.register(checkpoint_id, files)
-        if self._condemned:
+        if self._unreferenced:
             for file in files:
                 if file.shared:
-                    self._condemned.pop(file.location, None)
+                    self._unreferenced.pop(file.location, None)
 
     def release_shared(self, checkpoint_id: int) -> None:
-        """Drop the references of `checkpoint_id`. Condemn files without any reference."""
+        """Drop the references of `checkpoint_id`. Mark files without any reference for removal."""
         unreferenced = self._registry.release(checkpoint_id)
         if unreferenced:
             self._num_waiting += 1
-            self._condemned.update((file.location, file) for file in unreferenced)
+            self._unreferenced.update((file.location, file) for file in unreferenced)
 
     def discard_completed(self, checkpoint: CompletedCheckpoint) -> None:
         """Remove a checkpoint that belongs to the job, because the job made or claimed it."""
@@ -169,11 +169,11 @@ class CheckpointsCleaner:
     def discard_location(self, location: CheckpointLocation) -> None:
         self._remove(RemoveSnapshot(location))
 
-    def remove_condemned(self) -> None:
-        """Remove all condemned files. Call it only while no checkpoint that uses the shared pool is pending."""
-        if self.can_remove_condemned:
-            files = tuple(self._condemned.values())
-            self._condemned.clear()
+    def remove_unreferenced(self) -> None:
+        """Remove all unreferenced files. Call it only while no checkpoint that uses the shared pool is pending."""
+        if self.can_remove_unreferenced:
+            files = tuple(self._unreferenced.values())
+            self._unreferenced.clear()
             self._num_waiting = 0
             self.is_removing_shared = True
             self._outbox.do(RemoveShared(files))
@@ -206,14 +206,14 @@ class CheckpointsCleaner:
         self._waits_to_retry_shared = True
         self._outbox.put(SetTimer(JobTimer.SHARED_REMOVAL, delay_s))
         for file in removal.files:
-            self._condemned.setdefault(file.location, file)
+            self._unreferenced.setdefault(file.location, file)
 
     def retry_directory(self, directory: str) -> None:
         if (removal := self._failed.get(directory)) is not None:
             self._remove(replace(removal, failures=removal.failures + 1))
 
     def retry_shared(self) -> None:
-        """Allow the removal of the condemned files as soon as it is safe."""
+        """Allow the removal of the unreferenced files as soon as it is safe."""
         self._waits_to_retry_shared = False
 
     def _remove(self, removal: RemoveSnapshot) -> None:

@@ -119,10 +119,10 @@ class CheckpointCoordinator:
 
     def take_effects(self) -> list[Effect]:
         """Return the effects of the last event, in order. Call it after each event."""
-        if self._decider.num_queued or self._cleaner.can_remove_condemned:
-            self._start_what_waits()
+        if self._decider.num_queued or self._cleaner.can_remove_unreferenced:
+            self._start_queued()
         if self._waiting:
-            self._resolve_what_waits()
+            self._resolve_waiting()
         if self._shut_down:
             self._termination.proceed()
         return self._outbox.take()
@@ -165,7 +165,7 @@ class CheckpointCoordinator:
         see `settled`.
         """
         self._periodic.stop()
-        self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
+        self._abort_all(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
 
     def abort_pending(self, reason: CheckpointFailureReason, cause: str = "") -> None:
         """Abort the checkpoints of a lost driver. Queued requests stay, and fail later if no task runs."""
@@ -177,7 +177,7 @@ class CheckpointCoordinator:
         After `abort_pending`, wait for this future before choosing the state for a restart: then `latest_completed` no
         longer changes.
         """
-        return self._when_none(lambda pending: pending.phase is PendingPhase.ADDING)
+        return self._wait_until_none(lambda pending: pending.phase is PendingPhase.ADDING)
 
     def savepoints_written(self) -> Future[None]:
         """Return a future that is completed when no fully acknowledged savepoint is pending.
@@ -185,11 +185,11 @@ class CheckpointCoordinator:
         A driver may end before its last savepoint is complete. After this future the savepoint is complete or has
         failed.
         """
-        return self._when_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged)
+        return self._wait_until_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged)
 
     def cleaned(self) -> Future[None]:
         """Return a future that is completed when no removal of checkpoint files is running."""
-        return self._when(lambda: self._cleaner.num_removals == 0)
+        return self._wait_until(lambda: self._cleaner.num_removals == 0)
 
     def next_completed(self) -> Future[int]:
         """Return the future of CheckpointEndings.next_completed."""
@@ -220,7 +220,7 @@ class CheckpointCoordinator:
         self.answers.close()
         self._pipeline.close()
         self._periodic.stop()
-        self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        self._abort_all(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
 
     # Triggering
 
@@ -257,9 +257,9 @@ class CheckpointCoordinator:
             self._act(self._decider.submit(request, self._facts()))
         return request.future
 
-    def _start_what_waits(self) -> None:
+    def _start_queued(self) -> None:
         while True:
-            self._remove_condemned_if_safe()
+            self._remove_unreferenced_if_safe()
             decision = self._decider.choose(self._facts())
             if decision == Decision():
                 return
@@ -282,14 +282,14 @@ class CheckpointCoordinator:
         if decision.chosen is not None:
             self._pipeline.start(decision.chosen)
 
-    def _remove_condemned_if_safe(self) -> None:
-        if not self._cleaner.can_remove_condemned or self._shut_down:
+    def _remove_unreferenced_if_safe(self) -> None:
+        if not self._cleaner.can_remove_unreferenced or self._shut_down:
             return
         pool_in_use = any(not pending.properties.is_savepoint for pending in self._endings.pending.values())
         if not pool_in_use and not self._pipeline.is_triggering:
-            self._cleaner.remove_condemned()
+            self._cleaner.remove_unreferenced()
 
-    def _abort_everything(self, reason: CheckpointFailureReason) -> None:
+    def _abort_all(self, reason: CheckpointFailureReason) -> None:
         exception = CheckpointException(reason)
         for request in self._decider.drain():
             self._outbox.put(Reject(request.future, exception))
@@ -297,15 +297,15 @@ class CheckpointCoordinator:
 
     # Waiting
 
-    def _when_none(self, matches: Callable[[PendingCheckpoint], bool]) -> Future[None]:
-        return self._when(lambda: not any(matches(pending) for pending in self._endings.pending.values()))
+    def _wait_until_none(self, matches: Callable[[PendingCheckpoint], bool]) -> Future[None]:
+        return self._wait_until(lambda: not any(matches(pending) for pending in self._endings.pending.values()))
 
-    def _when(self, holds: Callable[[], bool]) -> Future[None]:
+    def _wait_until(self, holds: Callable[[], bool]) -> Future[None]:
         future: Future[None] = running_future()
         self._waiting.append((holds, future))
         return future
 
-    def _resolve_what_waits(self) -> None:
+    def _resolve_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for holds, future in waiting:
             if holds():

@@ -83,14 +83,14 @@ class CheckpointException(Exception):
             if _has_io_error(error)
             else CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
         )
-        return cls._because(reason, error)
+        return cls._with_cause(reason, error)
 
     @classmethod
     def of_finalize_error(cls, error: Exception) -> CheckpointException:
-        return cls._because(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, error)
+        return cls._with_cause(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, error)
 
     @classmethod
-    def _because(cls, reason: CheckpointFailureReason, error: Exception) -> CheckpointException:
+    def _with_cause(cls, reason: CheckpointFailureReason, error: Exception) -> CheckpointException:
         exception = cls(reason, f"{type(error).__name__}: {error}")
         exception.__cause__ = error
         return exception

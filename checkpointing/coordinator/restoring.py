@@ -77,7 +77,9 @@ class CheckpointRestoring:
         """Remove shared files that no found checkpoint needs, except those that a pending one needs."""
         self._endings.discard_unused(files)
 
-    def claim(self, checkpoint: CompletedCheckpoint, *, lies_elsewhere: bool) -> Future[CompletedCheckpoint | None]:
+    def claim(
+        self, checkpoint: CompletedCheckpoint, *, is_outside_job_directory: bool
+    ) -> Future[CompletedCheckpoint | None]:
         """Make the restored snapshot the job's own. Call it before `restored`.
 
         From then on it is retained until newer checkpoints subsume it, and then removed with all files that nothing
@@ -85,10 +87,10 @@ class CheckpointRestoring:
         `recover` shows it.
 
         Args:
-            lies_elsewhere: the snapshot is outside of the job's own directory.
+            is_outside_job_directory: the snapshot is outside of the job's own directory.
         """
         recovered: Future[CompletedCheckpoint | None] = running_future()
-        if lies_elsewhere:
+        if is_outside_job_directory:
             properties = checkpoint.properties.claimed_by_job_with(self._context.config.retention)
             checkpoint = replace(checkpoint, properties=properties)
         self._context.outbox.do(AddClaimed(checkpoint, recovered))

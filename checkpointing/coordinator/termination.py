@@ -49,7 +49,7 @@ class CoordinatorTermination:
     def proceed(self) -> None:
         """Take the next step if the steps before it have ended."""
         if self._first is not None and self._outbox.num_steps == self._cleaner.num_removals:
-            self._cleaner.try_for_the_last_time()
+            self._cleaner.retry_finally()
             self._outbox.do(self._first)
             self._first = None
         elif self._awaits_removals and self._cleaner.num_removals == 0:
@@ -62,7 +62,7 @@ class CoordinatorTermination:
     def store_closed(self, step: CloseStore, dropped: Sequence[CompletedCheckpoint]) -> None:
         has_finished = step.status is JobStatus.FINISHED and step.is_saved
         for checkpoint in dropped:
-            is_spared = not has_finished and _is_all_there_is(checkpoint, dropped)
+            is_spared = not has_finished and _is_only_snapshot(checkpoint, dropped)
             if checkpoint.properties.discard_on(step.status, is_saved=step.is_saved) and not is_spared:
                 self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
@@ -71,36 +71,36 @@ class CoordinatorTermination:
         # Otherwise another job manager may already lead, and its checkpoints may need files in the shared pool.
         self._owns_directory = step.status.globally_terminal or bool(dropped)
         if self._owns_directory:
-            self._cleaner.remove_condemned()
+            self._cleaner.remove_unreferenced()
         self._outbox.do(CloseCounter(step.status))
 
     def store_not_closed(self, step: CloseStore, error: Exception) -> None:
-        self._note("store", error)
+        self._record_error("store", error)
         self._outbox.do(CloseCounter(step.status))
 
     def counter_closed(self, step: CloseCounter, _: None) -> None:
         self._awaits_removals = True
 
     def counter_not_closed(self, step: CloseCounter, error: Exception) -> None:
-        self._note("id counter", error)
+        self._record_error("id counter", error)
         self._awaits_removals = True
 
     def emptied(self, step: RemoveEmptyDirectories, _: None) -> None:
         self._end()
 
     def not_emptied(self, step: RemoveEmptyDirectories, error: Exception) -> None:
-        self._note("directory", error)
+        self._record_error("directory", error)
         self._end()
 
     def _end(self) -> None:
         self._outbox.put(Resolve(self._closed, self._error))
 
-    def _note(self, what: str, error: Exception) -> None:
+    def _record_error(self, what: str, error: Exception) -> None:
         logger.warning("the checkpoint %s could not be closed: %s", what, error)
         self._error = self._error or error
 
 
-def _is_all_there_is(checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> bool:
+def _is_only_snapshot(checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> bool:
     """Return whether the job never completed a checkpoint after this claimed snapshot.
 
     Such a snapshot goes back to its owner, so that a failed start does not cost the state.

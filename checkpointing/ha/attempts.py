@@ -275,14 +275,14 @@ class ZooKeeperHeldAttempt:
     def _run(self) -> None:
         while not self._released:
             self._wake.clear()
-            if not self._still_held():
+            if not self._is_still_claimed():
                 self._lost = True
                 self._call_back()
                 return
             remaining = self._certain_until - self._clock.monotonic()
             self._wake.wait(min(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT, max(0.0, remaining)))
 
-    def _still_held(self) -> bool:
+    def _is_still_claimed(self) -> bool:
         """Return whether the claim is still held.
 
         If it cannot be read for any reason, it is held until its lease ends.

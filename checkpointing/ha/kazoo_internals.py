@@ -36,7 +36,7 @@ def check(client: KazooClient) -> None:
         )
 
 
-def around_log_in(client: KazooClient, call: Callable[[LogIn], tuple[float, float]]) -> None:
+def intercept_log_in(client: KazooClient, call: Callable[[LogIn], tuple[float, float]]) -> None:
     """Let `call` perform each log-in from now on.
 
     kazoo's public listeners get neither the timeout that the server granted nor the reason of a refusal.

@@ -37,7 +37,7 @@ from checkpointing.ha.errors import (
     NodeNotEmpty,
     ZooKeeperRefusal,
 )
-from checkpointing.ha.kazoo_internals import LogIn, around_log_in
+from checkpointing.ha.kazoo_internals import LogIn, intercept_log_in
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 
 T = TypeVar("T")
@@ -381,4 +381,4 @@ class ZooKeeperConnection:
             self._session_timeout_s = connect_timeout_ms * len(self._client.hosts) / 1000
             return read_timeout_ms, connect_timeout_ms
 
-        around_log_in(self._client, log_in_and_remember)
+        intercept_log_in(self._client, log_in_and_remember)

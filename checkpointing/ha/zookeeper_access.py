@@ -14,7 +14,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, Id, Permissions, make_digest_acl_credential
 
-from checkpointing.ha.kazoo_internals import LogIn, around_log_in, check
+from checkpointing.ha.kazoo_internals import LogIn, check, intercept_log_in
 from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 
 
@@ -90,7 +90,7 @@ def _try_again_when_refused(client: KazooClient) -> None:
         client.refused = False
         return answer
 
-    around_log_in(client, log_in_or_try_again)
+    intercept_log_in(client, log_in_or_try_again)
 
 
 class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

@@ -68,7 +68,7 @@ class ZooKeeperLeaderElection:
         with self._lock:
             if self._notifier is not None or self._closed:
                 raise ElectionClosed("the election was already started or closed; it cannot be started again")
-            self._notifier = _Notifier(contender, self.has_leadership, self._give_up)
+            self._notifier = _Notifier(contender, self.has_leadership, self._resign)
         self._connection.add_listener(self._on_connection)
         self._thread.start()
 
@@ -143,7 +143,7 @@ class ZooKeeperLeaderElection:
 
     def _run(self) -> None:
         try:
-            self._take_part_until_closed()
+            self._contend_until_closed()
         except Exception as error:
             # If this thread ended, its node would keep all others from leading for as long as the session lives.
             log.exception("the leader election failed")
@@ -151,12 +151,12 @@ class ZooKeeperLeaderElection:
             if self._notifier is not None:
                 self._notifier.contender.on_fatal_error(error)
 
-    def _take_part_until_closed(self) -> None:
+    def _contend_until_closed(self) -> None:
         while not self._closed:
             self._wake.clear()
             try:
                 if self._connection.state is ConnectionState.CONNECTED:
-                    self._take_part()
+                    self._contend()
             except (ConnectionUnavailable, LeadershipLost) as error:
                 log.info("leader election: %s", error)
             except NodeMissing:
@@ -168,7 +168,7 @@ class ZooKeeperLeaderElection:
             self._end_uncertain_term()
             self._wake.wait(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT)
 
-    def _take_part(self) -> None:
+    def _contend(self) -> None:
         with self._lock:
             latch = self._latch
         if latch is None:
@@ -179,12 +179,12 @@ class ZooKeeperLeaderElection:
         latches = sorted(filter(_LATCH_NAME.fullmatch, self._connection.children(LATCH)), key=_sequence)
         if latch not in latches or self._connection.find(f"{LATCH}/{latch}", self._on_watch) is None:
             raise NodeMissing(latch)
-        if not self._another_is_before(latches[: latches.index(latch)]):
-            asked_at = self._clock.monotonic()
+        if not self._watch_predecessor(latches[: latches.index(latch)]):
+            requested_at = self._clock.monotonic()
             self._connection.confirm(f"{LATCH}/{latch}")
-            self._lead(latch, asked_at)
+            self._lead(latch, requested_at)
 
-    def _another_is_before(self, latches: Sequence[str]) -> bool:
+    def _watch_predecessor(self, latches: Sequence[str]) -> bool:
         """Watch the contender before this one, and return whether there is one.
 
         A persistent node is no contender and never goes.
@@ -217,7 +217,7 @@ class ZooKeeperLeaderElection:
                 with contextlib.suppress(NodeMissing):
                     self._connection.delete(f"{LATCH}/{name}")
 
-    def _lead(self, latch: str, asked_at: float) -> None:
+    def _lead(self, latch: str, requested_at: float) -> None:
         with self._lock:
             if self._latch != latch or self._closed:  # the connection broke after the request
                 return
@@ -228,7 +228,7 @@ class ZooKeeperLeaderElection:
                 self._session_id = str(uuid.uuid4())
                 session_id = self._session_id
             if not over:
-                self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
+                self._certain_until = certain_until(requested_at, self._connection.session_timeout_s)
         if over:
             self._end_term("ZooKeeper has confirmed it too late")
             self._wake.set()
@@ -275,7 +275,7 @@ class ZooKeeperLeaderElection:
             if self._notifier is not None:
                 self._notifier.revoke()
 
-    def _give_up(self, session_id: str, error: Exception) -> None:
+    def _resign(self, session_id: str, error: Exception) -> None:
         """End the term of a contender that cannot lead. It joins again behind all others."""
         with self._lock:
             if self._session_id != session_id:
@@ -304,7 +304,7 @@ class _Notifier:
     ) -> None:
         self.contender = contender
         self._is_current = is_current
-        self._give_up = give_up
+        self._resign = give_up
         self._granted = False
         self._calls: queue.SimpleQueue[Callable[[LeaderContender], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader-contender", daemon=True)
@@ -333,7 +333,7 @@ class _Notifier:
             contender.grant_leadership(session_id)
         except Exception as error:
             log.exception("a leader contender cannot lead")
-            self._give_up(session_id, error)
+            self._resign(session_id, error)
 
     def _revoke(self, contender: LeaderContender) -> None:
         if self._granted:

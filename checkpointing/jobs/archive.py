@@ -54,7 +54,7 @@ class JobArchive:
 
     async def load(self) -> bool:
         """Read the archives of jobs whose result is stored. Return True. Raise OSError if they cannot be read now."""
-        self._jobs = {job.job_id: job for job in await self._services.io.look("the archive", self._read_all)}
+        self._jobs = {job.job_id: job for job in await self._services.io.read("the archive", self._read_all)}
         return True
 
     async def write(self, job_id: str, answers: Answers) -> None:

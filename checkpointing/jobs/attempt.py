@@ -79,8 +79,8 @@ class Attempt:
         self.registration = asyncio.Event()
         self._clock = clock
         self._io = io
-        self._last_heard_s = clock.monotonic()
-        self.last_heard_ms = clock.now_ms()
+        self._last_contact_s = clock.monotonic()
+        self.last_contact_ms = clock.now_ms()
 
     @property
     def number(self) -> int:
@@ -113,9 +113,9 @@ class Attempt:
             return FinishCause.FOR_RESCALE
         return FinishCause.BY_ITSELF if self.has_nothing_to_save or self.is_released else None
 
-    def heard(self) -> None:
-        self._last_heard_s = self._clock.monotonic()
-        self.last_heard_ms = self._clock.now_ms()
+    def record_contact(self) -> None:
+        self._last_contact_s = self._clock.monotonic()
+        self.last_contact_ms = self._clock.now_ms()
 
     def registered(self, channel: DriverChannel) -> None:
         """Store the driver's new connection and close the older one."""
@@ -123,7 +123,7 @@ class Attempt:
             self.channel.close()
         self.channel = channel
         self.registration.set()
-        self.heard()
+        self.record_contact()
 
     def end(self, end: AttemptEnd) -> None:
         """End the attempt. Only the first end counts, because later ones are its consequences."""
@@ -155,11 +155,11 @@ class Attempt:
                     group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()
                 if not registered and self.process is not None and not self.process.has_started:
-                    self._last_heard_s = self._clock.monotonic()
+                    self._last_contact_s = self._clock.monotonic()
                 limit = settings.heartbeat_timeout_s if registered else settings.registration_timeout_s
-                silence = self._clock.monotonic() - self._last_heard_s
+                silence = self._clock.monotonic() - self._last_contact_s
                 if silence > limit:
-                    await self._lose("HeartbeatTimeout", self._silence_text(silence))
+                    await self._report_lost("HeartbeatTimeout", self._silence_text(silence))
                 await asyncio.wait({self.ended}, timeout=settings.heartbeat_interval_s)
 
     async def _watch_process(self, process: DriverProcess) -> None:
@@ -173,15 +173,15 @@ class Attempt:
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         if self.ended.done():
             return
-        loss = process.loss or await self._exceeded_limit(process) or _unexplained(process, code)
-        await self._lose(loss.name, loss.message)
+        loss = process.loss or await self._exceeded_limit(process) or _unexplained_loss(process, code)
+        await self._report_lost(loss.name, loss.message)
 
     async def _exceeded_limit(self, process: DriverProcess) -> Loss | None:
         if not isinstance(process, MemoryLimited):
             return None
         limit = None
         with contextlib.suppress(StorageSilent, OSError):
-            limit = await self._io.look("the driver's memory", process.exceeded_memory_limit, silence_s=_LOG_SILENCE_S)
+            limit = await self._io.read("the driver's memory", process.exceeded_memory_limit, silence_s=_LOG_SILENCE_S)
         return None if limit is None else Loss("DriverOutOfMemory", _out_of_memory(self.number, limit))
 
     def _silence_text(self, silence_s: float) -> str:
@@ -194,18 +194,18 @@ class Attempt:
         if self.process is None:
             return ""
         with contextlib.suppress(StorageSilent):
-            return await self._io.look("the driver's log", self.process.last_log_lines, silence_s=_LOG_SILENCE_S)
+            return await self._io.read("the driver's log", self.process.last_log_lines, silence_s=_LOG_SILENCE_S)
         return ""
 
-    async def _lose(self, name: str, message: str) -> None:
+    async def _report_lost(self, name: str, message: str) -> None:
         log = await self.last_log_lines()
         stacktrace = f"{name}: {message}" + (f"\nLast lines of its log:\n{log}" if log else "")
         info = ExceptionInfo(name=name, message=message, stacktrace=stacktrace, timestamp=self._clock.now_ms())
         self.end(AttemptEnd(DriverState.FAILED, info))
 
 
-def _unexplained(process: DriverProcess, code: int | None) -> Loss:
-    return Loss("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
+def _unexplained_loss(process: DriverProcess, code: int | None) -> Loss:
+    return Loss("DriverLost", f"The driver's process {process.pid} ended{_exit_text(code)} without saying why.")
 
 
 def _out_of_memory(number: int, limit: int) -> str:
@@ -215,7 +215,7 @@ def _out_of_memory(number: int, limit: int) -> str:
     )
 
 
-def _how(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
         return ""
     return f" through signal {-code}" if code < 0 else f" with exit code {code}"

@@ -23,14 +23,14 @@ from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
     LocalRestore,
-    began_no_batch,
+    committed_no_batch,
     declared_shared,
     is_enabled,
     is_group_alive,
     local_restore,
-    went_on_in_vain,
+    started_no_batch,
 )
-from checkpointing.jobs.parallelism import asked_parallelism
+from checkpointing.jobs.parallelism import requested_parallelism
 from checkpointing.jobs.python_environments.failures import EnvironmentFailed
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython
 from checkpointing.jobs.python_environments.source import EnvironmentSource, in_prepared
@@ -137,7 +137,7 @@ class AttemptStarter:
         return record
 
     @property
-    def is_new_life(self) -> bool:
+    def is_new_run(self) -> bool:
         """Return whether no attempt of this life of the job has started. Call it after `read_record`."""
         return self._former is None
 
@@ -187,7 +187,7 @@ class AttemptStarter:
         facts = LocalRecoveryFacts(
             host=self._services.host_name,
             has_snapshot=bool(restore_candidates(self._store.checkpoints, self.graph)),
-            rescales=former.parallelism != asked_parallelism(self.graph),
+            rescales=former.parallelism != requested_parallelism(self.graph),
             claims_are_known=self._services.high_availability.attempts.knows_all_machines,
             from_shared=self._from_shared,
         )
@@ -209,11 +209,11 @@ class AttemptStarter:
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def has_blamed_local_state(self, ended: AttemptRecord) -> bool:
-        """Return whether the attempt continued local state in vain, so that the next one restores a snapshot."""
+    async def is_local_state_useless(self, ended: AttemptRecord) -> bool:
+        """Return whether the attempt continued local state without a batch, so that a snapshot replaces it next."""
         if not restore_candidates(self._store.checkpoints, self.graph):
             return False
-        return await self._io.run(lambda: went_on_in_vain(ended))
+        return await self._io.run(lambda: committed_no_batch(ended))
 
     async def _choose_snapshot(self) -> Restore | None:
         candidates = restore_candidates(self._store.checkpoints, self.graph)
@@ -221,7 +221,7 @@ class AttemptStarter:
         for candidate in candidates:
             try:
                 read = partial(read_reachable, candidate.location, partial(verify, deep=True))
-                checkpoint = await self._storage_io.look(candidate.location, read)
+                checkpoint = await self._storage_io.read(candidate.location, read)
             except SnapshotUnusable as error:
                 refusal = f"{candidate.label} cannot be restored: {error}"
                 self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
@@ -248,7 +248,7 @@ class AttemptStarter:
             return
         again = [sink for sink in former.sinks if sink.after_restore is AfterRestore.WRITTEN_AGAIN]
         claims_are_known = self._services.high_availability.attempts.knows_all_machines
-        look = partial(began_no_batch, former, from_shared=self._from_shared, claims_are_known=claims_are_known)
+        look = partial(started_no_batch, former, from_shared=self._from_shared, claims_are_known=claims_are_known)
         if again and not await self._io.run(look):
             message = (
                 f"The job has no checkpoint, and the files of attempt {former.attempt} cannot be used. Rows of its "
@@ -273,7 +273,7 @@ class AttemptStarter:
         """
         numbers = await self._reserve_numbers(restore, greatest_batch)
         number, secret = self._last_number + 1, secrets.token_urlsafe(32)
-        asked, former = asked_parallelism(self.graph), self._former
+        asked, former = requested_parallelism(self.graph), self._former
         newest = self._store.latest
         record = AttemptRecord(
             attempt=number,
@@ -424,7 +424,7 @@ class AttemptStarter:
         attempt.record = replace(attempt.record, ended=True)
         try:
             async with self._writing:
-                await self._io.run(partial(self._write_where_the_job_is, attempt.record))
+                await self._io.run(partial(self._write_into_existing_directory, attempt.record))
         except (OSError, HighAvailabilityError) as error:
             # If this write fails, the next job manager looks for the driver again and finds that it is gone.
             logger.warning(
@@ -479,12 +479,12 @@ class AttemptStarter:
 
     async def _write_alone(self, record: AttemptRecord) -> None:
         try:
-            await self._io.run(partial(self._write_where_the_job_is, record))
+            await self._io.run(partial(self._write_into_existing_directory, record))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error
 
-    def _write_where_the_job_is(self, record: AttemptRecord) -> None:
+    def _write_into_existing_directory(self, record: AttemptRecord) -> None:
         """Write the record only into the directory that was made before the job was stored.
 
         If that directory is missing, its storage may not be mounted. A new directory would then be in the wrong place.

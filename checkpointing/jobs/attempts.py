@@ -82,7 +82,7 @@ class AttemptRecord:
     sinks: tuple[Vertex, ...] = ()
     pod: str | None = None
 
-    def is_proved_by(self, secret: str) -> bool:
+    def has_secret(self, secret: str) -> bool:
         return hmac.compare_digest(hash_of(secret), self.secret_hash)
 
 
@@ -162,14 +162,14 @@ class JobDirectory:
             if number != first_failure:
                 room -= _log_size(directory)
             if number == first_failure or (room >= 0 and number > newest - _ATTEMPTS_WITH_LOGS):
-                _keep_logs_of(directory)
+                _remove_all_but_logs(directory)
             else:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def keep_logs_only(self) -> None:
         """Remove all files except the logs, because the job is over."""
         for directory in self.path.glob("attempt-*"):
-            _keep_logs_of(directory)
+            _remove_all_but_logs(directory)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -184,7 +184,7 @@ def _log_size(attempt_directory: Path) -> int:
     return sum(log.stat().st_size for log in logs if log.is_file())
 
 
-def _keep_logs_of(attempt_directory: Path) -> None:
+def _remove_all_but_logs(attempt_directory: Path) -> None:
     for path in attempt_directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -114,7 +114,7 @@ class Counter:
     end: int
     restored: tuple[Restored, ...] = ()
 
-    def counting_to(self, numbers: BatchNumbers, batches: Mapping[str, int] | None) -> Counter:
+    def after_start(self, numbers: BatchNumbers, batches: Mapping[str, int] | None) -> Counter:
         """Return the counter after an attempt gets `numbers` and restores `batches` (None: it restores nothing)."""
         if batches is None:
             return replace(self, end=numbers.end)
@@ -158,7 +158,7 @@ class BatchNumberCounters:
         with _reserving:
             counter = self.read(family)
             numbers = next_range(family, KnownNumbers(None if counter is None else counter.end, end, greatest))
-            self._write(family, (counter or Counter(0)).counting_to(numbers, restored), confirm_term)
+            self._write(family, (counter or Counter(0)).after_start(numbers, restored), confirm_term)
         return numbers
 
     def extend(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> BatchNumbers | None:
@@ -167,7 +167,7 @@ class BatchNumberCounters:
             counter = self.read(numbers.family)
             longer = extended(numbers, None if counter is None else counter.end)
             if counter is not None and longer is not None:
-                self._write(numbers.family, counter.counting_to(longer, None), confirm_term)
+                self._write(numbers.family, counter.after_start(longer, None), confirm_term)
         return longer
 
     def restored_since(self, family: str, numbers: BatchNumbers | None, batches: Mapping[str, int]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
 from checkpointing.jobs.job_master import END_GRACE_S, JobMaster
-from checkpointing.jobs.job_record import sentence
+from checkpointing.jobs.job_record import first_line
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program
@@ -108,7 +108,7 @@ class Dispatcher:
     async def _recover_all(self, session_id: str) -> None:
         await self._retries.now_or_later("the clean-up of ended jobs", self._ended_jobs.finish_clean_up)
         await self._retries.now_or_later("reading the archive of ended jobs", self._archive.load)
-        stored = await self.services.io.look("the stored jobs", self.services.high_availability.job_graphs.job_ids)
+        stored = await self.services.io.read("the stored jobs", self.services.high_availability.job_graphs.job_ids)
         self._stored = stored
         for job_id in stored:
             if not self._is_term(session_id):
@@ -135,7 +135,7 @@ class Dispatcher:
         self.services.launch_queue.clear()
         self._past_jobs.close()
         with contextlib.suppress(StorageSilent):
-            await self.services.io.look("the spare drivers", self.services.launcher.end_spares, silence_s=END_GRACE_S)
+            await self.services.io.read("the spare drivers", self.services.launcher.end_spares, silence_s=END_GRACE_S)
 
     async def _until_ended(self, *, end_drivers: bool) -> None:
         """Wait a limited time until the jobs have ended, because the state directory may not answer.
@@ -173,7 +173,7 @@ class Dispatcher:
         if await self._has_ended(job_id):
             return
         ha = self.services.high_availability
-        graph = await self.services.io.look(f"the graph of job {job_id}", lambda: ha.job_graphs.recover(job_id))
+        graph = await self.services.io.read(f"the graph of job {job_id}", lambda: ha.job_graphs.recover(job_id))
         if graph is None:
             return
         # Check again: only after the graph was read is it certain that the storage could show a result.
@@ -190,13 +190,13 @@ class Dispatcher:
         """Store the graph again if its secrets were plain, or sealed with a former key."""
         try:
             store = self.services.high_availability.job_graphs.put
-            await self.services.io.look(f"the graph of job {graph.job_id}", lambda: store(graph))
+            await self.services.io.read(f"the graph of job {graph.job_id}", lambda: store(graph))
         except (*STORE_ERRORS, PossibleInconsistentState) as error:
             logger.warning("job %s: its secrets stay stored as they were: %s", graph.job_id, error)
 
     async def _has_ended(self, job_id: str) -> bool:
         results = self.services.high_availability.job_results
-        has_ended = await self.services.io.look(f"the result of job {job_id}", lambda: results.has_result(job_id))
+        has_ended = await self.services.io.read(f"the result of job {job_id}", lambda: results.has_result(job_id))
         if has_ended:
             logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
         return has_ended
@@ -332,7 +332,7 @@ class Dispatcher:
                 status=record.status,
                 started_ms=record.state.started_ms,
                 ended_ms=record.state.last_modified_ms,
-                failure_cause=sentence(record.failure.message) if record.failure else None,
+                failure_cause=first_line(record.failure.message) if record.failure else None,
                 is_saved=record.is_saved,
                 keep_state=job.keeps_state,
                 keep_files=job.keeps_files,

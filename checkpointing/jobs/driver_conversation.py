@@ -73,7 +73,7 @@ class DriverConversation:
         self._final_savepoint = final_savepoint
         self._adoption: asyncio.Future[None] | None = None
         self._extension: asyncio.Future[None] | None = None
-        self._noting: asyncio.Future[None] | None = None
+        self._recording_sinks: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> None:
         """Answer the driver on `channel`. Raise NotReady while it is unknown whether this driver is the current one."""
@@ -84,7 +84,7 @@ class DriverConversation:
             current = "none" if attempt is None else str(attempt.number)
             channel.send(Refused(f"attempt {message.attempt} is refused: the current attempt is {current}"))
             return
-        if not attempt.record.is_proved_by(message.secret):
+        if not attempt.record.has_secret(message.secret):
             logger.warning("job %s: refused a driver that does not know the attempt's secret", record.graph.job_id)
             channel.send(Refused(f"attempt {message.attempt}: the secret of its driver.json is needed"))
             channel.close()
@@ -98,7 +98,7 @@ class DriverConversation:
         channel.send(self._registered(attempt))
         for repeated in self._repeated(attempt):
             channel.send(repeated)
-        self._driver_is(attempt, message.state, message.vertices, None)
+        self._set_driver_state(attempt, message.state, message.vertices, None)
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
         """Handle a driver's message. Refuse a driver of an old attempt; drop a message of an old session."""
@@ -109,7 +109,7 @@ class DriverConversation:
         if attempt is None or message.attempt != attempt.number or channel is not attempt.channel:
             channel.send(Refused(f"attempt {message.attempt} is not the current one"))
             return
-        attempt.heard()
+        attempt.record_contact()
         if message.session_id != self._session_id:
             logger.info("job %s: a %s of an old session is dropped", self._record.graph.job_id, message.type)
             return
@@ -117,8 +117,8 @@ class DriverConversation:
             case Heartbeat():
                 attempt.queries = {**attempt.queries, **message.queries}
                 attempt.executors = message.executors
-                self._hasten_first_checkpoint(attempt)
-                self._keep_numbers_ahead(attempt)
+                self._report_first_commit(attempt)
+                self._extend_numbers_if_due(attempt)
             case AcknowledgeCheckpoint():
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
@@ -129,9 +129,11 @@ class DriverConversation:
                 attempt.at_least_once = message.at_least_once
                 attempt.has_advanced = message.has_advanced
                 attempt.queries = {**attempt.queries, **message.queries}
-                self._driver_is(attempt, message.state, message.vertices, message.exception, message.finish_cause)
+                self._set_driver_state(
+                    attempt, message.state, message.vertices, message.exception, message.finish_cause
+                )
 
-    def _hasten_first_checkpoint(self, attempt: Attempt) -> None:
+    def _report_first_commit(self, attempt: Attempt) -> None:
         committed = any(progress.batches for progress in attempt.queries.values())
         if committed and self._record.status is JobStatus.RUNNING:
             self._checkpoints.batch_committed(attempt.number)
@@ -140,7 +142,7 @@ class DriverConversation:
         """Treat an adopted driver, and so its job, as running now that the checkpoints are read."""
         attempt = self._record.attempt
         if attempt is not None and attempt.state in (DriverState.RUNNING, DriverState.ENDED):
-            self._driver_runs(attempt)
+            self._job_runs(attempt)
             self._final_savepoint.begin_if_due()
 
     def disconnected(self, channel: DriverChannel) -> None:
@@ -155,7 +157,7 @@ class DriverConversation:
         if attempt.process is None:
             self._adoption = asyncio.ensure_future(self._starter.adopt(attempt, pid))
 
-    def _keep_numbers_ahead(self, attempt: Attempt) -> None:
+    def _extend_numbers_if_due(self, attempt: Attempt) -> None:
         if attempt.has_last_numbers or self._extension is not None:
             return
         if must_extend(attempt.record.batch_numbers, attempt.greatest_batch):
@@ -200,14 +202,14 @@ class DriverConversation:
 
     def _repeated(self, attempt: Attempt) -> Sequence[JobManagerMessage]:
         """Return the orders that may have been lost with the driver's earlier connection."""
-        if self._interrupts.cancel_asked:
+        if self._interrupts.is_cancel_requested:
             return [Cancel(self._session_id)]
         if attempt.stop_cause is None:
             return []
         stop, final = Stop(self._session_id, attempt.stop_cause), attempt.stopped_with
         return [stop] if final is None else [NotifyComplete(self._session_id, final.checkpoint_id, None), stop]
 
-    def _driver_is(
+    def _set_driver_state(
         self,
         attempt: Attempt,
         state: DriverState,
@@ -218,7 +220,7 @@ class DriverConversation:
         attempt.state = state
         if vertices and vertices != attempt.vertices:
             attempt.vertices = vertices
-            self._noting = asyncio.ensure_future(self._note_sinks(attempt))
+            self._recording_sinks = asyncio.ensure_future(self._note_sinks(attempt))
         queue, job_id = self._services.launch_queue, self._record.graph.job_id
         if state is DriverState.INITIALIZING:
             queue.registered(job_id)
@@ -226,10 +228,10 @@ class DriverConversation:
             queue.started(job_id)
         match state:
             case DriverState.RUNNING:
-                self._driver_runs(attempt)
+                self._job_runs(attempt)
             case DriverState.ENDED:
                 attempt.ended_by_itself = True
-                self._driver_runs(attempt)
+                self._job_runs(attempt)
                 self._final_savepoint.begin_if_due()
             case DriverState.FINISHED | DriverState.CANCELED:
                 attempt.end(AttemptEnd(state, finish_cause=finish_cause))
@@ -237,7 +239,7 @@ class DriverConversation:
                 unsaid = self._record.info("DriverFailed", "The driver failed without saying why.")
                 attempt.end(AttemptEnd(state, exception or unsaid))
 
-    def _driver_runs(self, attempt: Attempt) -> None:
+    def _job_runs(self, attempt: Attempt) -> None:
         status = self._record.status
         if status not in (JobStatus.CREATED, JobStatus.RECONCILING) or attempt.ended.done():
             return

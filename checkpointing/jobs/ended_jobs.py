@@ -50,7 +50,7 @@ class EndedJobs:
             except JobResultExists:
                 logger.info("job %s: its end was recorded before", result.job_id)
 
-        return await self._tried(result.job_id, "its end could not be recorded", create)
+        return await self._try(result.job_id, "its end could not be recorded", create)
 
     async def clean_up(self, job_id: str, *, keep_files: bool = False) -> None:
         """Remove the job's handles, counter, graph and working files, and mark its result as clean.
@@ -77,7 +77,7 @@ class EndedJobs:
                 JobDirectory(self._services.jobs_directory, job_id).keep_logs_only()
             self._ha.job_results.mark_as_clean(job_id)
 
-        return await self._tried(job_id, "its data could not all be cleaned up", remove)
+        return await self._try(job_id, "its data could not all be cleaned up", remove)
 
     async def forget(self, job_id: str) -> None:
         """Remove the logs of a job that is no longer shown.
@@ -89,7 +89,7 @@ class EndedJobs:
             if self._ha.job_results.has_result(job_id):
                 JobDirectory(self._services.jobs_directory, job_id).remove()
 
-        await self._tried(job_id, "its directory could not be removed", remove)
+        await self._try(job_id, "its directory could not be removed", remove)
 
     async def finish_clean_up(self) -> bool:
         """Finish the clean-up that earlier job managers left. A problem of one job does not delay the others.
@@ -104,7 +104,7 @@ class EndedJobs:
         return True
 
     async def _dirty(self) -> Sequence[JobResult]:
-        return await self._services.io.look("the results of ended jobs", self._ha.job_results.dirty_results)
+        return await self._services.io.read("the results of ended jobs", self._ha.job_results.dirty_results)
 
     async def _finished(self, result: JobResult) -> bool:
         may_remove = result.keep_state or await self._discard_checkpoints(result)
@@ -117,7 +117,7 @@ class EndedJobs:
         """
         try:
             io = self._services.io_of(result.job_id)
-            graph = await io.look("its graph", lambda: self._ha.job_graphs.recover(result.job_id))
+            graph = await io.read("its graph", lambda: self._ha.job_graphs.recover(result.job_id))
             if graph is None:
                 return True
             checkpoints = JobCheckpoints.of_ended_job(graph, self._services)
@@ -138,13 +138,13 @@ class EndedJobs:
         """
         directory = JobDirectory(self._services.jobs_directory, job_id)
         try:
-            record = await self._services.io_of(job_id).look("its record", directory.read_record)
+            record = await self._services.io_of(job_id).read("its record", directory.read_record)
         except AttemptRecordUnreadable as error:
             logger.warning("job %s: %s", job_id, error)
             return None
         return None if record is None else record.first_checkpoint_id
 
-    async def _tried(self, job_id: str, trouble: str, work: Callable[[], None]) -> bool:
+    async def _try(self, job_id: str, trouble: str, work: Callable[[], None]) -> bool:
         try:
             await self._services.io.run(work)
         except STORE_ERRORS as error:

@@ -104,7 +104,7 @@ class FinalSavepoint:
             return None
         try:
             io = self._services.storage_io_of(self._job_id)
-            return await io.look(directory, partial(verify, directory), silence_s=_LOOK_SILENCE_S)
+            return await io.read(directory, partial(verify, directory), silence_s=_LOOK_SILENCE_S)
         except OSError as error:
             logger.info("job %s: the final savepoint that was begun is not complete: %s", self._job_id, error)
             return None
@@ -116,7 +116,7 @@ class FinalSavepoint:
 
     def _is_due(self, attempt: Attempt) -> bool:
         is_current = attempt is self._record.attempt and not attempt.ended.done()
-        runs = self._record.status is JobStatus.RUNNING and not self._interrupts.cancel_asked
+        runs = self._record.status is JobStatus.RUNNING and not self._interrupts.is_cancel_requested
         may_stop = attempt.stop_cause is None or attempt is self._taken_over
         return is_current and runs and attempt.state is DriverState.ENDED and may_stop
 

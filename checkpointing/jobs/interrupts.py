@@ -39,14 +39,14 @@ class Interrupts:
         self._cancel: asyncio.Future[Request] = loop.create_future()
         self._suspend: asyncio.Future[Request] = loop.create_future()
 
-    def ask(self, request: Request) -> None:
+    def request(self, request: Request) -> None:
         """Record the request. Only the first request of each kind counts."""
         future = self._cancel if request is Request.CANCEL else self._suspend
         if not future.done():
             future.set_result(request)
 
     @property
-    def cancel_asked(self) -> bool:
+    def is_cancel_requested(self) -> bool:
         return self._cancel.done()
 
     async def wait_for(self, awaitable: Awaitable[T], *, cancelling: bool = False) -> T:

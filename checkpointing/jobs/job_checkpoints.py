@@ -128,19 +128,19 @@ class JobCheckpoints:
             return
         self.coordinator.acknowledge(self._storage.keep_contents(message))
 
-    async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
+    async def recover(self, first_id: int | None = None, *, is_new_run: bool = False) -> None:
         """Read what earlier job managers stored. Raise one of RECOVERY_ERRORS.
 
         Args:
             first_id: the first checkpoint ID of this life of the job.
-            is_new_life: no attempt of this life ever ran, so it has no first ID yet. Afterwards `first_id` of this
+            is_new_run: no attempt of this life ever ran, so it has no first ID yet. Afterwards `first_id` of this
                 object
                 is the one to record.
         """
         await asyncio.wrap_future(self.coordinator.recover())
         self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)
         self.first_id = first_id
-        await self._find(is_new_life=is_new_life)
+        await self._find(is_new_run=is_new_run)
         self.is_recovered = True
 
     def batch_committed(self, attempt: int) -> None:
@@ -157,14 +157,14 @@ class JobCheckpoints:
         """Recover as `recover` does. Raise StorageSilent if storage hangs; then do not use this object any more."""
         recovered = asyncio.ensure_future(self.recover(first_id))
         try:
-            await self._io.while_working(recovered)
+            await self._io.wait_while_active(recovered)
         except StorageSilent:
             await self._abandon()
             raise
         finally:
             recovered.cancel()
 
-    async def _find(self, *, is_new_life: bool) -> None:
+    async def _find(self, *, is_new_run: bool) -> None:
         """Report the unknown checkpoints in the job's directory to the coordinator, so that none is lost.
 
         Raise OSError if the directory cannot be read now. A job that never ran starts nevertheless.
@@ -172,14 +172,14 @@ class JobCheckpoints:
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
         try:
-            found = await self._io.look("it", lambda: self._storage.found(known))
-            last_id = await self._io.look("it", self._storage.last_id)
+            found = await self._io.read("it", lambda: self._storage.found(known))
+            last_id = await self._io.read("it", self._storage.last_id)
         except OSError as error:
-            if not is_new_life:
+            if not is_new_run:
                 raise
             logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
             return
-        if is_new_life:
+        if is_new_run:
             self.first_id = max((last_id, *self._recovered_ids)) + 1
         self.coordinator.found(found, self.first_id)
 
@@ -199,8 +199,8 @@ class JobCheckpoints:
                     await self.recover(self.first_id)  # the store may have it nevertheless
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
-        lies_elsewhere = await self._claims.lies_elsewhere()
-        await asyncio.wrap_future(self.coordinator.claim(checkpoint, lies_elsewhere=lies_elsewhere))
+        is_outside_job_directory = await self._claims.is_outside_job_directory()
+        await asyncio.wrap_future(self.coordinator.claim(checkpoint, is_outside_job_directory=is_outside_job_directory))
 
     @property
     def _unreadable_ids(self) -> list[int]:
@@ -233,7 +233,7 @@ class JobCheckpoints:
 
         def begin(below: Future[int]) -> None:
             self._sweep_is_due = False
-            self._sweep = asyncio.ensure_future(self._sweep_beside_driver(self._term(session_id), below.result()))
+            self._sweep = asyncio.ensure_future(self._sweep_while_driver_runs(self._term(session_id), below.result()))
             self._sweep.add_done_callback(self._log_failed_sweep)
 
         if not self._sweep_is_due:
@@ -244,7 +244,7 @@ class JobCheckpoints:
         if not sweep.cancelled() and (error := sweep.exception()) is not None:
             logger.error("job %s: the sweep of orphaned files failed", self._job_id, exc_info=error)
 
-    async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
+    async def _sweep_while_driver_runs(self, leads: Callable[[], bool], below: int) -> None:
         # The awaited checkpoint has subsumed another one, whose files are just being removed and are no orphans.
         await asyncio.wrap_future(self.coordinator.cleaned())
         swept = await self._swept(leads, below=below)
@@ -300,9 +300,9 @@ class JobCheckpoints:
         try:
             if self._sweep is not None:  # an error of the sweep is not one of the shutdown
                 swept = asyncio.ensure_future(asyncio.wait({self._sweep}))
-                await self._io.while_working(swept, silence_s=silence_s)
+                await self._io.wait_while_active(swept, silence_s=silence_s)
             closed = asyncio.wrap_future(self.coordinator.shutdown(status, is_saved=is_saved))
-            error = await self._io.while_working(closed, silence_s=silence_s)
+            error = await self._io.wait_while_active(closed, silence_s=silence_s)
             if status.globally_terminal or not self._store.outlives_job_manager:
                 await self.give_up_claim()
         except StorageSilent as silent:
@@ -320,7 +320,7 @@ class JobCheckpoints:
         if self._store.outlives_job_manager:
             with contextlib.suppress(StorageSilent):
                 io = self._services.io_of(self._job_id)
-                await io.look("the store", partial(self._store.shutdown, JobStatus.SUSPENDED))
+                await io.read("the store", partial(self._store.shutdown, JobStatus.SUSPENDED))
 
     async def give_up_claim(self) -> None:
         """Release the job's claim on a snapshot that it did not remove. The snapshot belongs to its owner again."""

@@ -71,7 +71,13 @@ class JobMaster:
         self._interrupts = Interrupts(self._leads)
         self._gateway = DriverGateway(session_id, self._leads)
         self.checkpoints = JobCheckpoints(
-            graph, self.record.config, services, self._gateway, self._plan, self._checkpoints_failed, self._left_behind
+            graph,
+            self.record.config,
+            services,
+            self._gateway,
+            self._plan,
+            self._checkpoints_failed,
+            self._report_left_behind,
         )
         coordinator = self.checkpoints.coordinator
         self._starter = AttemptStarter(
@@ -112,7 +118,7 @@ class JobMaster:
         self._may_hold_orphans = False
         self._keep_state = False
         self._keep_files = False
-        self._last_excused = 0
+        self._last_uncounted = 0
         self._queued_s = 0.0
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
 
@@ -148,13 +154,13 @@ class JobMaster:
         try:
             status, cause = await self._live()
         except Interrupted as interrupted:
-            status, cause = await self._wind_down(interrupted.request)
+            status, cause = await self._end_interrupted(interrupted.request)
         except (LeadershipLost, ConnectionUnavailable):
-            status, cause = await self._wind_down(Request.SUSPEND)
+            status, cause = await self._end_interrupted(Request.SUSPEND)
         except Exception as error:
             # A bug must not leave a job that nothing controls. The job fails, and nothing of it is removed.
             logger.exception("job %s: its master failed", self.graph.job_id)
-            status, cause = await (self._broken(error) if self._leads() else self._wind_down(Request.SUSPEND))
+            status, cause = await (self._broken(error) if self._leads() else self._end_interrupted(Request.SUSPEND))
         await self._conclude(status, cause)
         return status
 
@@ -182,7 +188,7 @@ class JobMaster:
                     attempt = await self._start_attempt()
                 end = await self._watched(attempt)
             except (AttemptFailed, OSError) as error:
-                failure = error if isinstance(error, AttemptFailed) else self._could_not_start(error)
+                failure = error if isinstance(error, AttemptFailed) else self._start_failure(error)
                 if failure.keep_state and not failure.info.recoverable:
                     return self._failed_for_good(failure)
                 state_is_away = failure.keep_state
@@ -204,7 +210,7 @@ class JobMaster:
                 return JobStatus.FAILED, suppressed
             attempt = None
 
-    def _could_not_start(self, error: OSError) -> AttemptFailed:
+    def _start_failure(self, error: OSError) -> AttemptFailed:
         """Return a failure that is retried: the job's directory or another storage does not answer."""
         message = f"The attempt could not be started: {error}"
         return AttemptFailed(self.record.info(type(error).__name__, message), keep_state=True)
@@ -217,10 +223,10 @@ class JobMaster:
         if self._may_hold_orphans:
             await self._interrupts.wait_for(self.checkpoints.sweep(self._gateway.session_id))
             self._may_hold_orphans = False
-        await self._turn()
+        await self._wait_for_turn()
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
         if isinstance(restore, Restore):
-            await self._go_on_from(restore)
+            await self._recover_from(restore)
         # Nothing may interrupt the following steps up to the process's start: no driver may start unknown to the job
         # manager.
         attempt = await self._starter.prepare(restore, self.record.greatest_batch)
@@ -232,13 +238,13 @@ class JobMaster:
         await self._starter.launch(attempt, restore)
         return attempt
 
-    async def _turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """Wait until the driver may start. The restart strategy does not count the waiting time."""
         since_s = self._services.clock.monotonic()
-        await self._interrupts.wait_for(self._services.launch_queue.turn_of(self._starter.graph))
+        await self._interrupts.wait_for(self._services.launch_queue.wait_for_turn(self._starter.graph))
         self._queued_s += self._services.clock.monotonic() - since_s
 
-    async def _go_on_from(self, restore: Restore) -> None:
+    async def _recover_from(self, restore: Restore) -> None:
         is_claimed = restore.from_savepoint_path and claims_savepoint(self.graph)
         if is_claimed:
             try:
@@ -265,7 +271,7 @@ class JobMaster:
         if self.record.attempt is not None:
             await self._interrupts.wait_for(self._starter.end(self.record.attempt, END_GRACE_S))
         self._services.launch_queue.started(self.graph.job_id)
-        excuse = await self._excuse(info)
+        excuse = await self._reason_not_to_count(info)
         if excuse is not None:
             self.record.move(JobStatus.RESTARTING, excuse)
             return None
@@ -282,15 +288,15 @@ class JobMaster:
         await self._interrupts.wait_for(asyncio.sleep(delay))
         return None
 
-    async def _excuse(self, info: ExceptionInfo) -> str | None:
+    async def _reason_not_to_count(self, info: ExceptionInfo) -> str | None:
         """Return why the restart strategy must not count this failure, or None if it must."""
         attempt = self.record.attempt
-        if attempt is None or attempt.number <= self._last_excused:
+        if attempt is None or attempt.number <= self._last_uncounted:
             return None
-        self._last_excused = attempt.number
+        self._last_uncounted = attempt.number
         if await self.rescale.undo(attempt, info):
             return "the change of the parallelism was refused and is undone"
-        if await self._starter.has_blamed_local_state(attempt.record):
+        if await self._starter.is_local_state_useless(attempt.record):
             return "no batch was committed after a local recovery; a checkpoint is next"
         if info.name == NUMBERS_USED_UP and attempt.has_used_its_numbers:
             return "the batch numbers of the attempt are used up; the next attempt gets new ones"
@@ -305,7 +311,7 @@ class JobMaster:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def _finished(self) -> tuple[JobStatus, str]:
-        how = "by itself" if self.record.attempt is None else _how_it_finished(self.record.attempt)
+        how = "by itself" if self.record.attempt is None else _finish_text(self.record.attempt)
         return JobStatus.FINISHED, f"the driver finished {how}"
 
     def _failed_for_good(self, failed: AttemptFailed) -> tuple[JobStatus, str]:
@@ -333,7 +339,7 @@ class JobMaster:
         if self.status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RECONCILING):
             self.record.move(JobStatus.FAILING, cause)
 
-    async def _wind_down(self, request: Request) -> tuple[JobStatus, str]:
+    async def _end_interrupted(self, request: Request) -> tuple[JobStatus, str]:
         try:
             if request is Request.CANCEL:
                 await self._end_cancelled()
@@ -415,7 +421,7 @@ class JobMaster:
             return  # a restart would not save the work of this attempt
         self.record.note_end(AttemptEnd(DriverState.FAILED, self.record.info(type(error).__name__, message)))
 
-    def _left_behind(self, what: str, error: Exception) -> None:
+    def _report_left_behind(self, what: str, error: Exception) -> None:
         self.record.record_exception(
             self.record.info("CheckpointNotRemoved", f"{what} could not be removed and stays: {error}")
         )
@@ -427,7 +433,7 @@ class JobMaster:
         self.checkpoints.coordinator.abort_pending(reason)
 
 
-def _how_it_finished(attempt: Attempt) -> str:
+def _finish_text(attempt: Attempt) -> str:
     savepoint = attempt.stopped_with
     if not attempt.ended_by_itself:
         return "by itself" if savepoint is None else f"after savepoint {savepoint.checkpoint_id}"

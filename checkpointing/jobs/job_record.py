@@ -27,7 +27,7 @@ _LONGEST_SENTENCE = 500
 MOVES_KEPT = 200
 
 
-def sentence(message: str) -> str:
+def first_line(message: str) -> str:
     """Return the first line of a failure's message. The exception entry keeps the rest, such as whole stack traces."""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     return first if len(first) <= _LONGEST_SENTENCE else f"{first[: _LONGEST_SENTENCE - 1]}…"
@@ -115,7 +115,7 @@ class JobState:
         self._record(self.status, target, cause)
 
     def _record(self, source: JobStatus | None, target: JobStatus, cause: str) -> None:
-        move = Move(source, target, self._clock.now_ms(), sentence(cause))
+        move = Move(source, target, self._clock.now_ms(), first_line(cause))
         self._moves = [*self._moves[-MOVES_KEPT + 1 :], move]
         self.timestamps[target] = move.at_ms
         self._on_move(move)

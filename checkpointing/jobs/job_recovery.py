@@ -48,7 +48,7 @@ class JobRecovery:
         self._starter = starter
         self._interrupts = interrupts
         self._final_savepoint = final_savepoint
-        self._said = ("", "")
+        self._last_reported = ("", "")
 
     async def run(self, end_grace_s: float) -> Attempt | None:
         """Return the last attempt, if its driver registered again or its final savepoint is complete.
@@ -83,17 +83,17 @@ class JobRecovery:
 
     async def _last_attempt(self) -> Attempt | None:
         last = await self._starter.read_record()
-        self._record.has_earlier_attempts = not self._starter.is_new_life
+        self._record.has_earlier_attempts = not self._starter.is_new_run
         if last is None:
             return None
         former = await self._starter.former(last)
-        return former if self._starter.is_new_life else await self._final_savepoint.taken_over(last, former)
+        return former if self._starter.is_new_run else await self._final_savepoint.taken_over(last, former)
 
     async def _read_checkpoints(self) -> None:
         starter, checkpoints = self._starter, self._checkpoints
 
         async def recover() -> None:
-            await checkpoints.recover(starter.first_checkpoint_id, is_new_life=starter.is_new_life)
+            await checkpoints.recover(starter.first_checkpoint_id, is_new_run=starter.is_new_run)
 
         await self._read("Its stored checkpoints", recover)
         for reason in checkpoints.unreadable:
@@ -109,7 +109,7 @@ class JobRecovery:
         while True:
             limit_s = self._services.settings.storage_timeout_s
             silence = self._services.timer.call_later(
-                limit_s, partial(self._say, what, StorageSilent("the storage", limit_s))
+                limit_s, partial(self._report, what, StorageSilent("the storage", limit_s))
             )
             try:
                 return await self._interrupts.wait_for(read())
@@ -117,21 +117,21 @@ class JobRecovery:
                 info = self._record.info(type(error).__name__, f"{what} cannot be read: {error}", recoverable=False)
                 raise AttemptFailed(info, keep_state=True) from error
             except RECOVERY_ERRORS as error:
-                self._say(what, error)
+                self._report(what, error)
             finally:
                 silence.cancel()
             await self._interrupts.wait_for(asyncio.sleep(pause_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _say(self, what: str, error: Exception) -> None:
+    def _report(self, what: str, error: Exception) -> None:
         """Log the failure. Record it as an exception only once for each kind of error in a row."""
         kind = type(error).__name__
         about = (what, kind)
         message = f"{what} cannot be read now, and the job manager retries: {error}"
         logger.warning("job %s: %s", self._record.graph.job_id, message)
-        if about != self._said:
+        if about != self._last_reported:
             self._record.record_exception(self._record.info(kind, message))
-        self._said = about
+        self._last_reported = about
 
     async def _registration(self, attempt: Attempt) -> None:
         registered = asyncio.ensure_future(attempt.registration.wait())

@@ -57,11 +57,11 @@ class JobRequests:
         status = self._record.status
         if status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.SUSPENDED):
             raise OperationRefused(already_ended(status))
-        self._interrupts.ask(Request.CANCEL)
+        self._interrupts.request(Request.CANCEL)
 
     def suspend(self, *, end_driver: bool) -> None:
         """Leave the job, because this job manager leads no longer or shuts down."""
-        self._interrupts.ask(Request.SHUTDOWN if end_driver else Request.SUSPEND)
+        self._interrupts.request(Request.SHUTDOWN if end_driver else Request.SUSPEND)
 
     async def trigger_checkpoint(self, *, full: bool) -> int:
         """Take a checkpoint and return its ID. Raise CheckpointException or OperationRefused."""
@@ -82,7 +82,7 @@ class JobRequests:
         self._require_running()
         if not cancel_job:
             return (await _result(self._coordinator.trigger_savepoint(target_directory))).location
-        with self._only(LongAction.CANCEL), self._checkpoints_paused():
+        with self._exclusive(LongAction.CANCEL), self._checkpoints_paused():
             completed = await _result(self._coordinator.trigger_savepoint(target_directory))
             self.cancel()
         return completed.location
@@ -100,7 +100,7 @@ class JobRequests:
         attempt = self._require_running()
         if drain:
             raise OperationRefused(NO_DRAIN)
-        with self._only(LongAction.STOP):
+        with self._exclusive(LongAction.STOP):
             with self._checkpoints_paused():
                 attempt.final_savepoint = self._coordinator.trigger_synchronous_savepoint(target_directory)
                 location = (await _result(attempt.final_savepoint)).location
@@ -122,7 +122,7 @@ class JobRequests:
         await self._wait_ended()
 
     @contextlib.contextmanager
-    def _only(self, action: LongAction) -> Iterator[None]:
+    def _exclusive(self, action: LongAction) -> Iterator[None]:
         self._actions.begin(action)
         try:
             yield
@@ -140,7 +140,7 @@ class JobRequests:
             raise
 
     def _resume_checkpoints(self) -> None:
-        if self._record.status is JobStatus.RUNNING and not self._interrupts.cancel_asked:
+        if self._record.status is JobStatus.RUNNING and not self._interrupts.is_cancel_requested:
             self._coordinator.start_periodic()
 
     def _require_running(self) -> Attempt:

@@ -70,7 +70,7 @@ class _Entry:
 
 
 @dataclass(frozen=True)
-class _Expected:
+class _ExpectedJob:
     priority: int
     until_s: float
 
@@ -99,17 +99,17 @@ class LaunchQueue:
         self._recovery_limit_s = recovery_limit_s
         self._places: dict[str, _Place] = {}
         self._entries: dict[str, _Entry] = {}
-        self._expected: dict[str, _Expected] = {}
+        self._expected: dict[str, _ExpectedJob] = {}
         self._waits: dict[str, LaunchWait] = {}
-        self._is_held = False
-        self._next_look: Cancellable | None = None
+        self._is_blocked = False
+        self._next_check: Cancellable | None = None
 
     def check(self, graph: JobGraph) -> None:
         """Raise InvalidConfiguration if the job's settings are wrong, or if its driver could never start here."""
         priority_of(graph.configuration)
         demand, most = self._launcher.demand_of(graph), self.limits.memory
         if demand is not None and most is not None and demand.memory > most:
-            raise _asks_too_much(graph, demand, most)
+            raise _demand_too_high(graph, demand, most)
 
     def wait_of(self, job_id: str) -> tuple[LaunchWait, int] | None:
         """Return why the job waits and since when (epoch ms), None for a job that does not wait."""
@@ -120,11 +120,11 @@ class LaunchQueue:
 
     def hold(self) -> None:
         """Start no driver until `release`, because the jobs of the last leader are not known yet."""
-        self._is_held = True
+        self._is_blocked = True
 
     def release(self) -> None:
-        self._is_held = False
-        self._look()
+        self._is_blocked = False
+        self._admit_waiting()
 
     def expect(self, graph: JobGraph) -> None:
         """Make jobs of lower priority wait until this job of the last leader is recovered, or a time limit is over.
@@ -132,7 +132,9 @@ class LaunchQueue:
         Ignore a job whose driver runs elsewhere: it may wait there for long, and it uses nothing on this machine.
         """
         if self._demand(graph) is not None:
-            self._expected[graph.job_id] = _Expected(_priority(graph), self._clock.monotonic() + self._recovery_limit_s)
+            self._expected[graph.job_id] = _ExpectedJob(
+                _priority(graph), self._clock.monotonic() + self._recovery_limit_s
+            )
 
     def adopted(self, graph: JobGraph) -> None:
         """Reserve the job's place: its driver probably lives on this machine. `started` says that its queries run."""
@@ -145,28 +147,28 @@ class LaunchQueue:
         self._entries.clear()
         self._expected.clear()
         self._waits = {}
-        self._is_held = False
-        if self._next_look is not None:
-            self._next_look.cancel()
+        self._is_blocked = False
+        if self._next_check is not None:
+            self._next_check.cancel()
 
     # --- a job's life -------------------------------------------------------------------------------------------
 
-    async def turn_of(self, graph: JobGraph) -> None:
+    async def wait_for_turn(self, graph: JobGraph) -> None:
         """Wait until the job's driver may start. A job that is canceled meanwhile leaves the queue."""
         job_id, demand = graph.job_id, self._demand(graph)
         self._forget_start(job_id)
         if demand is None:
-            self._look()
+            self._admit_waiting()
             return
         entry = self._entry(graph, demand)
         self._entries[job_id] = entry
-        self._look()
+        self._admit_waiting()
         try:
             await entry.turn
         finally:
             if self._entries.get(job_id) is entry:
                 del self._entries[job_id]
-                self._look()
+                self._admit_waiting()
 
     def registered(self, job_id: str) -> None:
         """Note that the job's driver registered, though it does not run yet.
@@ -174,18 +176,18 @@ class LaunchQueue:
         Other jobs no longer wait for this recovery.
         """
         if self._expected.pop(job_id, None) is not None:
-            self._look()
+            self._admit_waiting()
 
     def started(self, job_id: str) -> None:
         """Note that the start is over: the driver runs, or the attempt has ended."""
         if self._forget_start(job_id):
-            self._look()
+            self._admit_waiting()
 
     def left(self, job_id: str) -> None:
         """Give up the job's place: the job has ended here, and its driver is gone."""
         self._expected.pop(job_id, None)
         self._places.pop(job_id, None)
-        self._look()
+        self._admit_waiting()
 
     def _forget_start(self, job_id: str) -> bool:
         """Forget the job's start. Return whether other jobs may have waited for its end."""
@@ -207,35 +209,37 @@ class LaunchQueue:
         )
         return _Entry(waiting, self._clock.now_ms(), asyncio.get_running_loop().create_future())
 
-    def _look(self) -> None:
+    def _admit_waiting(self) -> None:
         """Admit all jobs that may start now. Check again soon if others wait, as some changes trigger no event."""
         now = self._clock.monotonic()
         load = sum((place.load(now) for place in self._places.values()), Load())
         waiting = [entry.waiting for entry in self._entries.values()]
-        decision = decide(waiting, load + self._launcher.spare_load, self.limits, held_below=self._held_below(now))
+        decision = decide(
+            waiting, load + self._launcher.spare_load, self.limits, least_priority=self._least_priority(now)
+        )
         for job_id in decision.admitted:
             self._admit(self._entries.pop(job_id))
         self._waits = dict(decision.waits)
-        self._leave_room(now)
-        if self._next_look is not None:
-            self._next_look.cancel()
-        self._next_look = self._timer.call_later(_LOOK_S, self._look) if self._entries else None
+        self._limit_spares(now)
+        if self._next_check is not None:
+            self._next_check.cancel()
+        self._next_check = self._timer.call_later(_LOOK_S, self._admit_waiting) if self._entries else None
 
     def _admit(self, entry: _Entry) -> None:
         self._places[entry.waiting.job_id] = self._starting(entry.waiting.demand)
         if not entry.turn.done():
             entry.turn.set_result(None)
 
-    def _leave_room(self, now: float) -> None:
+    def _limit_spares(self, now: float) -> None:
         load = sum((place.load(now) for place in self._places.values()), Load())
         waiting = (entry.waiting for entry in self._entries.values())
-        self._launcher.leave_to_spares(room_for_spares(waiting, load, self.limits))
+        self._launcher.limit_spares(room_for_spares(waiting, load, self.limits))
 
     def _starting(self, demand: Demand) -> _Place:
         return _Place(demand, self._clock.monotonic() + self._start_limit_s)
 
-    def _held_below(self, now: float) -> float:
-        if self._is_held:
+    def _least_priority(self, now: float) -> float:
+        if self._is_blocked:
             return float("inf")
         self._expected = {job_id: each for job_id, each in self._expected.items() if now < each.until_s}
         return max((each.priority for each in self._expected.values()), default=float("-inf"))
@@ -252,7 +256,7 @@ class LaunchQueue:
             return None
 
 
-def _asks_too_much(graph: JobGraph, demand: Demand, most: int) -> InvalidConfiguration:
+def _demand_too_high(graph: JobGraph, demand: Demand, most: int) -> InvalidConfiguration:
     key = MEMORY if MEMORY in graph.configuration else HEAP
     return InvalidConfiguration(
         key,

@@ -92,7 +92,7 @@ class DriverLauncher(Protocol):
         """Return what spare drivers use on this machine now. Fast."""
         ...
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         """Limit spare drivers to `room`. Those beyond it end soon. Fast."""
         ...
 

@@ -107,7 +107,7 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
 
     Raise LocalStateUnusable.
     """
-    work = _left_in(former)
+    work = _work_directory_of(former)
     if work is None:
         return None
     of_any_boot = facts.claims_are_known and is_shared(facts.from_shared, work)
@@ -117,7 +117,7 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
     if pid is not None and is_group_alive(pid):
         raise LocalStateUnusable("a process of the attempt is still running")
     state = LocalState.read(work, of_any_boot=of_any_boot)
-    if facts.has_snapshot and not _got_further(former, work, state):
+    if facts.has_snapshot and not _has_advanced(former, work, state):
         return None
     if not state.batches and not state.in_flight:
         return None
@@ -135,9 +135,9 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
     )
 
 
-def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_are_known: bool) -> bool:
+def started_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_are_known: bool) -> bool:
     """Return whether an attempt's files prove that none of its queries has started a batch. Blocking."""
-    work = _left_in(former)
+    work = _work_directory_of(former)
     if work is None:
         return False
     try:
@@ -147,7 +147,7 @@ def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_ar
     return not state.batches and not state.in_flight
 
 
-def _left_in(former: AttemptRecord) -> Path | None:
+def _work_directory_of(former: AttemptRecord) -> Path | None:
     """Return the attempt's work directory. If it ended before taking over an earlier one, return that one."""
     for directory in (former.work_directory, former.local_directory):
         if directory is not None and (Path(directory) / RECORD_NAME).exists():
@@ -155,13 +155,13 @@ def _left_in(former: AttemptRecord) -> Path | None:
     return None
 
 
-def _got_further(former: AttemptRecord, work: Path, state: LocalState) -> bool:
+def _has_advanced(former: AttemptRecord, work: Path, state: LocalState) -> bool:
     if former.local_directory is None:
         return state.some_advanced
     return str(work) == former.work_directory and state.all_advanced
 
 
-def went_on_in_vain(ended: AttemptRecord) -> bool:
+def committed_no_batch(ended: AttemptRecord) -> bool:
     """Return whether an attempt restored from local state ended before any of its queries committed a batch."""
     if ended.local_directory is None:
         return False

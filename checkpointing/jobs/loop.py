@@ -45,7 +45,7 @@ class LoopTimer:
 
 
 class _Call(Generic[T]):
-    """One call. `last_sign_s` is when the work was queued, started, or last reported progress."""
+    """One call. `last_progress_s` is when the work was queued, started, or last reported progress."""
 
     def __init__(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, *, may_be_refused: bool) -> None:
         self.work = work
@@ -54,11 +54,11 @@ class _Call(Generic[T]):
         self.result.add_done_callback(_retrieve_error)
         self.watch: asyncio.TimerHandle | None = None
         self._now = loop.time
-        self.give_sign()
+        self.record_progress()
 
-    def give_sign(self) -> None:
+    def record_progress(self) -> None:
         """Record that the work made progress. Thread-safe."""
-        self.last_sign_s = self._now()
+        self.last_progress_s = self._now()
 
     def settle(self, done: Future[T]) -> None:
         if self.result.done():  # no caller waits any more
@@ -74,7 +74,7 @@ class LoopIoExecutor:
     """Run the blocking work of one `owner`, each piece in a thread, at most `threads` at a time. Used on the loop.
 
     A call is *silent* when it has reported no progress (see `daemon_threads.progressed`) for `silence_s`. A silent call
-    cannot be ended and keeps its thread. While all threads are silent, `submit` and `look` fail with StorageSilent
+    cannot be ended and keeps its thread. While all threads are silent, `submit` and `read` fail with StorageSilent
     before their work begins; `run` waits.
     """
 
@@ -120,7 +120,7 @@ class LoopIoExecutor:
         """Wait for `work`, which changes data, however long it takes."""
         return await self._call(work, may_be_refused=False).result
 
-    async def look(self, at: str, read: Callable[[], T], *, silence_s: float | None = None) -> T:
+    async def read(self, at: str, read: Callable[[], T], *, silence_s: float | None = None) -> T:
         """Wait for `read` while it makes progress. Raise StorageSilent, naming `at`, if it makes none.
 
         Use it only for work that may safely continue after the caller has given up, such as reads.
@@ -129,7 +129,7 @@ class LoopIoExecutor:
         call = self._call(read, may_be_refused=True)
         try:
             while not call.result.done():
-                left_s = call.last_sign_s + limit_s - self._loop.time()
+                left_s = call.last_progress_s + limit_s - self._loop.time()
                 if left_s <= 0:
                     raise StorageSilent(at, limit_s)
                 await asyncio.wait({call.result}, timeout=left_s)
@@ -137,12 +137,12 @@ class LoopIoExecutor:
             call.result.cancel()
         return call.result.result()
 
-    async def while_working(self, future: asyncio.Future[T], *, silence_s: float | None = None) -> T:
+    async def wait_while_active(self, future: asyncio.Future[T], *, silence_s: float | None = None) -> T:
         """Wait for `future`, which depends on this owner's calls. Raise StorageSilent if all of them are silent."""
         limit_s = self.silence_s if silence_s is None else silence_s
         began_s = self._loop.time()
         while not future.done():
-            last_s = max((self._last_end_s, began_s, *(call.last_sign_s for call in self._running)))
+            last_s = max((self._last_end_s, began_s, *(call.last_progress_s for call in self._running)))
             left_s = last_s + limit_s - self._loop.time()
             if left_s <= 0:
                 raise StorageSilent(self._owner, limit_s)
@@ -152,10 +152,10 @@ class LoopIoExecutor:
     def _call(self, work: Callable[[], T], *, may_be_refused: bool) -> _Call[T]:
         call = _Call(work, self._loop, may_be_refused=may_be_refused)
         self._waiting.append(call)
-        self._go_on()
+        self._start_waiting()
         return call
 
-    def _go_on(self) -> None:
+    def _start_waiting(self) -> None:
         while self._waiting and len(self._running) < self._threads:
             call = self._waiting.popleft()
             if not call.result.done():
@@ -164,10 +164,10 @@ class LoopIoExecutor:
             self._refuse_when_silent()
 
     def _begin(self, call: _Call[Any]) -> None:
-        call.give_sign()
+        call.record_progress()
         self._running.add(call)
         self._warn_when_silent(call)
-        in_daemon_thread(call.work, self._owner, call.give_sign).add_done_callback(
+        in_daemon_thread(call.work, self._owner, call.record_progress).add_done_callback(
             lambda done: self._on_loop(lambda: self._ended(call, done))
         )
 
@@ -181,20 +181,20 @@ class LoopIoExecutor:
             call.watch.cancel()
         self._last_end_s = self._loop.time()
         call.settle(done)
-        self._go_on()
+        self._start_waiting()
 
     def _warn_when_silent(self, call: _Call[Any]) -> None:
-        left_s = self._left_s([call])
+        left_s = self._seconds_until_silent([call])
         if left_s > 0:
             call.watch = self._loop.call_later(left_s, self._warn_when_silent, call)
         else:
-            silent = sum(self._left_s([other]) <= 0 for other in self._running)
+            silent = sum(self._seconds_until_silent([other]) <= 0 for other in self._running)
             text = "%s has not answered for %g s; %d of %d threads wait for it"
             logger.warning(text, self._owner, self.silence_s, silent, self._threads)
 
-    def _left_s(self, calls: Iterable[_Call[Any]]) -> float:
+    def _seconds_until_silent(self, calls: Iterable[_Call[Any]]) -> float:
         """Return the seconds until the last of the calls becomes silent."""
-        return max(call.last_sign_s for call in calls) + self.silence_s - self._loop.time()
+        return max(call.last_progress_s for call in calls) + self.silence_s - self._loop.time()
 
     def _refuse_when_silent(self) -> None:
         """Refuse waiting calls if all threads are silent.
@@ -204,9 +204,9 @@ class LoopIoExecutor:
         if self._next_check is not None:
             self._next_check.cancel()
             self._next_check = None
-        left_s = self._left_s(self._running)
+        left_s = self._seconds_until_silent(self._running)
         if left_s > 0:
-            self._next_check = self._loop.call_later(left_s, self._go_on)
+            self._next_check = self._loop.call_later(left_s, self._start_waiting)
             return
         refused = [call for call in self._waiting if call.may_be_refused]
         self._waiting = deque(call for call in self._waiting if not call.may_be_refused)

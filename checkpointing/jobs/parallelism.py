@@ -34,7 +34,7 @@ class ParallelismBounds:
 Requirements = Mapping[str, ParallelismBounds]
 
 
-def asked_parallelism(graph: JobGraph) -> int | None:
+def requested_parallelism(graph: JobGraph) -> int | None:
     """Return the parallelism that the job requests, or None if its state or the default decides."""
     text = graph.configuration.get(SHUFFLE_PARTITIONS, "").strip()
     return int(text) if text.isdigit() else graph.parallelism
@@ -49,7 +49,7 @@ def with_parallelism(graph: JobGraph, parallelism: int | None) -> JobGraph:
 
 def requirements_of(graph: JobGraph, vertices: Sequence[Vertex]) -> dict[str, ParallelismBounds]:
     """Return what the job requests now. A request is always fulfilled, so lower bounds only repeat the last request."""
-    asked = asked_parallelism(graph)
+    asked = requested_parallelism(graph)
     found = {}
     for vertex in vertices:
         rescales = vertex.kind is VertexKind.STATEFUL and asked is not None and not _is_alone(vertex, vertices)

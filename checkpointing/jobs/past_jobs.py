@@ -49,7 +49,7 @@ class PastJobs:
 
         Return True. Raise OSError if the files of earlier job managers cannot be listed now.
         """
-        jobs = await self._services.io.look("the past jobs", self._unfinished)
+        jobs = await self._services.io.read("the past jobs", self._unfinished)
         began_s = self._services.clock.monotonic()
         for job_id in sorted(jobs - set(recovered)):
             self._retries.again(f"past job {job_id}", partial(self._swept, job_id, session_id, began_s))
@@ -57,7 +57,7 @@ class PastJobs:
 
     def _unfinished(self) -> set[str]:
         """Return the jobs with a savepoint that was begun, or with an attempt whose end was not recorded."""
-        self._services.temporaries.look_after()  # removes files of interrupted imports
+        self._services.temporaries.remove_later()  # removes files of interrupted imports
         found = jobs_with_intents(self._services.intents_directory)
         if not self._knows_all_jobs():
             return found

@@ -139,7 +139,7 @@ def check_program(program: Program, entry_class: str) -> None:
     module, function = split_entry_class(entry_class)
     is_single = program.path.suffix == ".py"
     if function is None and is_single and not entry_class.endswith(".py"):
-        raise _not_an_entry(entry_class)
+        raise _invalid_entry_class(entry_class)
     source = _plain_source(program, module) if is_single else _zipped_source(program, module)
     tree = _parsed(source, _file_of(module))
     if function is None:
@@ -187,11 +187,11 @@ def split_entry_class(entry_class: str) -> tuple[str, str | None]:
         return module, None  # a script is not imported, so any file name is allowed
     names = [*module.split("."), function] if colon else module.split(".")
     if not all(part.isidentifier() for part in names):
-        raise _not_an_entry(entry_class)
+        raise _invalid_entry_class(entry_class)
     return module, function if colon else None
 
 
-def _not_an_entry(entry_class: str) -> InvalidProgram:
+def _invalid_entry_class(entry_class: str) -> InvalidProgram:
     return InvalidProgram(
         f"entryClass: {entry_class!r} is not allowed; write module:function or file.py:function, "
         "or file.py to run the whole file as a script"

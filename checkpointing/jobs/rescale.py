@@ -27,7 +27,7 @@ from checkpointing.jobs.long_action import LongAction, LongActions, OperationRef
 from checkpointing.jobs.parallelism import (
     InvalidRequirements,
     Requirements,
-    asked_parallelism,
+    requested_parallelism,
     required_parallelism,
     requirements_of,
     with_parallelism,
@@ -96,7 +96,7 @@ class JobRescale:
         if self._record.status is not JobStatus.RUNNING or attempt is None or not self._is_due(attempt):
             return
         if self._actions.current is not None:
-            self._begin_with_the_next_checkpoint()
+            self._begin_after_next_checkpoint()
             return
         self._actions.begin(LongAction.RESCALE)
         self._work = asyncio.create_task(self._stop_for_rescale(attempt), name=f"rescale {attempt.number}")
@@ -116,10 +116,10 @@ class JobRescale:
         """Return to the previous parallelism if the failure says that Spark refused the new one."""
         if info.name != REFUSED or not attempt.record.is_rescaled:
             return False
-        return await self._put_back(attempt.record.parallelism_before)
+        return await self._restore_parallelism(attempt.record.parallelism_before)
 
     def _is_due(self, attempt: Attempt) -> bool:
-        return attempt.record.parallelism != asked_parallelism(self._record.graph)
+        return attempt.record.parallelism != requested_parallelism(self._record.graph)
 
     def _running_attempt(self) -> Attempt:
         attempt = self._record.attempt
@@ -134,7 +134,7 @@ class JobRescale:
         if refusal is not None:
             raise InvalidRequirements([f"upperBound {parallelism} is not possible: {refusal}"])
 
-    async def _put_back(self, parallelism: int | None) -> bool:
+    async def _restore_parallelism(self, parallelism: int | None) -> bool:
         try:
             await self._store(with_parallelism(self._record.graph, parallelism))
         except RequirementsNotStored as error:
@@ -152,28 +152,28 @@ class JobRescale:
         self._starter.graph = graph
 
     async def _stop_for_rescale(self, attempt: Attempt) -> None:
-        asked = asked_parallelism(self._record.graph)
+        asked = requested_parallelism(self._record.graph)
         try:
             completed = await asyncio.wrap_future(self._coordinator.trigger_checkpoint())
         except CheckpointException as error:
             waits = "waits for the next checkpoint or restart"
-            self._say("RescalePostponed", f"The change to parallelism {asked} {waits}: {error}")
-            self._begin_with_the_next_checkpoint()
+            self._report("RescalePostponed", f"The change to parallelism {asked} {waits}: {error}")
+            self._begin_after_next_checkpoint()
             return
         refusal = unsupported(completed)
         if refusal is not None:
-            self._say(REFUSED, f"The job keeps its current parallelism: {refusal}")
-            await self._put_back(attempt.record.parallelism)
+            self._report(REFUSED, f"The job keeps its current parallelism: {refusal}")
+            await self._restore_parallelism(attempt.record.parallelism)
             return
         self._coordinator.stop_periodic()
         attempt.ends_for_rescale = True
         self._gateway.send(Stop(self._gateway.session_id, FinishCause.FOR_RESCALE))
         await asyncio.wait({attempt.ended})
 
-    def _begin_with_the_next_checkpoint(self) -> None:
+    def _begin_after_next_checkpoint(self) -> None:
         self._coordinator.next_completed().add_done_callback(lambda _: self.begin_if_due())
 
-    def _say(self, name: str, message: str) -> None:
+    def _report(self, name: str, message: str) -> None:
         if not self._record.status.terminal:
             self._record.record_exception(self._record.info(name, message))
             logger.warning("job %s: %s", self._record.graph.job_id, message)

@@ -26,10 +26,10 @@ class SavepointClaim:
         self._claims = claims
         self._io = io
 
-    async def lies_elsewhere(self) -> bool:
+    async def is_outside_job_directory(self) -> bool:
         """Return whether the snapshot is outside the job's own directory, where a claim is needed. Raise OSError."""
         path = self._path
-        return path is not None and await self._io.look(path, lambda: self._claims.lies_elsewhere(path))
+        return path is not None and await self._io.read(path, lambda: self._claims.is_outside_job_directory(path))
 
     async def ids_here(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the ID of a snapshot in the job's own directory, as (unclaimed, claimed). Raise OSError.
@@ -37,7 +37,7 @@ class SavepointClaim:
         The job must not remove an unclaimed one. A claimed one comes from an earlier life of the job and belongs to it
         again.
         """
-        if self._path is None or await self.lies_elsewhere():
+        if self._path is None or await self.is_outside_job_directory():
             return (), ()
         checkpoint_id = checkpoint_id_of(self._path)
         ids = () if checkpoint_id is None else (checkpoint_id,)
@@ -46,7 +46,7 @@ class SavepointClaim:
     async def make(self) -> None:
         """Claim the snapshot if it is outside the job's directory. Raise SnapshotClaimed or another OSError."""
         path = self._path
-        if path is not None and self._is_made and await self.lies_elsewhere():
+        if path is not None and self._is_made and await self.is_outside_job_directory():
             await self._io.run(lambda: self._claims.claim(path))
 
     async def give_up(self) -> None:
@@ -55,7 +55,7 @@ class SavepointClaim:
         if path is None or not self._is_made:
             return
         try:
-            await self._io.look(path, lambda: self._claims.give_up(path))
+            await self._io.read(path, lambda: self._claims.give_up(path))
         except OSError as error:
             logger.error("job %s: its claim on %s could not be given up: %s", self._job_id, path, error)
 
@@ -63,5 +63,5 @@ class SavepointClaim:
         """Finish the removal of a claimed snapshot that a newer checkpoint of `retained` replaced. Raise OSError."""
         path = self._path
         is_dropped = bool(retained) and all(checkpoint.location != path for checkpoint in retained)
-        if path is not None and self._is_made and is_dropped and await self.lies_elsewhere():
+        if path is not None and self._is_made and is_dropped and await self.is_outside_job_directory():
             await self._io.run(lambda: self._claims.finish_discarding(path))

@@ -75,14 +75,14 @@ class SecretKeys:
         return opened
 
     def _sealed(self, key: str, text: str) -> str:
-        if not is_declared_secret(key) or self._is_sealed_by_the_first(text):
+        if not is_declared_secret(key) or self._is_sealed_with_newest_key(text):
             return text
         try:
             return self._seal(self._open(key, text))
         except SecretUnreadable:
             return text
 
-    def _is_sealed_by_the_first(self, text: str) -> bool:
+    def _is_sealed_with_newest_key(self, text: str) -> bool:
         if not text.startswith(SEALED):
             return False
         try:

@@ -22,7 +22,7 @@ _MOST_OFTEN_S, _LEAST_OFTEN_S = 0.1, 600.0
 @contextlib.asynccontextmanager
 async def unused_programs_removed(dispatcher: Dispatcher) -> AsyncIterator[None]:
     """Remove unused programs from time to time, while this job manager leads and the block runs."""
-    task = asyncio.create_task(_look_again_and_again(dispatcher), name="unused programs")
+    task = asyncio.create_task(_remove_periodically(dispatcher), name="unused programs")
     try:
         yield
     finally:
@@ -31,7 +31,7 @@ async def unused_programs_removed(dispatcher: Dispatcher) -> AsyncIterator[None]
             await task
 
 
-async def _look_again_and_again(dispatcher: Dispatcher) -> None:
+async def _remove_periodically(dispatcher: Dispatcher) -> None:
     settings = dispatcher.services.settings
     retention_s = min(settings.program_retention_s, settings.environment_retention_s)
     while True:

@@ -70,7 +70,7 @@ def wheels_as_zips(settings: Mapping[str, str], directory: Path) -> dict[str, st
     return {**settings, PY_FILES: ",".join(_as_zip(file, directory) if is_wheel(file) else file for file in files)}
 
 
-def let_import(settings: Mapping[str, str], directory: Path) -> None:
+def make_importable(settings: Mapping[str, str], directory: Path) -> None:
     """Make the Python files that are on this machine importable for this process, before Spark starts.
 
     Single modules are copied into `directory`. Spark fetches files from other places when the session starts. Raise

@@ -55,7 +55,7 @@ class JobEnvironment:
             if "\0" in value:
                 raise InvalidConfiguration(key, shown, "a text without null characters")
             seen.add(variable)
-        return cls(*(_under(prefix, configuration) for prefix in PREFIXES))
+        return cls(*(_with_prefix(prefix, configuration) for prefix in PREFIXES))
 
     def hidden(self) -> JobEnvironment:
         """Return the same names without secret values."""
@@ -98,5 +98,5 @@ def _variable(key: str) -> str:
     return key.removeprefix(prefix) + ("_FILE" if prefix == SECRET_FILE else "")
 
 
-def _under(prefix: str, configuration: Mapping[str, str]) -> dict[str, str]:
+def _with_prefix(prefix: str, configuration: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in configuration.items() if key.startswith(prefix)}

@@ -170,7 +170,7 @@ class BearerToken:
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._is_right(Headers(scope=scope).get("authorization", "")):
+        if scope["type"] == "lifespan" or self._is_authorized(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await WebSocketClose(code=1008, reason="a bearer token is needed")(scope, receive, send)
@@ -179,6 +179,6 @@ class BearerToken:
             response.headers["WWW-Authenticate"] = "Bearer"
             await response(scope, receive, send)
 
-    def _is_right(self, header: str) -> bool:
+    def _is_authorized(self, header: str) -> bool:
         scheme, _, token = header.partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token)

@@ -72,7 +72,7 @@ class DriverLogHandlers:
             job_of(self._dispatcher, request)
         logs = DriverLogs(services.jobs_directory, job_id)
         try:
-            return await services.io_of(job_id).look("the drivers' logs", lambda: read(logs))
+            return await services.io_of(job_id).read("the drivers' logs", lambda: read(logs))
         except NoSuchLog as error:
             raise RestError(404, f"Job {job_id} has no log {str(error)!r}.", NOT_FOUND) from error
         except OSError as error:

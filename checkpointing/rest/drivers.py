@@ -67,7 +67,7 @@ class DriverHandler:
         job_id, number = path_id(request, "jobid"), path_number(request, "attempt")
         attempt = job_of(self._dispatcher, request).record.attempt
         secret = request.headers.get(SECRET_HEADER, "")
-        if attempt is None or attempt.number != number or not secret or not attempt.record.is_proved_by(secret):
+        if attempt is None or attempt.number != number or not secret or not attempt.record.has_secret(secret):
             raise RestError(403, f"Attempt {number} of job {job_id}: the secret of its current driver is needed.")
         services = self._dispatcher.services
         directory = JobDirectory(services.jobs_directory, job_id)

@@ -20,7 +20,7 @@ from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.rest.errors import RestError, bad_request, refusal_json
 from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import id_field, json_body, path_id, text_field
-from checkpointing.rest.savepoints import confined
+from checkpointing.rest.savepoints import resolve_in_roots
 from checkpointing.spark.imported import import_savepoint
 from checkpointing.spark.spark_location import ImportRefused, SparkLocation, find
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
@@ -48,7 +48,7 @@ class ImportHandlers:
             raise bad_request("entryClass: the program that the savepoint is for is expected")
         services = self._dispatcher.services
         target = text_field(body, "targetDirectory") or services.settings.savepoint_directory
-        directory = await confined(services, services.settings.savepoint_roots, target, "targetDirectory")
+        directory = await resolve_in_roots(services, services.settings.savepoint_roots, target, "targetDirectory")
         trigger_id = id_field(body, "triggerId")
 
         def storage_of(job_id: str) -> FileCheckpointStorage:
@@ -79,7 +79,7 @@ class ImportHandlers:
         found = []
         for query, location in locations.items():
             try:
-                answer = await services.storage_io_at(location).look(location, partial(_looked_at, location))
+                answer = await services.storage_io_at(location).read(location, partial(_validate, location))
             except StorageUnreachable as error:
                 raise RestError(503, f"checkpoints: {error}") from error
             found.append(
@@ -110,7 +110,7 @@ def _by_query_id(locations: Iterable[str]) -> dict[str, str]:
     return {found.query_id: found.location for found in map(find, locations)}
 
 
-def _looked_at(location: str) -> dict[str, Any]:
+def _validate(location: str) -> dict[str, Any]:
     try:
         found = find(location)
         return {"valid": True, "reason": "", **_found_json(found)}
@@ -129,7 +129,7 @@ def _found_json(found: SparkLocation) -> dict[str, Any]:
         "queryId": found.query_id,
         "batch": found.batch,
         "batchTimestamp": found.batch_timestamp_ms,
-        "begunBatch": found.begun_batch,
+        "begunBatch": found.uncommitted_batch,
         "sources": found.num_sources,
         "operators": [{"name": each.name, "partitions": each.partitions} for each in found.operators()],
         "stateStore": found.state_store,

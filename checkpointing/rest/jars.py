@@ -43,7 +43,7 @@ from checkpointing.rest.requests import (
     uploaded_file,
     whole_number,
 )
-from checkpointing.rest.savepoints import SavepointUnusable, confined, usable_savepoint
+from checkpointing.rest.savepoints import SavepointUnusable, resolve_in_roots, usable_savepoint
 from checkpointing.storage.claims import JobClaims
 
 JOB_NAME_KEY = "pipeline.name"
@@ -179,7 +179,7 @@ class JarHandlers:
         """Claim the savepoint. Return whether the claim is new."""
         io = self._services.storage_io_at(path)
         try:
-            return await io.run(lambda: claims.lies_elsewhere(path) and claims.claim(path))
+            return await io.run(lambda: claims.is_outside_job_directory(path) and claims.claim(path))
         except OSError as error:
             raise CannotClaim(str(error)) from error
 
@@ -233,7 +233,7 @@ class JarHandlers:
             ("savepoint-dir", parsed.savepoint_directory, settings.savepoint_roots),
         ):
             if directory is not None:
-                await confined(self._services, roots, directory, f"execution.checkpointing.{key}")
+                await resolve_in_roots(self._services, roots, directory, f"execution.checkpointing.{key}")
 
 
 def _described(program: Program) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.job_master import JobMaster
-from checkpointing.jobs.job_record import ExceptionEntry, JobRecord, sentence
+from checkpointing.jobs.job_record import ExceptionEntry, JobRecord, first_line
 from checkpointing.jobs.launching.admission import LaunchWait
 from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.masking import mask_arguments, mask_values
@@ -143,14 +143,14 @@ def execution_result(job: JobRecord) -> dict[str, Any]:
         "net-runtime": job.state.last_modified_ms - job.state.started_ms,
     }
     if job.failure is not None:
-        name, text = job.failure.name, sentence(job.failure.message)
+        name, text = job.failure.name, first_line(job.failure.message)
         result["failure-cause"] = java_failure(name, text, exception_text(job.failure))
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 
 def exception_text(info: ExceptionInfo) -> str:
     """Return the stack trace as Flink shows it, after a line that says what failed."""
-    headline = f"{info.name}: {sentence(info.message)}"
+    headline = f"{info.name}: {first_line(info.message)}"
     return info.stacktrace if info.stacktrace.startswith(headline) else f"{headline}\n{info.stacktrace}".rstrip()
 
 
@@ -209,7 +209,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "start-time": record.started_ms,
         "end-time": attempt.ended_ms if attempt.ended_ms is not None else -1,
         "state": end.state.value if end else attempt.state.value,
-        "cause": sentence(end.exception.message) if end and end.exception else None,
+        "cause": first_line(end.exception.message) if end and end.exception else None,
         "pid": record.pid,
         "pod": record.pod,
         "restored-checkpoint-id": record.restored_checkpoint_id if record.local_directory is None else None,
@@ -301,7 +301,7 @@ def _exception(entry: ExceptionEntry) -> dict[str, Any]:
     info = entry.info
     return {
         "exceptionName": info.name,
-        "message": sentence(info.message),
+        "message": first_line(info.message),
         "stacktrace": exception_text(info),
         "timestamp": info.timestamp,
         "taskName": info.task_name,

@@ -85,7 +85,7 @@ class JobOperations:
         """
         is_said = False
 
-        def look() -> str | None:
+        def check() -> str | None:
             nonlocal is_said
             answer = self.client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")
             if answer["status"]["id"] != "COMPLETED":
@@ -98,7 +98,7 @@ class JobOperations:
                 raise OperationFailed(_message(operation["failure-cause"]))
             return str(operation["location"])
 
-        return self._until(look, f"Operation {trigger_id} on job {job_id}")
+        return self._until(check, f"Operation {trigger_id} on job {job_id}")
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job and wait until it is CANCELED. Raises OperationFailed when it ended in another way."""
@@ -116,11 +116,11 @@ class JobOperations:
         if status != "CANCELED":
             raise OperationFailed(f"Job {job_id} is {status}, not CANCELED.")
 
-    def _until(self, look: Callable[[], str | None], what: str) -> str:
+    def _until(self, check: Callable[[], str | None], what: str) -> str:
         deadline = self.monotonic() + self.timeout_s
         while True:
             try:
-                result = look()
+                result = check()
             except JobManagerUnreachable:
                 result = None
             except RequestRefused as error:

@@ -82,14 +82,14 @@ class JobRestart:
         if not verdict["valid"]:
             what = "--from-savepoint" if self.savepoint is not None else "The snapshot that the job ended with"
             raise OperationFailed(f"{what}: {verdict['reason']}")
-        if self.job["state"] not in ENDED and self._goes_with_a_cancel(location):
+        if self.job["state"] not in ENDED and self._is_deleted_on_cancel(location):
             raise OperationFailed(
                 f"--from-savepoint: {location} is a checkpoint of this job. The job manager deletes it when the job is "
                 "canceled. Omit the option, or set execution.checkpointing.externalized-checkpoint-retention to "
                 "RETAIN_ON_CANCELLATION."
             )
 
-    def _goes_with_a_cancel(self, location: str) -> bool:
+    def _is_deleted_on_cancel(self, location: str) -> bool:
         client = self.operations.client
         if not client.get(f"/jobs/{self.job_id}/checkpoints/config")["externalization"]["delete_on_cancellation"]:
             return False

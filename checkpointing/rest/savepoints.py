@@ -48,7 +48,7 @@ async def usable_savepoint(
     """
     roots = services.settings.restore_roots
     try:
-        checkpoint = await services.storage_io_at(path).look(path, lambda: _verified(roots.confine(path)))
+        checkpoint = await services.storage_io_at(path).read(path, lambda: _verified(roots.resolve(path)))
     except StorageUnreachable as error:
         raise RestError(503, f"savepointPath: {error}") from error
     except OSError as error:
@@ -77,13 +77,13 @@ def _replaced(services: JobServices, checkpoint: CompletedCheckpoint) -> str | N
     return next((replaced_batches(checkpoint, query, since[query]) for query in repeating if query in since), None)
 
 
-async def confined(services: JobServices, roots: SavepointRoots, path: str, field: str) -> str:
+async def resolve_in_roots(services: JobServices, roots: SavepointRoots, path: str, field: str) -> str:
     """Return `path` confined to `roots`.
 
     The answer 400 names the `field`, and 503 means that the storage does not answer.
     """
     try:
-        return await services.storage_io_at(path).look(path, lambda: roots.confine(path))
+        return await services.storage_io_at(path).read(path, lambda: roots.resolve(path))
     except StorageSilent as error:
         raise RestError(503, f"{field}: {error}") from error
     except StorageError as error:
@@ -160,7 +160,7 @@ class SavepointHandlers:
         path = text_field(body, "savepoint-path")
         if path is None:
             raise bad_request("savepoint-path: the path of the savepoint is expected")
-        await self._confined(path, "savepoint-path")
+        await self._resolve(path, "savepoint-path")
         trigger_id = id_field(body, "triggerId")
 
         async def begin() -> dict[str, Any]:
@@ -192,30 +192,30 @@ class SavepointHandlers:
                 self._services, path, text_field(body, "entryClass"), allow_other_program=False
             )
         except SavepointUnusable as error:
-            missing = isinstance(error.__cause__, MetadataMissing) and await self._is_storage_there(path)
+            missing = isinstance(error.__cause__, MetadataMissing) and await self._is_storage_available(path)
             return JSONResponse(_verdict(str(error), None, missing=missing))
         return JSONResponse(_verdict(None, found))
 
-    async def _is_storage_there(self, path: str) -> bool:
+    async def _is_storage_available(self, path: str) -> bool:
         """Return whether the storage of `path` is available.
 
         If it is not mounted, the snapshot may only look missing (decision 123).
         """
         roots = self._services.settings.restore_roots
         try:
-            await self._services.storage_io_at(path).look(path, lambda: require_storage(roots.confine(path)))
+            await self._services.storage_io_at(path).read(path, lambda: require_storage(roots.resolve(path)))
         except OSError:
             return False
         return True
 
     async def _target(self, body: Any, name: str) -> str | None:
         target = text_field(body, name)
-        return None if target is None else await self._confined(target, name)
+        return None if target is None else await self._resolve(target, name)
 
-    async def _confined(self, path: str, name: str) -> str:
+    async def _resolve(self, path: str, name: str) -> str:
         """Return the real directory of `path`. Refuse it if it is outside the savepoint roots."""
         roots = self._services.settings.savepoint_roots
-        return await confined(self._services, roots, path, name)
+        return await resolve_in_roots(self._services, roots, path, name)
 
     def _default_directory(self, job: JobMaster) -> str:
         return job.record.config.savepoint_directory or self._services.settings.savepoint_directory
@@ -223,7 +223,7 @@ class SavepointHandlers:
 
 def _dispose(path: str, roots: SavepointRoots) -> None:
     """Dispose of a savepoint. Refuse one that a job has claimed, because that job removes it."""
-    check_unclaimed(roots.confine(path))
+    check_unclaimed(roots.resolve(path))
     dispose_savepoint(path, roots)
 
 

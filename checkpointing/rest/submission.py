@@ -176,7 +176,7 @@ def follow(
     deadline = monotonic() + timeout_s
     shown: tuple[str, str | None, str | None] = ("", None, None)
     while True:
-        job = _look(client, job_id)
+        job = _job_details(client, job_id)
         status = str(job["state"]) if job else "unknown: no job manager answers"
         waits = job.get("launch-wait") or {}
         if waits.get("for") == Lacking.ENVIRONMENT.value:
@@ -201,7 +201,7 @@ def follow(
         wait(_POLL_S)
 
 
-def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
+def _job_details(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
     """Return the job's details, empty while no leader answers."""
     try:
         return client.get(f"/jobs/{job_id}")

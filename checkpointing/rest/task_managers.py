@@ -72,7 +72,7 @@ def _described(attempt: Attempt, executor: Executor, job_id: str) -> dict[str, A
         "path": executor.address,
         "dataPort": _port(executor.address),
         "jmxPort": -1,
-        "timeSinceLastHeartbeat": attempt.last_heard_ms,
+        "timeSinceLastHeartbeat": attempt.last_contact_ms,
         "slotsNumber": executor.cores,
         "freeSlots": free,
         "totalResource": _resource(executor.cores, executor.max_memory),

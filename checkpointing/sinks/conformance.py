@@ -60,22 +60,24 @@ class PlayedJob:
         name = f"{timeline}-{self.job_id}"
         if restored is None:
             self.lineage, self.passed_over = begin((), name, None), 0
-            return self.go_on()
+            return self.next_attempt()
         first = next(_FIRST_NUMBERS) if self.new_numbers else restored.batch
         self.lineage = begin(restored.lineage, name, restored.batch, numbered_after=first)
         self.passed_over = first - restored.ordinal
-        return self.go_on()
+        return self.next_attempt()
 
     def number_of(self, ordinal: int) -> int:
         """Return the number of a batch of the current timeline. `ordinal` counts without new numbers."""
         return ordinal + self.passed_over
 
-    def go_on(self) -> SinkContext:
+    def next_attempt(self) -> SinkContext:
         """Begin the next attempt, in the timeline of the last one (local recovery)."""
         self.number += 1
-        return self.be(SinkContext(self.job_id, self.number, self.lineage[-1].timeline, {}, {QUERY: self.lineage}))
+        return self.activate(
+            SinkContext(self.job_id, self.number, self.lineage[-1].timeline, {}, {QUERY: self.lineage})
+        )
 
-    def be(self, context: SinkContext) -> SinkContext:
+    def activate(self, context: SinkContext) -> SinkContext:
         set_current(context)
         return context
 
@@ -134,7 +136,7 @@ class SinkConformance(ABC):
         sink = self.make_sink()
         sink(self.batch("a0"), job.number_of(0))
         sink(self.batch("a1"), job.number_of(1))
-        job.go_on()
+        job.next_attempt()
         sink = self.make_sink()
         sink(self.batch("a1"), job.number_of(1))
         sink(self.batch("a2"), job.number_of(2))
@@ -188,7 +190,7 @@ class SinkConformance(ABC):
         other = PlayedJob(new_numbers=True)
         other.start("B", job.snapshot(1))
         self.make_sink()(self.batch("b2"), other.number_of(2))
-        job.be(former)
+        job.activate(former)
         self._refuses(sink, 3)
         self.holds("a0 a1 b2")
 
@@ -197,9 +199,9 @@ class SinkConformance(ABC):
         old_context = job.start("A")
         old = self.make_sink()
         old(self.batch("a0"), job.number_of(0))
-        job.go_on()
+        job.next_attempt()
         self.make_sink()(self.batch("a1"), job.number_of(1))
-        job.be(old_context)
+        job.activate(old_context)
         self._refuses(old, 1)
         self._refuses(old, 2)
         self._refuses(self.make_sink(), 2)
@@ -223,18 +225,20 @@ class SinkConformance(ABC):
             job.start(f"A{number}")
             sink = self.make_sink()
             sink(self.batch("a0"), job.number_of(0))
-            deaths = [self._dies(job, crash, sink, "a1")]
-            job.go_on()
+            deaths = [self._crashes(job, crash, sink, "a1")]
+            job.next_attempt()
             self.make_sink()(self.batch("a1"), job.number_of(1))
             self.holds("a0 a1")
             job.start(f"B{number}", job.snapshot(0))
-            deaths.append(self._dies(job, crash, self.make_sink(), "b1"))
+            deaths.append(self._crashes(job, crash, self.make_sink(), "b1"))
             job.start(f"C{number}", job.snapshot(0))
             self.make_sink()(self.batch("c1"), job.number_of(1))
             self.holds("a0 c1")
             _require(any(deaths), f"crash {number} never happened")
 
-    def _dies(self, job: PlayedJob, crash: Callable[[], AbstractContextManager[None]], sink: Sink, word: str) -> bool:
+    def _crashes(
+        self, job: PlayedJob, crash: Callable[[], AbstractContextManager[None]], sink: Sink, word: str
+    ) -> bool:
         try:
             with crash():
                 sink(self.batch(word), job.number_of(1))

@@ -84,7 +84,7 @@ class FileSink:
             # The rows must be computed nevertheless, because only that advances Spark's state.
             frame.write.format("noop").mode("overwrite").save()
             return
-        with self._directory.aside(job, batch) as unfinished:
+        with self._directory.unpublished_path(job, batch) as unfinished:
             writer = frame.write.format(self._format).options(**self._options).partitionBy(*self._partition_by)
             writer.save(f"file://{unfinished}")  # not quoted, because Hadoop's paths are not quoted like a URI's
             self._directory.publish(job, batch, unfinished)

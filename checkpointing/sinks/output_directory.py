@@ -83,7 +83,7 @@ class OutputDirectory:
         return self._published(batch).exists()
 
     @contextlib.contextmanager
-    def aside(self, job: SinkContext, batch: int) -> Iterator[Path]:
+    def unpublished_path(self, job: SinkContext, batch: int) -> Iterator[Path]:
         """Yield the path where a batch is written before it is published. Remove it afterwards."""
         directory = self._control / "aside" / f"{job.attempt}-{uuid.uuid4().hex}"
         directory.mkdir(parents=True)

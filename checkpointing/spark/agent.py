@@ -155,7 +155,7 @@ class _Take:
     staging: Path
     over: bool = False
     told: tuple[str, bool] = ("", False)
-    next_telling_s: float = 0.0
+    next_report_s: float = 0.0
     results: queue.SimpleQueue[_Done] = field(default_factory=queue.SimpleQueue)
     unsent: list[_Done] = field(default_factory=list)
 
@@ -208,7 +208,7 @@ class CheckpointAgent:
         cuts = [_Cut(q, owed=sum(vertex.parallelism for vertex in q.files.plan.vertices)) for q in self._queries]
         staging = self._staging / f"chk-{message.checkpoint_id}"
         now_s = self._clock.monotonic()
-        take = _Take(message, now_s, cuts, staging, next_telling_s=now_s + _telling_pause_s(message))
+        take = _Take(message, now_s, cuts, staging, next_report_s=now_s + _report_pause_s(message))
         self._takes[message.checkpoint_id] = take
         if take.is_synchronous:
             self._ended_for = message.checkpoint_id
@@ -240,11 +240,11 @@ class CheckpointAgent:
         for take in [take for take in self._takes.values() if not take.over]:
             for cut in take.cuts:
                 if not cut.is_cut and not take.over:
-                    self._look_for_boundary(take, cut)
+                    self._find_boundary(take, cut)
                 if cut.batch is not None and cut.figures is None:
                     cut.figures = self._reports.figures(cut.query.name, cut.batch)
             self._acknowledge(take)
-            self._tell_what_is_awaited(take)
+            self._report_wait(take)
         if self._to_start_again:
             self._run_on()
 
@@ -253,7 +253,7 @@ class CheckpointAgent:
 
     # --- the barrier ---
 
-    def _look_for_boundary(self, take: _Take, cut: _Cut) -> None:
+    def _find_boundary(self, take: _Take, cut: _Cut) -> None:
         if _uncut_consumers(take, cut):
             return
         if not cut.query.is_active and cut.query.files.last_commit() is None:
@@ -394,12 +394,12 @@ class CheckpointAgent:
         cut.owed -= 1
         return True
 
-    def _tell_what_is_awaited(self, take: _Take) -> None:
+    def _report_wait(self, take: _Take) -> None:
         now_s = self._clock.monotonic()
-        if take.over or now_s < take.next_telling_s:
+        if take.over or now_s < take.next_report_s:
             return
-        take.next_telling_s = now_s + _telling_pause_s(take.trigger)
-        awaited = " ".join(_what_is_awaited(take, cut) for cut in take.cuts if cut.owed)
+        take.next_report_s = now_s + _report_pause_s(take.trigger)
+        awaited = " ".join(_wait_reason(take, cut) for cut in take.cuts if cut.owed)
         batches = [cut for cut in take.cuts if cut.waits_for_batch]
         have_progressed = [_has_progressed(cut, now_s) for cut in batches]
         told = (awaited, bool(batches))
@@ -428,7 +428,7 @@ class CheckpointAgent:
             self._ended_for = None
 
 
-def _telling_pause_s(trigger: TriggerCheckpoint) -> float:
+def _report_pause_s(trigger: TriggerCheckpoint) -> float:
     """Return a fraction of the time-out, so that progress is known before the checkpoint expires."""
     return min(_WORTH_TELLING_S, trigger.timeout_ms / 1000 / 4)
 
@@ -450,7 +450,7 @@ def _uncut_consumers(take: _Take, cut: _Cut) -> list[str]:
     ]
 
 
-def _what_is_awaited(take: _Take, cut: _Cut) -> str:
+def _wait_reason(take: _Take, cut: _Cut) -> str:
     """Return a sentence for people: which query is awaited, and what it has yet to do."""
     query = f"Query {cut.query.name!r}"
     if cut.batch is not None:

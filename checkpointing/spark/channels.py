@@ -83,7 +83,7 @@ def _same_directory(producer: QueryEnds, consumer: QueryEnds, source: Source) ->
     written, read = _directory(written), _directory(read)
     if written == read:
         return True
-    if _sees(read, written):
+    if _may_list(read, written):
         raise ProgramError(
             f"query {consumer.query!r} reads {read}, which takes in files of query {producer.query!r}'s sink past the "
             f"sink's own log, so a restart would count rows twice. Read {written} itself, or a separate directory."
@@ -100,7 +100,7 @@ def _directory(path: str) -> str:
     return str(Path(local).absolute()) if _GLOB.search(local) else str(Path(local).resolve())
 
 
-def _sees(read: str, written: str) -> bool:
+def _may_list(read: str, written: str) -> bool:
     """Return whether a listing of `read`, which may be a pattern, can contain files below `written`."""
     patterns, names = read.strip("/").split("/"), written.strip("/").split("/")
     try:
@@ -163,7 +163,7 @@ def _refuse_circles(channels: Sequence[Channel]) -> None:
     for channel in channels:
         consumers.setdefault(channel.producer, set()).add(channel.consumer)
     for start in consumers:
-        circle = _way_back(start, consumers)
+        circle = _shortest_cycle(start, consumers)
         if circle:
             raise ProgramError(
                 f"the queries feed each other in a circle: {' → '.join(circle)}. There is no consistent snapshot "
@@ -171,7 +171,7 @@ def _refuse_circles(channels: Sequence[Channel]) -> None:
             )
 
 
-def _way_back(start: str, consumers: Mapping[str, set[str]]) -> list[str]:
+def _shortest_cycle(start: str, consumers: Mapping[str, set[str]]) -> list[str]:
     """Return the shortest path from a query back to itself, with both ends, or an empty list if there is none."""
     ways = [[start]]
     seen: set[str] = set()

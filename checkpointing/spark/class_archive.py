@@ -43,7 +43,7 @@ def make(archive: Path) -> None:
         warm_up(spark, work.spark / "warm-up")
         spark.stop()
         jvm.leave()
-        class_archive.keep(partial, archive)
+        class_archive.publish(partial, archive)
     except BaseException:
         jvm.kill()
         raise
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     archive = Path(path)
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # the signal at the end of input must not reach the parent process
-    _step_back()
+    _lower_priority()
     threading.Thread(target=_end_with_input, daemon=True).start()
     with archive.with_suffix(".lock").open("w") as lock:
         try:
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     os.nice(19)
     with contextlib.suppress(OSError):  # Linux first divides processors among sessions, and this process leads one
         Path("/proc/self/autogroup").write_text("19")

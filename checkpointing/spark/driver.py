@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from py4j.protocol import Py4JError
 
-from checkpointing.checkpoint_location.begun import BegunBatches
+from checkpointing.checkpoint_location.started_batches import StartedBatches
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
@@ -82,7 +82,7 @@ _JVM_EXIT_S = 3.0
 _PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken, UnsupportedPySpark)
 
 
-class _Over(Exception):
+class _AttemptOver(Exception):
     """The job has ended in this process. Contains what is still to be reported."""
 
     def __init__(
@@ -101,7 +101,7 @@ class BatchNumbersUsedUp(Exception):
     """A query is too near to the end of the attempt's batch numbers. The next attempt gets new ones."""
 
 
-class _NotWanted(Exception):
+class _AttemptRefused(Exception):
     """The job manager refused this attempt."""
 
 
@@ -131,7 +131,7 @@ class Driver:
         self._held: HeldAttempt | None = None
         self._spark: SparkSession | None = None
         self._job: job.SparkJob | None = None
-        self._begun = BegunBatches(())
+        self._started_batches = StartedBatches(())
         self._agent: CheckpointAgent | None = None
         self._log_limit = LogLimit(Path(spec.work_directory) / LOG_NAME, clock)
         self._events = EventLog(self._work.event_log)
@@ -153,10 +153,10 @@ class Driver:
             self._claim()
             self._link.start()
             self._live()
-        except _Over as over:
+        except _AttemptOver as over:
             self._check_terminated()
             return self._report(over)
-        except _NotWanted as error:
+        except _AttemptRefused as error:
             log.error("%s", error)
             return EXIT_NOT_WANTED
         except (AttemptTaken, HighAvailabilityError) as error:
@@ -166,9 +166,9 @@ class Driver:
             info = self._explain(error)
             self._check_terminated()
             log.exception("attempt %d failed", self._spec.attempt)
-            return self._report(_Over(DriverState.FAILED, info))
+            return self._report(_AttemptOver(DriverState.FAILED, info))
         finally:
-            self._leave()
+            self._shut_down()
 
     def terminate(self, number: int, frame: FrameType | None) -> NoReturn:
         """Handle SIGTERM. Ignore later signals, because they must not interrupt the end."""
@@ -192,7 +192,7 @@ class Driver:
             return
         self._services = driver_services(self._spec.high_availability, self._clock)
         self._held = self._services.attempts.hold(self._spec.job_id, self._spec.attempt)
-        self._held.on_lost(lambda: self._die("the claim on the attempt was lost"))
+        self._held.on_lost(lambda: self._exit_now("the claim on the attempt was lost"))
 
     def _make_link(self) -> JobManagerLink:
         spec = self._spec
@@ -201,7 +201,7 @@ class Driver:
             self._find_leader,
             self._registration,
             lambda: self._vitals,
-            lambda: self._die("the lease has run out"),
+            lambda: self._exit_now("the lease has run out"),
             self._clock,
         )
 
@@ -244,7 +244,7 @@ class Driver:
     def _last_batches(self) -> dict[str, int]:
         return _commits(self._job) if self._job is not None else {}
 
-    def _die(self, why: str) -> NoReturn:
+    def _exit_now(self, why: str) -> NoReturn:
         """End the process at once, on any thread, because another attempt may start at any moment."""
         log.error("attempt %d ends at once: %s", self._spec.attempt, why)
         jvm.kill()
@@ -259,18 +259,19 @@ class Driver:
         program, arguments = job.load(self._spec, self._work)
         self._spark = self._open_session(self._spec, self._work)
         guard_batch_functions(
-            lambda frame, batch: self._begun.note(frame, batch), lambda error: self._begun.note_error(error)
+            lambda frame, batch: self._started_batches.note(frame, batch),
+            lambda error: self._started_batches.note_error(error),
         )
         self._handle_waiting()
         prepared = self._prepare(self._spark, program, arguments)
         self._handle_waiting()
-        self._begun = BegunBatches([query.planned.location for query in prepared.queries])
+        self._started_batches = StartedBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
         self._reports.job = prepared
         self._reports.status(DriverState.INITIALIZING)  # the job manager records the sinks before they get rows
         for query in prepared.queries:
-            query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
-            query.function_error = partial(self._begun.error, query.planned.location)
+            query.function_ticks = partial(self._started_batches.cpu_ticks, query.planned.location)
+            query.function_error = partial(self._started_batches.error, query.planned.location)
             query.start()
         prepared.program.begin(prepared.queries)
         self._job = prepared
@@ -281,7 +282,7 @@ class Driver:
         log.info("attempt %d runs: %s", self._spec.attempt, ", ".join(v.name for v in prepared.vertices))
         executors = Executors(self._spark, self._clock)
         while True:
-            self._turn(prepared, self._agent, executors)
+            self._run_cycle(prepared, self._agent, executors)
 
     def _prepare(self, spark: SparkSession, program: Program, arguments: job.ProgramArguments) -> job.SparkJob:
         try:
@@ -300,9 +301,9 @@ class Driver:
         while not self._link.incoming.empty():
             self._handle(self._link.incoming.get_nowait())
 
-    def _turn(self, running: job.SparkJob, agent: CheckpointAgent, executors: Executors) -> None:
+    def _run_cycle(self, running: job.SparkJob, agent: CheckpointAgent, executors: Executors) -> None:
         self._check_terminated()
-        self._log_limit.look()
+        self._log_limit.enforce()
         try:
             busy = agent.is_busy or self._stopping
             self._handle(self._link.incoming.get(timeout=_BUSY_TICK_S if busy else _IDLE_TICK_S))
@@ -311,7 +312,7 @@ class Driver:
         self._handle_waiting()
         self._read_events(running, executors)
         agent.tick()
-        self._look_after(running, agent)
+        self._check_queries(running, agent)
 
     def _read_events(self, running: job.SparkJob, executors: Executors) -> None:
         self._events.poll()
@@ -331,7 +332,7 @@ class Driver:
         batches = latest.batch_id - self._started_after.get(query.name, -1)
         return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark, rows, batches)
 
-    def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+    def _check_queries(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
         """Check the queries for their end. Fail the job if a query died.
 
         If all queries ended on request, the attempt is over. If all ended by themselves, and the program after them,
@@ -343,7 +344,7 @@ class Driver:
             info = query.failure(self._clock.now_ms())
             if info is not None:
                 self._check_context(info.message)
-                raise _Over(DriverState.FAILED, self._with_task(query, info))
+                raise _AttemptOver(DriverState.FAILED, self._with_task(query, info))
         if program_error is not None:
             raise program_error
         self._end_before_numbers_run_out(running, agent)
@@ -351,7 +352,7 @@ class Driver:
             if all(query.has_ended() for query in running.queries):
                 if self._numbers_used_up is not None:
                     raise self._numbers_used_up
-                raise _Over(DriverState.FINISHED, finish_cause=self._stop_cause)
+                raise _AttemptOver(DriverState.FINISHED, finish_cause=self._stop_cause)
         elif ended and not agent.has_ended_queries and not self._has_ended:
             self._check_context()
             for query in ended:
@@ -420,7 +421,7 @@ class Driver:
     def _handle(self, message: JobManagerMessage) -> None:
         match message:
             case Refused():
-                raise _NotWanted(f"the job manager refused attempt {self._spec.attempt}: {message.reason}")
+                raise _AttemptRefused(f"the job manager refused attempt {self._spec.attempt}: {message.reason}")
             case Stop():
                 self._stop(message)
             case BatchNumbersExtended():
@@ -428,7 +429,7 @@ class Driver:
             case Cancel():
                 for query in self._job.queries if self._job is not None else ():
                     query.stop()
-                raise _Over(DriverState.CANCELED)
+                raise _AttemptOver(DriverState.CANCELED)
             case TriggerCheckpoint() if self._agent is None or self._stopping:
                 cause = "The job is stopping." if self._stopping else "The job's queries are not running yet."
                 self._reports.decline(message.checkpoint_id, NOT_READY, cause)
@@ -442,7 +443,7 @@ class Driver:
     def _stop(self, message: Stop) -> None:
         self._stop_cause = message.cause
         if self._job is None or self._agent is None:
-            raise _Over(DriverState.FINISHED, finish_cause=message.cause)
+            raise _AttemptOver(DriverState.FINISHED, finish_cause=message.cause)
         self._numbers_used_up = None
         if not self._stopping and not self._agent.has_ended_queries:
             self._end_queries(self._job)
@@ -472,7 +473,7 @@ class Driver:
             keeps_state=isinstance(error, RestoreRefused),
         )
 
-    def _report(self, over: _Over) -> int:
+    def _report(self, over: _AttemptOver) -> int:
         """End Spark, then report the end: what is reported as ended must not write any more."""
         log.info("attempt %d: %s", self._spec.attempt, over.state.value)
         self._end_spark()
@@ -486,7 +487,7 @@ class Driver:
             self._agent.close()
         jvm.kill()
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         """End Spark and close the link, also after SIGTERM. Release the claim last, after everything else has ended."""
         self._end_spark()
         self._link.close(0)

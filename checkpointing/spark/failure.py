@@ -53,10 +53,10 @@ def _message_of(error: BaseException) -> str:
     said = _without_sql_state(text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0])
     if causes and causes[-1].partition(": ")[2] not in said:
         said = f"{said}\nCaused by: {causes[-1]}"
-    return _telling(type(error).__name__, said)
+    return _message_with_name(type(error).__name__, said)
 
 
-def _telling(name: str, message: str) -> str:
+def _message_with_name(name: str, message: str) -> str:
     """Return the message. Prefix it with the name if it says too little: a KeyError's message is only the key."""
     return message if message and name != "KeyError" else f"{name}: {message}".removesuffix(": ")
 
@@ -94,7 +94,7 @@ def user_exception(text: str) -> tuple[str, str] | None:
             more = _JVM_AGAIN.split("\n".join(lines[number + 1 :]), maxsplit=1)[0]
             message = "\n".join([match["message"] or "", more]).strip()
             name = match["name"].rpartition(".")[2]
-            return name, _telling(name, _without_sql_state(message))
+            return name, _message_with_name(name, _without_sql_state(message))
     return None
 
 

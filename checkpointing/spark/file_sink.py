@@ -47,10 +47,10 @@ def put_back(output: SinkOutput, entries: Sequence[str], end: SinkLogEnd, *, kee
         output.end_log(listed, end)
         return
     kept = _named(root, listed)
-    _bring_back(root, kept)
-    abandoned = frozenset() if keep_output else _named(root, output.ever_listed()) - kept
+    _move_back(root, kept)
+    abandoned = frozenset() if keep_output else _named(root, output.all_entries()) - kept
     output.end_log(listed, end)
-    _put_aside(root, abandoned)
+    _move_aside(root, abandoned)
 
 
 def check_numbers_are_new(output: SinkOutput, first: int) -> None:
@@ -98,7 +98,7 @@ def check_no_other_writer(output: SinkOutput, owner: str, running: Collection[st
             )
 
 
-def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
+def start_without_state(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
     """Prepare `output` for a query that starts without state. Discard the output of the job's earlier attempts.
 
     Raises:
@@ -110,11 +110,11 @@ def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
         output.mark(job_id)
         return
     if output.local is not None and not keep_output:
-        _put_aside(output.local, _named(output.local, output.visible()))
-    output.put_log_aside()
+        _move_aside(output.local, _named(output.local, output.visible()))
+    output.move_log_aside()
 
 
-def put_unfinished_aside(output: SinkOutput, since_ms: int) -> None:
+def move_unfinished_aside(output: SinkOutput, since_ms: int) -> None:
     """Move data files of batches that never ended: not named in the log, and not older than `since_ms` (epoch).
 
     Call it only after the driver and every task that wrote them have ended. Raise OSError or ValueError.
@@ -124,19 +124,19 @@ def put_unfinished_aside(output: SinkOutput, since_ms: int) -> None:
         return
     named = _named(root, output.visible())
     unnamed = {path for path in _data_files(root) if path not in named}
-    _put_aside(root, {path for path in unnamed if (root / path).stat().st_mtime_ns >= since_ms * 1_000_000})
+    _move_aside(root, {path for path in unnamed if (root / path).stat().st_mtime_ns >= since_ms * 1_000_000})
 
 
 # --- data files on the local file system, by their path below the output ---
 
 
-def _put_aside(output: Path, paths: Collection[Path]) -> None:
+def _move_aside(output: Path, paths: Collection[Path]) -> None:
     moved = [path for path in sorted(paths) if _move(output / path, output / _ASIDE / path)]
     if moved:
         log.info("%d files of abandoned batches moved from %s to %s below it", len(moved), output, _ASIDE)
 
 
-def _bring_back(output: Path, paths: Collection[Path]) -> None:
+def _move_back(output: Path, paths: Collection[Path]) -> None:
     for path in paths:
         if not (output / path).exists():
             _move(output / _ASIDE / path, output / path)

@@ -16,14 +16,14 @@ from checkpointing.clock import Clock
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
-from checkpointing.jobs.wheels import let_import
+from checkpointing.jobs.wheels import make_importable
 from checkpointing.model.configuration import PREFIX, CheckpointConfiguration
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
 from checkpointing.spark.channels import QueryEnds, find_channels
-from checkpointing.spark.lost_input import check_input_is_there
+from checkpointing.spark.lost_input import check_input_exists
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
@@ -44,7 +44,7 @@ from checkpointing.spark.program import (
     returned_writers,
 )
 from checkpointing.spark.program_run import ProgramRun
-from checkpointing.spark.rescale import asks_for_partitions
+from checkpointing.spark.rescale import requests_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery, after_restore, own_location, repeats_numbers
 from checkpointing.spark.session import enter_directory, refuse_relative, start_session
 from checkpointing.spark.starting_state import (
@@ -93,7 +93,7 @@ ProgramArguments = Mapping[str, str] | Sequence[str]
 def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, ProgramArguments]:
     """Return the program and its arguments, before any JVM starts. Raise ProgramError."""
     if not deployment_of(spec.configuration, parallelism=spec.parallelism).driver_is_in_the_cluster:
-        let_import(spec.configuration, work.program)  # in a cluster, spark-submit has done it
+        make_importable(spec.configuration, work.program)  # in a cluster, spark-submit has done it
     program = load_program(Path(spec.program_path), spec.entry_class, work.program)
     return program, spec.program_args if program.is_script else parse_arguments(spec.program_args)
 
@@ -128,19 +128,19 @@ def prepare(
     raises.
     """
     state = starting_state(spec, work.root)
-    _let_executors_import_this_package(spec, work, spark)
-    let_workers_import(spark, program)
+    _send_package_to_executors(spec, work, spark)
+    make_importable_for_workers(spark, program)
     enter_directory(spec.configuration, spark)
     log.info("calls %s", program.entry_class)  # the program may take any time
     run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()
     writers = as_writers(returned, program.entry_class, [query.writer for query in run.queries])
     state = for_queries(state, [query_name(writer_options(each), number) for number, each in enumerate(writers)])
-    asks = asks_for_partitions(spec.parallelism, spec.configuration)
-    planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
+    asks = requests_partitions(spec.parallelism, spec.configuration)
+    planned = plan_queries(writers, work, state, spec.configuration, requests_partitions=asks)
     check = functools.partial(_check_restored, spec, state)
     continued = build_queries(state, spark, work.root, planned, check, spec.batch_numbers)
-    give_ids(run, planned)
+    write_query_ids(run, planned)
     if spec.restore is not None:
         _warn_of_rows_written_again([query for query in planned if query.name in continued])
     lineages = {query.name: _begin_timeline(spec, query, continued.get(query.name)) for query in planned}
@@ -150,7 +150,7 @@ def prepare(
     return SparkJob(tuple(RunningQuery(query) for query in planned), continues_after, run)
 
 
-def give_ids(run: ProgramRun, queries: Sequence[PlannedQuery]) -> None:
+def write_query_ids(run: ProgramRun, queries: Sequence[PlannedQuery]) -> None:
     """Write the query IDs that the program has already received, so that Spark uses them."""
     for query in queries:
         path = query.location / "metadata"
@@ -205,10 +205,10 @@ def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery,
     if not state.is_own:
         check_state_fits(query, batch)
     if spec.restore is None or not spec.restore.allow_non_restored_state:
-        check_input_is_there(query.name, query.location, batch)
+        check_input_exists(query.name, query.location, batch)
 
 
-def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, spark: SparkSession) -> None:
+def _send_package_to_executors(spec: DriverSpec, work: WorkDirectory, spark: SparkSession) -> None:
     """Send this package to the executors, where keyed state, sources and sinks need it.
 
     For a driver in a cluster, spark-submit has sent it.
@@ -218,7 +218,7 @@ def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, sp
         spark.sparkContext.addPyFile(str(zipped_package(work.root / PACKAGE_NAME)))
 
 
-def let_workers_import(spark: SparkSession, program: Program) -> None:
+def make_importable_for_workers(spark: SparkSession, program: Program) -> None:
     """Let Python workers on this machine import the program.
 
     For transformWithState, Spark starts a Python worker next to the driver before it plans, and added files do not
@@ -238,7 +238,7 @@ def plan_queries(
     state: StartingState,
     configuration: Mapping[str, str],
     *,
-    asks_for_partitions: bool = False,
+    requests_partitions: bool = False,
 ) -> list[PlannedQuery]:
     """Name and place each query, and find the channels between queries. Raise ProgramError.
 
@@ -261,7 +261,7 @@ def plan_queries(
             after_restore=after_restore(writer, sink, exactly_once=exactly_once),
             repeats_numbers=repeats_numbers(name, sink, options),
         )
-        plan = plan_on(state, name, explain(writer), sink, asks=asks_for_partitions)
+        plan = plan_on(state, name, explain(writer), sink, asks=requests_partitions)
         is_continuous = has_continuous_trigger(writer)
         if is_continuous:
             refuse_exactly_once(name, configuration)

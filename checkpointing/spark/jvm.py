@@ -108,7 +108,7 @@ def _with_own_options(settings: Mapping[str, str], archive: str) -> dict[str, st
     return {**settings, JVM_OPTIONS: f"{own} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
-def given_up(master: str, written: int) -> ClusterRefused | None:
+def application_failure(master: str, written: int) -> ClusterRefused | None:
     """Return why Spark gave up an application on `master`, or None if it did not.
 
     `written` is the size of this process's errors before the start. Python itself sees only that the context is

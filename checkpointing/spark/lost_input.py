@@ -29,14 +29,14 @@ class InputLost(RestoreRefused):
     """Input of a query is lost, and a retry cannot help. The text names the files."""
 
 
-def check_input_is_there(query: str, location: Path, batch: int) -> None:
+def check_input_exists(query: str, location: Path, batch: int) -> None:
     """Raise InputLost if a local file is missing that the query's sources had listed after `batch`."""
     positions = source_positions((location / "offsets" / str(batch)).read_bytes())
     lost: list[str] = []
     for directory in sorted((location / "sources").glob("*")):
         last = _log_offset(positions.get(int(directory.name), "")) if directory.name.isdigit() else None
         if last is not None:
-            lost += _lost(directory, last)
+            lost += _missing_files(directory, last)
     if lost:
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         raise InputLost(
@@ -46,7 +46,7 @@ def check_input_is_there(query: str, location: Path, batch: int) -> None:
         )
 
 
-def loss_in_words(query: str, name: str, message: str) -> str | None:
+def lost_input_message(query: str, name: str, message: str) -> str | None:
     """Return the message for a failure by which a source reports lost input, or None for another failure."""
     if name != SourceInputLost.__name__ and _SAID_BY_THE_SOURCE.search(message) is None:
         return None
@@ -65,7 +65,7 @@ def _log_offset(position: str) -> int | None:
     return offset if isinstance(offset, int) else None
 
 
-def _lost(log: Path, last: int) -> list[str]:
+def _missing_files(log: Path, last: int) -> list[str]:
     to_read = dict.fromkeys(path for path, number in _entries(log) if number > last)
     return [path for path in to_read if (local := _local(path)) is not None and not local.exists()]
 

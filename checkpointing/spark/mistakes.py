@@ -32,17 +32,17 @@ def is_mistake(error: Exception, calls_program: Callable[..., Any], spark: Any =
     from pyspark.errors.exceptions.captured import CapturedException
 
     if isinstance(error, CapturedException | Py4JError):
-        return _is_mistake_to_spark(error, spark)
+        return _is_user_error(error, spark)
     code = calls_program.__code__
     is_raised_by_program = any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
     return is_raised_by_program and not may_pass(error)
 
 
-def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
+def _is_user_error(error: Exception, spark: Any) -> bool:
     from pyspark.errors import AnalysisException, IllegalArgumentException, UnsupportedOperationException
 
     origin: Any = getattr(error, "java_exception", error)  # this object has the error's condition
-    match _condition_of(origin):
+    match _error_condition(origin):
         case "DATA_SOURCE_NOT_FOUND":
             return True
         case "UNABLE_TO_INFER_SCHEMA":
@@ -57,7 +57,7 @@ def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
     return isinstance(error, AnalysisException | IllegalArgumentException | UnsupportedOperationException)
 
 
-def _condition_of(origin: Any) -> str:
+def _error_condition(origin: Any) -> str:
     """Return Spark's name for the kind of error, or "" for errors without one, such as py4j's own."""
     try:
         return str(origin.getCondition() or "")

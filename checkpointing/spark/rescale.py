@@ -49,7 +49,7 @@ class RescaleRefused(RestoreRefused):
     """The number of the state's partitions cannot be changed. The text says why and what to do."""
 
 
-def asks_for_partitions(parallelism: int | None, configuration: Mapping[str, str]) -> bool:
+def requests_partitions(parallelism: int | None, configuration: Mapping[str, str]) -> bool:
     """Return whether a job requests a number of state partitions. Otherwise it keeps that of its state."""
     return parallelism is not None or SHUFFLE_PARTITIONS in configuration
 

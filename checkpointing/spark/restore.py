@@ -24,7 +24,7 @@ from checkpointing.spark import file_sink
 from checkpointing.spark.plan import vertex_id
 from checkpointing.spark.sink_output import SinkLogEnd, SinkOutput, log_order, read_entries
 from checkpointing.spark.staging import SINK_LOCATION
-from checkpointing.state.batch_function import has_no_taker, name_of_holder
+from checkpointing.state.batch_function import has_undeclared_function, name_of_holder
 from checkpointing.storage import state_file_path
 
 # The query's name of an imported location that was given without one.
@@ -116,7 +116,7 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
     """Raise RestoreRefused if state would be dropped without permission, or an operator would lack its state."""
     fitting = _fitting(snapshot, vertices)
     left_out = [
-        f"{operator.name!r} of query {operator.query!r}{_instead(operator, vertices)}"
+        f"{operator.name!r} of query {operator.query!r}{_operator_found_instead(operator, vertices)}"
         for operator in snapshot.checkpoint.operators
         if operator.vertex_id not in fitting and _files(operator)
     ]
@@ -124,7 +124,7 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
         f"operator state {name_of_holder(file.path)!r} of query {operator.query!r}"
         for operator in snapshot.checkpoint.operators
         for file in _files(operator)
-        if has_no_taker(file.path)
+        if has_undeclared_function(file.path)
     ]
     if left_out and not allow_non_restored_state:
         _check_imported_names(snapshot, vertices)
@@ -133,7 +133,7 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
             f"{', '.join(left_out)}. Restore it with the program it was taken from, "
             "or allow non-restored state to leave this state behind."
         )
-    _check_none_is_new(snapshot, vertices, fitting)
+    _check_no_new_operator(snapshot, vertices, fitting)
 
 
 def _check_imported_names(snapshot: Snapshot, vertices: Sequence[Vertex]) -> None:
@@ -146,7 +146,7 @@ def _check_imported_names(snapshot: Snapshot, vertices: Sequence[Vertex]) -> Non
         )
 
 
-def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: frozenset[str]) -> None:
+def _check_no_new_operator(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: frozenset[str]) -> None:
     """Raise RestoreRefused for a new stateful operator in an old query.
 
     Spark starts a stateful operator without state only in a query that has never run.
@@ -177,7 +177,7 @@ def _fitting(snapshot: Snapshot, vertices: Sequence[Vertex]) -> frozenset[str]:
     )
 
 
-def _instead(operator: OperatorState, vertices: Sequence[Vertex]) -> str:
+def _operator_found_instead(operator: OperatorState, vertices: Sequence[Vertex]) -> str:
     found = next((vertex.name for vertex in vertices if vertex.id == operator.vertex_id), None)
     return f" (the program has {found!r} in its place)" if found is not None else ""
 
@@ -191,8 +191,8 @@ def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], lo
         return None
     with _damaged(query):
         for file in snapshot.files(query, _fitting(snapshot, vertices)):
-            if not file.path.startswith(SINK_PREFIX) and not has_no_taker(file.path):
-                _bring(snapshot.path_of(file), location / file.path, file)
+            if not file.path.startswith(SINK_PREFIX) and not has_undeclared_function(file.path):
+                _link_or_copy(snapshot.path_of(file), location / file.path, file)
         relocate_schemas(location)
     return snapshot.checkpoint.batches[query]
 
@@ -239,7 +239,7 @@ def restore_output(
         entries = _entries_of(snapshot, query, output)
         file_sink.put_back(output, entries, end, keep_output=keep_output)
         if writers_are_gone and not keep_output:
-            file_sink.put_unfinished_aside(output, snapshot.checkpoint.trigger_timestamp)
+            file_sink.move_unfinished_aside(output, snapshot.checkpoint.trigger_timestamp)
 
 
 def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
@@ -273,7 +273,7 @@ def _damaged(query: str) -> Iterator[None]:
         raise SnapshotDamaged(f"Query {query!r} cannot be restored: {error}") from error
 
 
-def _bring(source: Path, target: Path, file: StateFile) -> None:
+def _link_or_copy(source: Path, target: Path, file: StateFile) -> None:
     """Link a file with a unique name (RocksDB's SST files, by far the most bytes), and copy all other files.
 
     A unique name is never written again, so the query cannot change the snapshot's bytes through the link.

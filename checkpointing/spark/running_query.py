@@ -15,12 +15,12 @@ from checkpointing.model.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
 from checkpointing.spark.jvm import hadoop_path
-from checkpointing.spark.lost_input import loss_in_words
+from checkpointing.spark.lost_input import lost_input_message
 from checkpointing.spark.plan import QueryPlan, Sink, function_of, output_mode, session_of, start
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
-from checkpointing.spark.state_mismatch import mismatch_in_words
+from checkpointing.spark.state_mismatch import state_mismatch_message
 from checkpointing.spark.status_stores import task_progress
 from checkpointing.spark_internals import java_query, stream_execution, terminated
 
@@ -189,7 +189,7 @@ class RunningQuery:
         if not found.isDefined():
             return None
         info = failure.of_query(self.name, found.get(), timestamp)
-        words = mismatch_in_words(info.message, self.planned.plan, self.planned.location) or loss_in_words(
+        words = state_mismatch_message(info.message, self.planned.plan, self.planned.location) or lost_input_message(
             self.name, info.name, info.message
         )
         if words is not None:

@@ -42,7 +42,7 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        given_up = jvm.given_up(settings[MASTER], written)
+        given_up = jvm.application_failure(settings[MASTER], written)
         if given_up is not None:
             raise given_up from error
         raise

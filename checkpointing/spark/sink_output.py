@@ -124,7 +124,7 @@ class SinkOutput:
         """Return the entries up to `batch`, or all if the log no longer distinguishes them."""
         return self._read(lambda names: entries_up_to(names, batch) or _visible(names))
 
-    def ever_listed(self) -> list[str]:
+    def all_entries(self) -> list[str]:
         """Return the entries of every file that the log still has."""
         return self._read(sorted)
 
@@ -153,7 +153,7 @@ class SinkOutput:
                     self._files.copyFromLocalFile(False, True, self._path(str(content)), partial)
                     self._rename(partial, self._path(self._log, name))
 
-    def put_log_aside(self) -> None:
+    def move_log_aside(self) -> None:
         with _as_os_error(str(self)):
             if self._files.exists(self._log):
                 self._rename(self._log, self._path(self._output, f".{LOG_NAME}.abandoned.{uuid.uuid4().hex}"))

@@ -79,7 +79,7 @@ class PoolLedger:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _StoredFile:
     """A stored file. `is_new`: this checkpoint added it."""
 
     file: StateFile
@@ -122,7 +122,7 @@ class SnapshotWriter:
         """
         grouped = self._by_subtask(staged)
         self._pool_sizes = self._files.sizes(self._pool) if self._pool is not None else {}
-        brought = self._brought_by_executors(staged)
+        brought = self._stored_by_executors(staged)
         with ThreadPoolExecutor(self._files.transfers, "transfer", step_back) as executor:
             futures = {
                 key: [brought.get(file.path) or executor.submit(self._place, staged, file) for file in files]
@@ -152,7 +152,7 @@ class SnapshotWriter:
                 raise StateTooLarge(largest)
         return {(v.id, i): grouped[v.id, i] for v in plan.vertices for i in range(v.parallelism)}
 
-    def _durable(self, vertex: Vertex, subtask: int, placed: Sequence[_Placed]) -> DurableSubtask:
+    def _durable(self, vertex: Vertex, subtask: int, placed: Sequence[_StoredFile]) -> DurableSubtask:
         # Sync files found in the pool, too: the driver that added them may have died before they were durable.
         self._files.make_durable([*dict.fromkeys(each.location for each in placed), *self._changed_directories(placed)])
         contents = {}
@@ -161,7 +161,7 @@ class SnapshotWriter:
         files = tuple(each.file for each in placed)
         return DurableSubtask(vertex, subtask, files, sum(each.file.size for each in placed if each.is_new), contents)
 
-    def _changed_directories(self, placed: Sequence[_Placed]) -> set[str]:
+    def _changed_directories(self, placed: Sequence[_StoredFile]) -> set[str]:
         """Return the directories with new names: those of new files, and the parents of new directories.
 
         Include the pool once if files were found there, because a driver may have died after it added them and before
@@ -180,14 +180,14 @@ class SnapshotWriter:
                 directory = parent(directory)
         return changed
 
-    def _record(self, placed: Iterable[_Placed]) -> None:
+    def _record(self, placed: Iterable[_StoredFile]) -> None:
         for each in placed:
             if each.file.shared:
                 self._ledger.used(each.location, self._trigger.checkpoint_id, is_new=each.is_new)
 
     # --- by the executors ---
 
-    def _brought_by_executors(self, staged: StagedBatch) -> Mapping[str, Future[_Placed]]:
+    def _stored_by_executors(self, staged: StagedBatch) -> Mapping[str, Future[_StoredFile]]:
         """Return the files that executors stored, by path. Return none if executors would be slower or failed.
 
         This process then stores the files itself.
@@ -206,7 +206,7 @@ class SnapshotWriter:
             return {}
         workers = len({each.worker for each in found})
         log.info("%s: %d files, %d bytes, by %d of the executors' processes", what, len(found), size, workers)
-        brought: dict[str, Future[_Placed]] = {}
+        brought: dict[str, Future[_StoredFile]] = {}
         places: set[str] = set()
         for each in found:
             file, is_new = files[each.path], each.is_new and each.location not in places
@@ -229,14 +229,14 @@ class SnapshotWriter:
 
     # --- on a transfer's thread ---
 
-    def _place(self, staged: StagedBatch, file: BatchFile) -> _Placed:
+    def _place(self, staged: StagedBatch, file: BatchFile) -> _StoredFile:
         link = staged.link_of(file)
         checksum = self._checksums.of(link)
         if link.stat().st_size != file.size:
             raise OSError(errno.EIO, f"has {link.stat().st_size} bytes instead of {file.size}", str(link))
         if self._is_shared(file):
             location = f"{self._pool}/{checksum}"
-            is_new = self._bring_to_pool(link, location, checksum, file.size)
+            is_new = self._store_in_pool(link, location, checksum, file.size)
         else:
             location, is_new = self._private(staged, file), True
             self._files.put(link, location)
@@ -248,11 +248,11 @@ class SnapshotWriter:
     def _private(self, staged: StagedBatch, file: BatchFile) -> str:
         return f"{self._trigger.directory}/{_safe(staged.files.query)}/{file_name(file.path)}"
 
-    def _placed(self, file: BatchFile, checksum: str, location: str, *, is_new: bool) -> _Placed:
+    def _placed(self, file: BatchFile, checksum: str, location: str, *, is_new: bool) -> _StoredFile:
         relative = location.removeprefix(f"{self._base()}/")
-        return _Placed(StateFile(file.path, relative, file.size, checksum, self._is_shared(file)), location, is_new)
+        return _StoredFile(StateFile(file.path, relative, file.size, checksum, self._is_shared(file)), location, is_new)
 
-    def _bring_to_pool(self, link: Path, location: str, checksum: str, size: int) -> bool:
+    def _store_in_pool(self, link: Path, location: str, checksum: str, size: int) -> bool:
         """Store the file unless it exists.
 
         Return whether it was new or damaged: replacing a damaged file repairs old checkpoints.
@@ -279,7 +279,7 @@ class SnapshotWriter:
         return directory if self._trigger.kind.is_savepoint else parent(directory)
 
 
-def _successful(futures: Iterable[Future[_Placed]]) -> Iterator[_Placed]:
+def _successful(futures: Iterable[Future[_StoredFile]]) -> Iterator[_StoredFile]:
     return (future.result() for future in futures if not future.cancelled() and future.exception() is None)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from checkpointing.clock import SystemClock
 from checkpointing.jobs.launching.processes import SPEC_NAME
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
-from checkpointing.jobs.launching.signature import is_taken_in_later
+from checkpointing.jobs.launching.signature import is_applied_later
 from checkpointing.jobs.launching.spare_driver import READY, TAKEN
 from checkpointing.model.driver_spec import DriverSpec, SpareSpec
 from checkpointing.model.messages import MalformedMessage
@@ -65,19 +65,19 @@ class JobManagerChannel:
     def has_work(self) -> bool:
         return not self._taken.empty()
 
-    def say_ready(self) -> None:
+    def report_ready(self) -> None:
         """Report that the spare driver is ready. The reading thread notices a closed connection."""
         if not self.has_work:
             log.info("waits for work")
-            self._say(READY)
+            self._send(READY)
 
-    def work(self, look: Callable[[], None]) -> Path:
-        """Return the path of the specification once it has arrived. Call `look` about every second until then."""
+    def work(self, check: Callable[[], None]) -> Path:
+        """Return the path of the specification once it has arrived. Call `check` about every second until then."""
         while True:
             try:
                 return self._taken.get(timeout=_LOOK_S)
             except queue.Empty:
-                look()
+                check()
 
     def _listen(self) -> None:
         said = b""
@@ -95,9 +95,9 @@ class JobManagerChannel:
         """Link the specification into this directory, which the command line names, before the attempt starts here."""
         (self._directory / SPEC_NAME).hardlink_to(path)
         self._taken.put(path)
-        self._say(TAKEN)
+        self._send(TAKEN)
 
-    def _say(self, word: bytes) -> None:
+    def _send(self, word: bytes) -> None:
         try:
             self._connection.sendall(word)
         except OSError as error:
@@ -113,11 +113,11 @@ def main(arguments: list[str]) -> int:
         log.error("a spare's only argument is the path of its specification: %s", error)
         return EXIT_BAD_SPECIFICATION
     directory = Path(spec.directory)
-    channel = JobManagerChannel(_standard_input(), directory, lambda: _leave(directory))
+    channel = JobManagerChannel(_standard_input(), directory, lambda: _exit_after_hang_up(directory))
     work = WorkDirectory(directory, session=directory)
     settings = session_settings(work, spec.parallelism, spec.configuration)
     open_session = _opened(settings, work, channel)
-    channel.say_ready()
+    channel.report_ready()
     return _be_driver(channel.work(_check_jvm), directory, settings, open_session)
 
 
@@ -170,9 +170,9 @@ def _be_driver(
 
 def adapt(spark: SparkSession, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Adapt a session that was started with the settings `before` to the job `name` with the settings `after`."""
-    for key in filter(is_taken_in_later, before.keys() - after.keys()):
+    for key in filter(is_applied_later, before.keys() - after.keys()):
         spark.conf.unset(key)
-    for key in filter(is_taken_in_later, after):
+    for key in filter(is_applied_later, after):
         if before.get(key) != after[key]:
             spark.conf.set(key, after[key])
     spark.sparkContext.appName = name
@@ -204,7 +204,7 @@ def _check_jvm() -> None:
         exit_process(EXIT_FAILED)
 
 
-def _leave(directory: Path) -> NoReturn:
+def _exit_after_hang_up(directory: Path) -> NoReturn:
     log.info("the job manager hung up")
     jvm.kill()
     shutil.rmtree(directory, ignore_errors=True)

@@ -57,7 +57,7 @@ class SparkLocation:
             raise in_use(self.location)
 
     @property
-    def begun_batch(self) -> int | None:
+    def uncommitted_batch(self) -> int | None:
         """The batch that was started but not committed, if any. It must run again with the same input."""
         begun = self.batch + 1
         return begun if f"offsets/{begun}" in self.listing else None
@@ -132,7 +132,7 @@ def find(location: str) -> SparkLocation:
     listing = listing_of(files, location)
     _check_foreign(listing, location)
     batch = _newest_batch(listing, location)
-    begun = _begun(listing, batch)
+    begun = _files_of_next_batch(listing, batch)
 
     def read(path: str) -> bytes:
         return files.read(f"{location}/{path}")
@@ -185,7 +185,7 @@ def _newest_batch(listing: Mapping[str, int], location: str) -> int:
     return commits[-1]
 
 
-def _begun(listing: Mapping[str, int], batch: int) -> Sequence[BatchFile]:
+def _files_of_next_batch(listing: Mapping[str, int], batch: int) -> Sequence[BatchFile]:
     path = f"offsets/{batch + 1}"
     return [BatchFile(path, listing[path], Owner(VertexKind.SOURCE, 0))] if path in listing else []
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from checkpointing.checkpoint_location.checksums import are_told_by_sums, sums_path
+from checkpointing.checkpoint_location.checksums import is_identified_by_sums, sums_path
 from checkpointing.checkpoint_location.layout import (
     SINK,
     SINK_PREFIX,
@@ -169,7 +169,7 @@ def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
         _link_or_copy(files.path_of(file.path), target)
         if target.stat().st_size != file.size:
             raise IncompleteBatch(f"{file.path} has {target.stat().st_size} bytes instead of {file.size}")
-        if are_told_by_sums(file.path, file.size):
+        if is_identified_by_sums(file.path, file.size):
             with contextlib.suppress(FileNotFoundError):
                 _link_or_copy(sums_path(files.path_of(file.path)), sums_path(target))
     return StagedBatch(files, batch, tuple(selected), directory)

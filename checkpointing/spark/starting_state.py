@@ -114,7 +114,7 @@ class NoState:
 
     def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
         if query.output is not None:
-            file_sink.start_anew(query.output, self.job_id, keep_output=self.keep_output)
+            file_sink.start_without_state(query.output, self.job_id, keep_output=self.keep_output)
 
     def taken_over(self) -> None:
         """Do nothing: there are no files to remove."""
@@ -255,7 +255,7 @@ class FormerAttempt:
         if end is not None:
             query.output.end_log(query.output.visible(), end)
         if self.writers_are_gone and not self.keep_output:
-            file_sink.put_unfinished_aside(query.output, self.state.last_commit_ms(query.name))
+            file_sink.move_unfinished_aside(query.output, self.state.last_commit_ms(query.name))
 
     def taken_over(self) -> None:
         """Remove the previous attempt's links, which would keep files that the queries no longer need."""
@@ -345,7 +345,7 @@ def build_queries(
     """
     state.check_fits(queries)
     for query in queries:
-        _check_numbers_stay(query, target_partitions(query.plan, state.partitions(query.name)))
+        _check_may_rescale(query, target_partitions(query.plan, state.partitions(query.name)))
     end = _restored_end(spark, queries, numbers)
     continued: dict[str, ContinuedBatch] = {}
     for query in queries:
@@ -396,7 +396,7 @@ def _renumbered(spark: SparkSession, query: PlannedQuery, batch: int, end: SinkL
     return end.batch
 
 
-def _check_numbers_stay(query: PlannedQuery, partitions: int | None) -> None:
+def _check_may_rescale(query: PlannedQuery, partitions: int | None) -> None:
     """Raise RescaleRefused if the query keeps its numbers and must be rescaled.
 
     A rescale is a batch without rows, so the function would never replace old rows under its number.

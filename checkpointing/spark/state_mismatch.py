@@ -30,13 +30,13 @@ _ADVICE = (
 )
 
 
-def mismatch_in_words(message: str, plan: QueryPlan, location: Path) -> str | None:
+def state_mismatch_message(message: str, plan: QueryPlan, location: Path) -> str | None:
     """Return an explanation of Spark's `message` about the query at `location`, or None for another message."""
     schema = _SCHEMA.search(message)
     if schema is not None:
         stored, new = _fields(schema["stored"]), _fields(schema["new"])
         part = schema["part"].lower()
-        operator = _whose(stored, 0 if part == "key" else 1, plan, location)
+        operator = _operator_names(stored, 0 if part == "key" else 1, plan, location)
         return (
             f"The restored state of {operator} in query {plan.query!r} does not fit the program: "
             f"its {part} is ({_listed(stored)}), the program's is ({_listed(new)}). {_ADVICE}"
@@ -55,7 +55,7 @@ def _named(operators: str) -> str:
     return " and ".join(named) or "no stateful operator"
 
 
-def _whose(stored: list[tuple[str, str]], part: int, plan: QueryPlan, location: Path) -> str:
+def _operator_names(stored: list[tuple[str, str]], part: int, plan: QueryPlan, location: Path) -> str:
     """Return the names of the operators whose state has the key (`part` 0) or value (`part` 1) fields `stored`."""
     stateful = {index: vertex for (kind, index), vertex in plan.by_owner.items() if kind is VertexKind.STATEFUL}
     names = [name for name, _ in stored]

@@ -17,7 +17,7 @@ from checkpointing.checkpoint_location.schema_paths import hadoop_path, relocate
 from checkpointing.spark.plan import logical_plan, output_mode, session_of
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import PlannedQuery
-from checkpointing.spark.state_mismatch import mismatch_in_words
+from checkpointing.spark.state_mismatch import state_mismatch_message
 from checkpointing.spark_internals import (
     INCREMENTAL_EXECUTION,
     OFFSETS_METADATA,
@@ -52,7 +52,7 @@ def check_state_fits(query: PlannedQuery, batch: int) -> None:
         try:
             _plan_next_batch(query, batch, copy)
         except (PySparkException, Py4JError) as error:
-            words = mismatch_in_words(str(error), query.plan, query.location)
+            words = state_mismatch_message(str(error), query.plan, query.location)
             if words is not None:
                 raise StateDoesNotFit(words) from error
             log.info("whether the state of query %s fits shows when it runs: %s", query.name, str(error)[:500])

@@ -21,7 +21,7 @@ from checkpointing.spark_internals import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ASKED_EVERY_S = 10.0
+_READ_INTERVAL_S = 10.0
 # A foreachBatch function may run its own SQL within the batch's. The last executions are the running ones.
 _EXECUTIONS = 20
 # With this frame in a stack trace, the exception was raised in a task, not in the driver.
@@ -38,16 +38,16 @@ class Executors:
         self._store = status_store(spark)
         self._clock = clock
         self._known: tuple[Executor, ...] = ()
-        self._asked_s = float("-inf")
+        self._last_read_s = float("-inf")
 
     def latest(self) -> tuple[Executor, ...]:
         now = self._clock.monotonic()
-        if now - self._asked_s >= _ASKED_EVERY_S:
-            self._asked_s = now
-            self._known = tuple(self._ask())
+        if now - self._last_read_s >= _READ_INTERVAL_S:
+            self._last_read_s = now
+            self._known = tuple(self._read_executors())
         return self._known
 
-    def _ask(self) -> list[Executor]:
+    def _read_executors(self) -> list[Executor]:
         """Return the live executors that can run tasks. On a cluster the driver itself runs none."""
         return [
             Executor(

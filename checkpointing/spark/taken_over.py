@@ -88,7 +88,7 @@ def take_over(run: ProgramRun) -> None:
         setattr(owner, name, replacement)
 
 
-def give_back() -> None:
+def restore_methods() -> None:
     """Restore PySpark's own methods. For tests only."""
     _runs.clear()
     for (owner, name), own in _ORIGINALS.items():

@@ -127,14 +127,14 @@ class ExecutorUploads:
         """Wait for the end of the job. Return True if it was cancelled because it could not begin."""
         starved, began, limit_s = False, False, self._clock.monotonic() + self._patience_s
         while not wait([running], _LOOKS_EVERY_S).done:
-            began = began or self._has_begun()
+            began = began or self._has_started()
             starved = not began and self._clock.monotonic() > limit_s
             if starved or is_over():
                 with contextlib.suppress(Py4JError):
                     self._context.cancelJobsWithTag(tag)
         return starved
 
-    def _has_begun(self) -> bool:
+    def _has_started(self) -> bool:
         """Return whether a task runs. Return True if that is unknown, for example with another scheduler."""
         try:
             pool = java_context(self._context).getPoolForName(POOL)
@@ -152,11 +152,11 @@ class ExecutorUploads:
             context.setJobDescription(what)
             context.addJobTag(tag)
             try:
-                found: list[Uploaded] = context.parallelize(tasks, len(tasks)).flatMap(bring_share).collect()
+                found: list[Uploaded] = context.parallelize(tasks, len(tasks)).flatMap(upload_share).collect()
             finally:
                 context.removeJobTag(tag)
         except (Py4JError, PySparkException, OSError) as error:
-            raise UploadFailed(_in_words(error)) from error
+            raise UploadFailed(_error_text(error)) from error
         return found
 
 
@@ -189,7 +189,7 @@ def _check_arrived(sizes: dict[str, int], uploaded: Sequence[Uploaded]) -> None:
                 )
 
 
-def _in_words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     found = failure.user_exception(str(error))
     return ": ".join(found) if found is not None else failure.of_exception(error, 0).message.partition("\n")[0]
 
@@ -197,15 +197,15 @@ def _in_words(error: Exception) -> str:
 # --- on an executor ---------------------------------------------------------------------------------------------------
 
 
-def bring_share(uploads: Iterable[Upload]) -> Iterator[Uploaded]:
+def upload_share(uploads: Iterable[Upload]) -> Iterator[Uploaded]:
     """Upload the files of one task. OSError or StorageError ends the task with the reason."""
     own = list(uploads)
     files = files_for(own[0].location)
     with ThreadPoolExecutor(files.transfers, "transfer", step_back) as threads:
-        yield from threads.map(lambda each: _bring(files, each), own)
+        yield from threads.map(lambda each: _upload_file(files, each), own)
 
 
-def _bring(files: Files, upload: Upload) -> Uploaded:
+def _upload_file(files: Files, upload: Upload) -> Uploaded:
     link = Path(upload.link)
     checksum = checksum_of(link)
     if link.stat().st_size != upload.size:

@@ -68,7 +68,7 @@ def name_of_holder(path: str) -> str | None:
     return parts[1] if parts[0] == DIRECTORY and len(parts) == 3 else None
 
 
-def has_no_taker(path: str) -> bool:
+def has_undeclared_function(path: str) -> bool:
     """Return whether a file has the state of a function that the program, after its call, has not created."""
     name = name_of_holder(path)
     return name is not None and name not in _declared

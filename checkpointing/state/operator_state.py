@@ -51,22 +51,22 @@ class ListState:
         self._entry = entry
 
     def get(self) -> list[Any]:
-        return [self._kept(element) for element in self._entry.elements]
+        return [self._json_copy(element) for element in self._entry.elements]
 
     def add(self, element: Any) -> None:
-        self._entry.elements.append(self._kept(element))
+        self._entry.elements.append(self._json_copy(element))
 
     def add_all(self, elements: Iterable[Any]) -> None:
-        self._entry.elements.extend([self._kept(element) for element in elements])
+        self._entry.elements.extend([self._json_copy(element) for element in elements])
 
     def update(self, elements: Iterable[Any]) -> None:
         """Replace all elements by `elements`."""
-        self._entry.elements[:] = [self._kept(element) for element in elements]
+        self._entry.elements[:] = [self._json_copy(element) for element in elements]
 
     def clear(self) -> None:
         self._entry.elements.clear()
 
-    def _kept(self, element: Any) -> Any:
+    def _json_copy(self, element: Any) -> Any:
         return json_copy(element, f"{self._entry.mode.value} state {self._entry.name!r}")
 
 
@@ -78,10 +78,10 @@ class BroadcastState:
 
     def get(self, key: Any, default: Any = None) -> Any:
         place = self._place(key)
-        return default if place is None else self._kept(self._entry.elements[place][1])
+        return default if place is None else self._json_copy(self._entry.elements[place][1])
 
     def put(self, key: Any, value: Any) -> None:
-        pair = [self._kept(key), self._kept(value)]
+        pair = [self._json_copy(key), self._json_copy(value)]
         place = self._place(key)
         if place is None:
             self._entry.elements.append(pair)
@@ -102,17 +102,17 @@ class BroadcastState:
         return self._place(key) is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        return iter([(self._kept(key), self._kept(value)) for key, value in self._entry.elements])
+        return iter([(self._json_copy(key), self._json_copy(value)) for key, value in self._entry.elements])
 
     def clear(self) -> None:
         self._entry.elements.clear()
 
     def _place(self, key: Any) -> int | None:
         """Return the index of a key. Keys are compared as JSON, so 1, 1.0 and true differ."""
-        wanted = _canonical(self._kept(key))
+        wanted = _canonical(self._json_copy(key))
         return next((n for n, (each, _) in enumerate(self._entry.elements) if _canonical(each) == wanted), None)
 
-    def _kept(self, value: Any) -> Any:
+    def _json_copy(self, value: Any) -> Any:
         return json_copy(value, f"broadcast state {self._entry.name!r}")
 
 
@@ -169,15 +169,15 @@ class OperatorStateContext:
         return self.stores[index]
 
     def list_state(self, name: str) -> ListState:
-        return self._only().list_state(name)
+        return self._only_store().list_state(name)
 
     def union_list_state(self, name: str) -> ListState:
-        return self._only().union_list_state(name)
+        return self._only_store().union_list_state(name)
 
     def broadcast_state(self, name: str) -> BroadcastState:
-        return self._only().broadcast_state(name)
+        return self._only_store().broadcast_state(name)
 
-    def _only(self) -> OperatorStateStore:
+    def _only_store(self) -> OperatorStateStore:
         if self.parallelism != 1:
             raise ValueError(f"there are {self.parallelism} subtasks; choose one with context.subtask(index)")
         return self.stores[0]
@@ -215,10 +215,10 @@ def _shares(name: str, mode: StateMode, stores: Sequence[OperatorStateStore], pa
         return old
     if mode is StateMode.BROADCAST:
         return [old[index % len(old)] for index in range(parallelism)]
-    return _even_runs([element for elements in old for element in elements], parallelism)
+    return _split_evenly([element for elements in old for element in elements], parallelism)
 
 
-def _even_runs(elements: list[Any], parallelism: int) -> list[list[Any]]:
+def _split_evenly(elements: list[Any], parallelism: int) -> list[list[Any]]:
     """Divide the elements into runs of equal length. The first ones have one more if the number cannot be divided."""
     length, longer = divmod(len(elements), parallelism)
     ends = [(index + 1) * length + min(index + 1, longer) for index in range(parallelism)]

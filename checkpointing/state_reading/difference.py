@@ -16,7 +16,7 @@ from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.state_reading.contents import StateView, ViewKind
 from checkpointing.state_reading.frames import KEY, MAP_KEY, VALUE
 from checkpointing.state_reading.reading import JSON_OPTIONS, ViewReference, find_view, open_state
-from checkpointing.state_reading.session import given_or_started
+from checkpointing.state_reading.session import existing_or_new_session
 from checkpointing.storage import read_metadata
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def state_difference(
     find_view(old, reference)
     operator, view = find_view(new, reference)
     with (
-        given_or_started(spark) as session,
+        existing_or_new_session(spark) as session,
         _by_key(old, reference, session) as old_rows,
         _by_key(new, reference, session) as new_rows,
     ):

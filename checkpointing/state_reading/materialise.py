@@ -25,7 +25,7 @@ def materialised(checkpoint: CompletedCheckpoint, query: str, number: int) -> It
     Other files of the snapshot are neither checked nor, from remote storage, downloaded. Raise SnapshotIncomplete, or
     another OSError of storage.
     """
-    wanted = _only(checkpoint, query, number)
+    wanted = _with_needed_files(checkpoint, query, number)
     verify_files(wanted, files_for(wanted.location))
     with tempfile.TemporaryDirectory(prefix="waymark-state-") as directory:
         local = local_copy(wanted, Path(directory) / "fetched")
@@ -41,7 +41,7 @@ def materialised(checkpoint: CompletedCheckpoint, query: str, number: int) -> It
         yield location
 
 
-def _only(checkpoint: CompletedCheckpoint, query: str, number: int) -> CompletedCheckpoint:
+def _with_needed_files(checkpoint: CompletedCheckpoint, query: str, number: int) -> CompletedCheckpoint:
     """Return the checkpoint with only the files that are needed."""
     operators = tuple(
         dataclasses.replace(
@@ -52,12 +52,12 @@ def _only(checkpoint: CompletedCheckpoint, query: str, number: int) -> Completed
             ),
         )
         for operator in checkpoint.operators
-        if operator.query == query and _is_of(operator, number)
+        if operator.query == query and _has_operator_number(operator, number)
     )
     return dataclasses.replace(checkpoint, operators=operators)
 
 
-def _is_of(operator: OperatorState, number: int) -> bool:
+def _has_operator_number(operator: OperatorState, number: int) -> bool:
     if operator.kind is not VertexKind.STATEFUL:
         return True
     return bool(files_of(operator)) and operator_number(operator) == number

@@ -24,7 +24,7 @@ from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.state_reading.contents import KeyedOperator, StatePartition, StateView, keyed_operators
 from checkpointing.state_reading.frames import EXPIRES_AT, KEY, MAP_KEY, PARTITION, VALUE, state_frame
 from checkpointing.state_reading.materialise import materialised
-from checkpointing.state_reading.session import given_or_started
+from checkpointing.state_reading.session import existing_or_new_session
 from checkpointing.storage import SnapshotUnusable, read_metadata
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def open_state(
     checkpoint: CompletedCheckpoint, operator: KeyedOperator, view: StateView, spark: SparkSession | None
 ) -> Iterator[DataFrame]:
     """Yield the view as a DataFrame. Turn Spark's errors in the block into StateUnreadable."""
-    with materialised(checkpoint, operator.query, operator.number) as place, given_or_started(spark) as session:
+    with materialised(checkpoint, operator.query, operator.number) as place, existing_or_new_session(spark) as session:
         try:
             yield state_frame(session, place, operator.number, checkpoint.batches[operator.query], view)
         except (PySparkException, Py4JError) as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MEMORY = "spark.driver.memory"
 
 
-def given_or_started(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
+def existing_or_new_session(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
     """Return the caller's or the process's session, which stays open, or else a small temporary one."""
     from pyspark.sql import SparkSession
 

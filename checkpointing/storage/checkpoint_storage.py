@@ -91,7 +91,7 @@ class FileCheckpointStorage:
         files = self._files(directory)
         if any(parent(checkpoint.location) == self.job_directory for checkpoint in self._retained()):
             require_storage(directory, files)
-            _make_below(directory, files)
+            _make_in_existing(directory, files)
         else:
             files.make_directory(shared)
             files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
@@ -238,7 +238,7 @@ class FileCheckpointStorage:
             raise StorageError("no savepoint directory was given and none is configured")
         target = canonical(target_directory)
         if self._savepoint_roots is not None:
-            target = self._savepoint_roots.confine(target)
+            target = self._savepoint_roots.resolve(target)
         is_named = is_savepoint_directory_of(target, self._job_id)
         directory = target if is_named else new_savepoint_directory(target, self._job_id)
         files = self._files(directory)
@@ -250,11 +250,11 @@ class FileCheckpointStorage:
             self._ended(directory)
             raise
         except OSError:
-            self._not_begun(directory, files)
+            self._remove_unstarted(directory, files)
             raise
         return CheckpointLocation(directory, None)
 
-    def _not_begun(self, directory: str, files: Files) -> None:
+    def _remove_unstarted(self, directory: str, files: Files) -> None:
         """Remove a directory that may or may not have been created. If that fails now, a later sweep does it."""
         try:
             files.remove_empty_directory(directory)
@@ -281,7 +281,7 @@ def _decoded(location: str, content: str) -> bytes:
 
 def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:
     """Remove the savepoint at `path`, which must be below `roots`. Raise SnapshotUnusable if it is no savepoint."""
-    directory = roots.confine(path)
+    directory = roots.resolve(path)
     files = files or files_for(directory)
     checkpoint = read_metadata(directory, files)
     if not checkpoint.properties.is_savepoint:
@@ -290,7 +290,7 @@ def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = No
     files.remove_tree(checkpoint.location)
 
 
-def _make_below(directory: str, files: Files) -> None:
+def _make_in_existing(directory: str, files: Files) -> None:
     """Create the new `directory`. Raise StorageUnreachable if its parent no longer exists."""
     try:
         files.make_directory(directory, new=True, parents=False)

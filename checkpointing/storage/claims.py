@@ -54,7 +54,7 @@ class JobClaims:
         self._job_directory = job_directory
         self._given_files = files
 
-    def lies_elsewhere(self, directory: str) -> bool:
+    def is_outside_job_directory(self, directory: str) -> bool:
         """Return whether the snapshot is outside of the job's own checkpoint directory, after following links."""
         return parent(_real(directory)) != _real(self._job_directory)
 

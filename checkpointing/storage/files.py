@@ -15,7 +15,7 @@ from typing import Protocol
 from checkpointing.daemon_threads import progressed
 from checkpointing.durable_files import opened, sync
 from checkpointing.storage.checksums import checking, checksum_of
-from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.foreign_errors import mapped_errors
 from checkpointing.storage.layout import temporary_name
 
 _REMOVE_ATTEMPTS = 5
@@ -117,7 +117,7 @@ class LocalFiles:
         missing = [directory]
         while parents and not missing[-1].parent.exists():
             missing.append(missing[-1].parent)
-        with in_words(path):
+        with mapped_errors(path):
             if parents:
                 directory.parent.mkdir(parents=True, exist_ok=True)
             directory.mkdir(exist_ok=not new)
@@ -125,9 +125,9 @@ class LocalFiles:
 
     def write_durably(self, path: str, content: bytes) -> None:
         target = Path(path)
-        temporary = _beside(target)
+        temporary = _temporary_path(target)
         try:
-            with in_words(path), temporary.open("xb") as file:
+            with mapped_errors(path), temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -140,9 +140,9 @@ class LocalFiles:
     def put(self, source: Path, path: str) -> None:
         """Link the file if possible, else let the kernel copy or clone it if possible, else copy it."""
         target = Path(path)
-        temporary = _beside(target)
+        temporary = _temporary_path(target)
         try:
-            with in_words(path):
+            with mapped_errors(path):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if not _linked(source, target):
                     _link_or_copy(source, temporary)
@@ -162,7 +162,7 @@ class LocalFiles:
 
     def make_durable(self, paths: Iterable[str]) -> None:
         for path in paths:
-            with in_words(path), opened(Path(path)) as descriptor:
+            with mapped_errors(path), opened(Path(path)) as descriptor:
                 os.fsync(descriptor)
 
     def get(self, path: str, target: Path, like: str) -> str:
@@ -196,7 +196,7 @@ class LocalFiles:
             return {}
 
     def remove_file(self, path: str) -> None:
-        with in_words(path):
+        with mapped_errors(path):
             Path(path).unlink(missing_ok=True)
 
     def remove_empty_directory(self, path: str) -> None:
@@ -219,7 +219,7 @@ class LocalFiles:
                 return
 
 
-def _beside(target: Path) -> Path:
+def _temporary_path(target: Path) -> Path:
     return target.with_name(temporary_name(target.name))
 
 

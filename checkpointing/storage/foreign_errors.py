@@ -23,7 +23,7 @@ _UNREACHABLE_NAMES = frozenset({"EndpointConnectionError", "ConnectTimeoutError"
 
 
 @contextlib.contextmanager
-def in_words(location: str) -> Iterator[None]:
+def mapped_errors(location: str) -> Iterator[None]:
     """Keep FileNotFoundError and FileExistsError in the block, and turn all other errors into a StorageError.
 
     A driver may report "missing" although it could not ask the server. Then another error is raised, because files that

@@ -26,7 +26,7 @@ from fsspec.registry import get_filesystem_class, known_implementations
 
 from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
-from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.foreign_errors import mapped_errors
 from checkpointing.storage.layout import temporary_name
 from checkpointing.storage.locations import name, parent
 
@@ -160,9 +160,9 @@ class FsspecFiles:
     def _run_once(self, path: str, work: Callable[[Any], T]) -> T:
         """Run an operation.
 
-        The inner `in_words` shows whether the instance can be reused; the outer one covers connecting.
+        The inner `mapped_errors` shows whether the instance can be reused; the outer one covers connecting.
         """
-        with in_words(path), self._instance() as fs, in_words(path):
+        with mapped_errors(path), self._instance() as fs, mapped_errors(path):
             return work(fs)
 
     @contextlib.contextmanager

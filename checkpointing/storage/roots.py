@@ -12,7 +12,7 @@ from checkpointing.storage.locations import canonical, is_local
 class SavepointRoots:
     """The allowed directories. `roots` are locations (absolute paths, `file:` or remote addresses).
 
-    Without any root, every path is refused. Only `confine` accesses the file system, and blocks as long as that does.
+    Without any root, every path is refused. Only `resolve` accesses the file system, and blocks as long as that does.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -22,7 +22,7 @@ class SavepointRoots:
     def roots(self) -> tuple[str, ...]:
         return self._roots
 
-    def confine(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Return the canonical form of `path`, for a local one without symbolic links.
 
         Raise OutsideSavepointRoots if it is outside of all roots. Links on a remote server are not visible: a user with

@@ -91,7 +91,7 @@ class SavepointIntents:
         problems: list[OSError] = []
         for path in sorted(self._directory.glob(f"{self._job_id}.*")):
             try:
-                with _held(path) as intent:
+                with _locked_intent(path) as intent:
                     if intent is not None and may_remove() and self._is_over(intent.read(), roots, files, removed):
                         path.unlink(missing_ok=True)
             except OSError as problem:
@@ -139,7 +139,7 @@ def jobs_with_intents(directory: Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[TextIO | None]:
+def _locked_intent(path: Path) -> Iterator[TextIO | None]:
     """Yield the locked intent, or None if its job manager lives or it has just ended."""
     try:
         file = path.open(encoding="utf-8", errors="replace")
@@ -159,7 +159,7 @@ def _held(path: Path) -> Iterator[TextIO | None]:
 
 def _is_within(savepoint: str, roots: SavepointRoots | None) -> bool:
     try:
-        return roots is None or roots.confine(savepoint) == savepoint
+        return roots is None or roots.resolve(savepoint) == savepoint
     except StorageError:
         return False
 

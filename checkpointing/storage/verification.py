@@ -87,14 +87,14 @@ def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedChe
     copy = dataclasses.replace(checkpoint, location=str(directory / name(checkpoint.location)), shared_location=shared)
     transfers = files_for(checkpoint.location).transfers
     map_in_daemon_threads(
-        lambda file: _bring(checkpoint, copy, file), _distinct_files(checkpoint), transfers, "download"
+        lambda file: _copy_file(checkpoint, copy, file), _distinct_files(checkpoint), transfers, "download"
     )
     Path(copy.location).mkdir(parents=True, exist_ok=True)
     (Path(copy.location) / METADATA).write_bytes(encode_metadata(copy))
     return copy
 
 
-def _bring(source: CompletedCheckpoint, copy: CompletedCheckpoint, file: StateFile) -> None:
+def _copy_file(source: CompletedCheckpoint, copy: CompletedCheckpoint, file: StateFile) -> None:
     path, target = state_file_path(source, file), Path(state_file_path(copy, file))
     try:
         found = files_for(path).get(path, target, file.checksum)

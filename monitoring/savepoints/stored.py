@@ -170,7 +170,7 @@ def remove(path: str, patience: Patience) -> None:
 
 
 def _remove(path: str) -> None:
-    directory = _roots().confine(path)
+    directory = _roots().resolve(path)
     files = files_for(directory)
     check_unclaimed(directory, files)
     try:
@@ -222,7 +222,7 @@ def _confined(path: str) -> str | None:
     """Return `path` without symbolic links if it is below a root that is not empty, else None."""
     for root in _nearest_first(path):
         try:
-            directory = SavepointRoots([root]).confine(path)
+            directory = SavepointRoots([root]).resolve(path)
         except OutsideSavepointRoots:
             continue
         if files_for(root).names(canonical(root)):

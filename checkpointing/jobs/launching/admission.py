@@ -112,14 +112,16 @@ class Decision:
     waits: Mapping[str, LaunchWait]
 
 
-def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below: float = float("-inf")) -> Decision:
+def decide(
+    waiting: Iterable[Waiting], load: Load, limits: Limits, *, least_priority: float = float("-inf")
+) -> Decision:
     """Return which jobs start now. `load` is the load of all drivers that run or start; it may exceed the limits.
 
-    `held_below`: a job with a lower priority waits for the recovery of other jobs.
+    `least_priority`: a job with a lower priority waits for the recovery of other jobs.
     """
     admitted, kept, queue_is_blocked = [], [], False
     for each in sorted(waiting, key=lambda one: one.rank):
-        lacking = _lacking(each, load, limits, held_below, queue_is_blocked)
+        lacking = _missing_resource(each, load, limits, least_priority, queue_is_blocked)
         if lacking is None:
             admitted.append(each.job_id)
             load += each.load
@@ -134,10 +136,12 @@ def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below
     return Decision(tuple(admitted), waits)
 
 
-def _lacking(each: Waiting, load: Load, limits: Limits, held_below: float, queue_is_blocked: bool) -> Lacking | None:
+def _missing_resource(
+    each: Waiting, load: Load, limits: Limits, least_priority: float, queue_is_blocked: bool
+) -> Lacking | None:
     if not each.has_place and limits.memory is not None and each.demand.memory > limits.memory:
         return Lacking.MACHINE
-    if each.priority < held_below:
+    if each.priority < least_priority:
         return Lacking.RECOVERY
     if not each.has_place:
         if queue_is_blocked:

@@ -29,24 +29,24 @@ class ChosenLauncher:
         self._default = default
 
     def check(self, graph: JobGraph) -> None:
-        self._of(graph.configuration).check(graph)
+        self._launcher_for(graph.configuration).check(graph)
 
     def check_files(self, graph: JobGraph) -> None:
-        self._of(graph.configuration).check_files(graph)
+        self._launcher_for(graph.configuration).check_files(graph)
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
-        return self._of(graph.configuration).demand_of(graph)
+        return self._launcher_for(graph.configuration).demand_of(graph)
 
     @property
     def spare_load(self) -> Load:
         return self._processes.spare_load
 
-    def leave_to_spares(self, room: Load) -> None:
-        self._processes.leave_to_spares(room)
+    def limit_spares(self, room: Load) -> None:
+        self._processes.limit_spares(room)
 
     def launch(self, spec: DriverSpec) -> DriverProcess:
         try:
-            launcher = self._of(spec.configuration)
+            launcher = self._launcher_for(spec.configuration)
         except InvalidConfiguration as error:
             raise LaunchFailed(str(error)) from error
         return launcher.launch(spec)
@@ -54,7 +54,7 @@ class ChosenLauncher:
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
         """Return the attempt's pod, or None. An invalid configuration has none, because `launch` refuses it."""
         try:
-            return self._of(configuration).pod_of(configuration, job_id, attempt)
+            return self._launcher_for(configuration).pod_of(configuration, job_id, attempt)
         except InvalidConfiguration:
             return None
 
@@ -73,7 +73,7 @@ class ChosenLauncher:
         if self._pods is not None:
             self._pods.end_spares()
 
-    def _of(self, configuration: Mapping[str, str]) -> DriverLauncher:
+    def _launcher_for(self, configuration: Mapping[str, str]) -> DriverLauncher:
         kind = launcher_of(configuration, self._default)
         if kind is LauncherKind.PROCESS:
             return self._processes

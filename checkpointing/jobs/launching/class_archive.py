@@ -51,7 +51,7 @@ def making_options(archive: Path) -> str:
     return f'"-XX:ArchiveClassesAtExit={archive}" {_QUIET}'
 
 
-def keep(written: Path, archive: Path) -> None:
+def publish(written: Path, archive: Path) -> None:
     """Rename the complete file `written` to `archive`. Write its checksum first. Raise OSError."""
     sync(written)
     archive.with_suffix(_TOLD).write_text(sha256_of(written))

@@ -110,7 +110,7 @@ class DriverGroups:
         self._held.add(path)
         (path / "memory.max").write_text(str(limit))
         (path / "memory.oom.group").write_text("1")  # the kernel ends the whole group, not half of a driver
-        group = DriverGroup(path, _kills(path))
+        group = DriverGroup(path, _count_kills(path))
         _move(str(pid), path)
         for member in self._session_of(pid):
             _move(member, path)
@@ -155,7 +155,7 @@ class DriverGroup:
 
     def exceeded_limit(self) -> int | None:
         """Return the limit in bytes if the kernel has ended the driver because of it."""
-        if _kills(self.path) <= self.kills_before:
+        if _count_kills(self.path) <= self.kills_before:
             return None
         text = _read(self.path / "memory.max").strip()
         return int(text) if text.isdigit() else None
@@ -209,7 +209,7 @@ def _stat(entry: Path) -> list[str]:
     return (entry / "stat").read_text().rpartition(")")[2].split()
 
 
-def _kills(group: Path) -> int:
+def _count_kills(group: Path) -> int:
     counts = dict(line.split() for line in _read(group / "memory.events").splitlines())
     return int(counts.get("oom_kill", 0))
 

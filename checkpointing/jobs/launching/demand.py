@@ -31,11 +31,11 @@ def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Deman
     """Return the demand, or None for a driver elsewhere. Raise InvalidConfiguration, which names the wrong key."""
     if deployment.driver_is_in_the_cluster:
         return None
-    asked = asked_memory(configuration)
+    asked = requested_memory(configuration)
     return Demand(asked or heap_and_overhead(configuration) + _tasks_in(deployment) * _WORKER_BYTES)
 
 
-def asked_memory(configuration: Mapping[str, str]) -> int | None:
+def requested_memory(configuration: Mapping[str, str]) -> int | None:
     """Return the value of `waymark.driver.memory` in bytes, or None if it is not set. Raise InvalidConfiguration."""
     if MEMORY not in configuration:
         return None

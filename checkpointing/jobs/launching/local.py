@@ -135,7 +135,7 @@ class LocalDriverLauncher:
     def spare_load(self) -> Load:
         return self.spares.load
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         self.spares.room = room
 
     def launch(self, spec: DriverSpec) -> DriverProcess:

@@ -14,7 +14,7 @@ _LOOK_S = 5.0
 
 
 class LogLimit:
-    """Keeps a log file below a size limit. `look` is cheap: it checks the size at most every five seconds.
+    """Keeps a log file below a size limit. `enforce` is cheap: it checks the size at most every five seconds.
 
     Writers open the log in append mode, so after a truncation they continue at its start.
     """
@@ -23,13 +23,13 @@ class LogLimit:
         self._log = log
         self._clock = clock
         self._limit_bytes = limit_bytes
-        self._next_look_s = clock.monotonic()
+        self._next_check_s = clock.monotonic()
 
-    def look(self) -> None:
+    def enforce(self) -> None:
         """If the log is past the limit, move its last megabyte to `<log>.1` and empty it. Older output is deleted."""
-        if self._clock.monotonic() < self._next_look_s:
+        if self._clock.monotonic() < self._next_check_s:
             return
-        self._next_look_s = self._clock.monotonic() + _LOOK_S
+        self._next_check_s = self._clock.monotonic() + _LOOK_S
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > self._limit_bytes:
                 self._cut()

@@ -56,7 +56,7 @@ class StartedProcess:
 
     @property
     def left_nothing(self) -> bool:
-        return self._popen.returncode is not None and not _group_lives(self._popen.pid)
+        return self._popen.returncode is not None and not _is_group_running(self._popen.pid)
 
     def has_ended(self) -> bool:
         if self._popen.returncode is not None:
@@ -119,7 +119,7 @@ class AdoptedProcess:
                 os.killpg(self._pid, number)
 
 
-def _group_lives(group: int) -> bool:
+def _is_group_running(group: int) -> bool:
     """Return whether a process of this group still runs. A killed process that is not yet reaped does not count."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -12,7 +12,7 @@ from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.job_environment import JobEnvironment
 
 # Settings that a running session accepts. All others count as needed at the start.
-_TAKEN_IN_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")
+_APPLIED_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")
 _NEEDED_AT_THE_START = ("spark.sql.streaming.streamingQueryListeners", "spark.sql.streaming.ui.")
 
 HEARTBEAT = "spark.executor.heartbeatInterval"
@@ -42,7 +42,7 @@ def signature_of(spec: DriverSpec) -> Signature | None:
     settings = {
         key: value
         for key, value in spec.configuration.items()
-        if key.startswith("spark.") and key != MASTER and not is_taken_in_later(key)
+        if key.startswith("spark.") and key != MASTER and not is_applied_later(key)
     }
     with_defaults = {HEARTBEAT: heartbeat} | settings
     return Signature(deployment.master, python_of(spec.configuration), _sorted(with_defaults), _all(spec.environment))
@@ -53,8 +53,8 @@ def heartbeat_of(configuration: Mapping[str, str]) -> str:
     return f"{CheckpointConfiguration.parse(configuration).executor_heartbeat_ms}ms"
 
 
-def is_taken_in_later(key: str) -> bool:
-    return key.startswith(_TAKEN_IN_LATER) and not key.startswith(_NEEDED_AT_THE_START)
+def is_applied_later(key: str) -> bool:
+    return key.startswith(_APPLIED_LATER) and not key.startswith(_NEEDED_AT_THE_START)
 
 
 def _sorted(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

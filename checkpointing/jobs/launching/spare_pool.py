@@ -145,7 +145,7 @@ class SparePool:
             self._jobs.pop(signature, None)
             self._jobs[signature] = _Job(spec, has_ended, self._clock.monotonic())
             if self._thread is None:
-                self._thread = threading.Thread(target=self._look_after, name="spare-drivers", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="spare-drivers", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
@@ -159,10 +159,10 @@ class SparePool:
 
     # --- the thread ---
 
-    def _look_after(self) -> None:
+    def _run(self) -> None:
         with self._changed:
             while self._jobs and self._thread is threading.current_thread():
-                self._look(self._clock.monotonic())
+                self._replace_spares(self._clock.monotonic())
                 self._changed.wait(_LOOK_S)
             for spare in self._spares:
                 self._end(spare)
@@ -171,7 +171,7 @@ class SparePool:
             if self._thread is threading.current_thread():
                 self._thread = None
 
-    def _look(self, now: float) -> None:
+    def _replace_spares(self, now: float) -> None:
         self._forget_jobs(now)
         wanted = self._wanted()
         kept: list[SpareDriver] = []

@@ -37,16 +37,16 @@ def cluster_arguments(
     specification at its original path. A copy sent to the cluster would put the configuration's secrets into the
     cluster's staging directory.
     """
-    brought = [_taken_along(deployment, package), *(_placed(deployment, file) for file in py_files)]
+    brought = [_file_argument(deployment, package), *(_python_file_argument(deployment, file) for file in py_files)]
     return [
         *_common(deployment, name, properties_file),
         *("--py-files", ",".join(brought)),
-        _taken_along(deployment, main_script),
+        _file_argument(deployment, main_script),
         str(specification),
     ]
 
 
-def _taken_along(deployment: Deployment, file: Path) -> str:
+def _file_argument(deployment: Deployment, file: Path) -> str:
     """Return the file as an argument.
 
     YARN's client sends files to the cluster; on Kubernetes the pod reads them by path.
@@ -54,8 +54,8 @@ def _taken_along(deployment: Deployment, file: Path) -> str:
     return f"local://{file}" if deployment.manager is ClusterManager.KUBERNETES else str(file)
 
 
-def _placed(deployment: Deployment, file: str) -> str:
-    return _taken_along(deployment, Path(file)) if file.startswith("/") else file
+def _python_file_argument(deployment: Deployment, file: str) -> str:
+    return _file_argument(deployment, Path(file)) if file.startswith("/") else file
 
 
 def _common(deployment: Deployment, name: str, properties_file: Path) -> list[str]:

@@ -62,7 +62,7 @@ class TemporaryDirectories:
         self.parent = _parent(state_directory, is_shared=is_shared)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self.look_after()
+        self.remove_later()
 
     @contextlib.contextmanager
     def new(self) -> Iterator[TemporaryDirectory]:
@@ -75,7 +75,7 @@ class TemporaryDirectories:
             raise
         finally:
             os.close(temporary.lock)
-        self.look_after()
+        self.remove_later()
 
     def _made(self) -> TemporaryDirectory:
         """Create a locked directory. Retry if a sweep removed it between its creation and its lock."""
@@ -93,7 +93,7 @@ class TemporaryDirectories:
                     return TemporaryDirectory(path, lock)
                 os.close(lock)
 
-    def look_after(self) -> None:
+    def remove_later(self) -> None:
         """Remove unused directories on a separate thread, which ends when no directory is left."""
         with self._lock:
             if self._thread is None and self._all():

@@ -97,9 +97,9 @@ class PythonEnvironments:
 
         key = key_of(SourceKind.REQUIREMENTS, hashlib.sha256(text.encode()).hexdigest())
         advice = "add them to the requirements, with their hashes" if has_hashes(text) else ""
-        return self._found_or_made(key, install, advice, preparation, deadline)
+        return self._find_or_make(key, install, advice, preparation, deadline)
 
-    def _found_or_made(
+    def _find_or_make(
         self,
         key: str,
         make: Callable[[CachedEnvironment], None],
@@ -162,7 +162,7 @@ class PythonEnvironments:
 
         with _missing_is_a_mistake(str(archive)):
             key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
-        return self._found_or_made(key, unpack_archive, "pack it with them", preparation, deadline, remote)
+        return self._find_or_make(key, unpack_archive, "pack it with them", preparation, deadline, remote)
 
     def _unpack(self, made: CachedEnvironment, archive: Path, deadline: Deadline) -> None:
         made.home.mkdir()

@@ -223,8 +223,10 @@ class JobOnDisk:
 
     def _take_over(self, location: str) -> None:
         self.claims.claim(location)
-        lies_elsewhere = self.claims.lies_elsewhere(location)
-        self.coordinator.claim(read_metadata(location), lies_elsewhere=lies_elsewhere).result(timeout=0)
+        is_outside_job_directory = self.claims.is_outside_job_directory(location)
+        self.coordinator.claim(read_metadata(location), is_outside_job_directory=is_outside_job_directory).result(
+            timeout=0
+        )
 
     def kill(self, num_done: int = 0) -> None:
         """Kill the job manager. The first `num_done` pieces of its work in progress are still done."""

@@ -399,7 +399,7 @@ class FakeLauncher:
 
     spare_load = Load()
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         """Do nothing: there are no spare drivers."""
 
     def end_spares(self) -> None:

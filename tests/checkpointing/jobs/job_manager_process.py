@@ -86,7 +86,7 @@ class DistantLauncher:
 
     spare_load = Load()
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         """Do nothing: there are no spare drivers."""
 
     def end_spares(self) -> None:
@@ -102,14 +102,14 @@ def freeze() -> None:
 
 
 def mistake(directory: Path) -> None:
-    take_part = ZooKeeperLeaderElection._take_part
+    contend = ZooKeeperLeaderElection._contend
 
     def broken(election: ZooKeeperLeaderElection) -> None:
         if (directory / "mistake").exists():
             raise RuntimeError("a mistake of ours")
-        take_part(election)
+        contend(election)
 
-    ZooKeeperLeaderElection._take_part = broken  # type: ignore[method-assign]
+    ZooKeeperLeaderElection._contend = broken  # type: ignore[method-assign]
 
 
 def main(directory: str) -> None:

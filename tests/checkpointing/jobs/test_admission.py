@@ -133,11 +133,13 @@ def test_a_job_that_is_too_large_for_the_machine_keeps_nobody_waiting() -> None:
     assert decision.waits["huge"] == LaunchWait(Lacking.MACHINE, 1, 1, 101 * GIB, free=98 * GIB, limit=100 * GIB)
 
 
-@pytest.mark.parametrize(("held_below", "admitted"), [(float("inf"), ()), (5, ("urgent",)), (6, ())])
-def test_lower_priorities_wait_for_the_recovery_of_higher_ones(held_below: float, admitted: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("least_priority", "admitted"), [(float("inf"), ()), (5, ("urgent",)), (6, ())])
+def test_lower_priorities_wait_for_the_recovery_of_higher_ones(
+    least_priority: float, admitted: tuple[str, ...]
+) -> None:
     jobs = [job("urgent", priority=5), job("usual")]
 
-    decision = decide(jobs, Load(), ROOM, held_below=held_below)
+    decision = decide(jobs, Load(), ROOM, least_priority=least_priority)
 
     assert decision.admitted == admitted
     assert lacking(decision)["usual"] is Lacking.RECOVERY

@@ -62,7 +62,7 @@ async def test_a_request_comes_first(term: Term, request_: Request) -> None:
     interrupts = Interrupts(term)
     waiting = asyncio.create_task(interrupts.wait_for(asyncio.get_running_loop().create_future()))
     await asyncio.sleep(0)
-    interrupts.ask(request_)
+    interrupts.request(request_)
 
     assert await interrupted(waiting) is request_
 
@@ -70,10 +70,10 @@ async def test_a_request_comes_first(term: Term, request_: Request) -> None:
 async def test_a_cancellation_gives_way_to_a_suspension_only(term: Term) -> None:
     interrupts = Interrupts(term)
     waiting = asyncio.create_task(interrupts.wait_for(asyncio.get_running_loop().create_future(), cancelling=True))
-    interrupts.ask(Request.CANCEL)
+    interrupts.request(Request.CANCEL)
     await asyncio.sleep(0)
     assert not waiting.done()
-    interrupts.ask(Request.SUSPEND)
+    interrupts.request(Request.SUSPEND)
 
     assert await interrupted(waiting) is Request.SUSPEND
 
@@ -91,7 +91,7 @@ async def test_what_was_begun_for_it_ends_when_it_gives_way(term: Term) -> None:
     waiting = asyncio.create_task(interrupts.wait_for(work()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    interrupts.ask(Request.CANCEL)
+    interrupts.request(Request.CANCEL)
     with pytest.raises(Interrupted):
         await waiting
 

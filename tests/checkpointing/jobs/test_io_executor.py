@@ -67,14 +67,14 @@ async def test_results_and_errors_come_back_on_the_loop() -> None:
     assert work_thread != loop_thread == callback_thread
     failed = Outcome(io, lambda: int("x"))
     await eventually(lambda: isinstance(failed.error, ValueError))
-    assert await io.run(lambda: 7) == await io.look("it", lambda: 7) == 7
+    assert await io.run(lambda: 7) == await io.read("it", lambda: 7) == 7
     with pytest.raises(ValueError, match="invalid literal"):
         await io.run(lambda: int("x"))
 
 
 async def test_a_look_is_given_up_and_says_at_what(storage: Storage) -> None:
     with pytest.raises(StorageSilent, match=r"^/mnt/chk-1 has not answered for 0\.2 s$") as silent:
-        await executor().look("/mnt/chk-1", storage.call)
+        await executor().read("/mnt/chk-1", storage.call)
     assert isinstance(silent.value, StorageUnreachable), "silent storage is no damaged storage"
 
 
@@ -87,7 +87,7 @@ async def test_a_look_that_makes_progress_is_waited_for() -> None:
             progressed()
         return "all"
 
-    assert await io.look("it", read) == "all"
+    assert await io.read("it", read) == "all"
 
 
 async def test_when_all_threads_are_silent_new_and_waiting_work_is_refused(storage: Storage) -> None:
@@ -121,7 +121,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(storage: Storage) -> 
     io = executor(silence_s=LONG_S, threads=1)
     hanging = Outcome(io, storage.call)
     begun: list[str] = []
-    for wait in (io.run(lambda: begun.append("run")), io.look("it", lambda: begun.append("look"))):
+    for wait in (io.run(lambda: begun.append("run")), io.read("it", lambda: begun.append("look"))):
         task = asyncio.ensure_future(wait)
         await asyncio.sleep(0)
         task.cancel()
@@ -146,9 +146,9 @@ async def test_what_depends_on_silent_calls_is_given_up(storage: Storage) -> Non
     io, end = executor(), asyncio.get_running_loop().create_future()
     io.submit(storage.call, end.set_result, end.set_exception)
     with pytest.raises(StorageSilent, match="the storage of job 1 has not answered"):
-        await io.while_working(end)
+        await io.wait_while_active(end)
     storage.answers.set()
-    assert await io.while_working(end) == "answer"
+    assert await io.wait_while_active(end) == "answer"
 
 
 async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
@@ -175,7 +175,7 @@ async def main():
     hang = threading.Event().wait
     for work in (hang, lambda: map_in_daemon_threads(hang, [None], 1, "it")):
         try:
-            await io.look("it", work)
+            await io.read("it", work)
         except StorageSilent:
             print("silent")
 

@@ -31,7 +31,7 @@ class Launcher:
             raise InvalidConfiguration("waymark.driver.memory", text, "gigabytes")
         return None if graph.job_id in self.elsewhere else Demand(int(text) * GIB)
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         self.room = room
 
 
@@ -59,7 +59,7 @@ class Machine:
         await self.settle()
 
     async def _enter(self, graph: JobGraph) -> None:
-        await self.queue.turn_of(graph)
+        await self.queue.wait_for_turn(graph)
         self.started.append(graph.job_id)
 
     async def settle(self) -> None:

@@ -19,12 +19,12 @@ from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.local_recovery import (
     FROM_SHARED,
     LocalRecoveryFacts,
+    committed_no_batch,
     declared_shared,
     is_enabled,
     is_group_alive,
     is_shared,
     local_restore,
-    went_on_in_vain,
 )
 from checkpointing.model.batch_numbers import BatchNumbers
 from checkpointing.model.configuration import InvalidConfiguration
@@ -309,7 +309,7 @@ def test_what_lies_where_this_machine_cannot_reach_it_is_not_gone_on_with(former
 
 def test_an_attempt_of_another_machine_that_committed_was_not_in_vain(former: AttemptRecord) -> None:
     came_from_another_boot(Path(former.work_directory))
-    assert not went_on_in_vain(replace(former, local_directory="/of/attempt-0"))
+    assert not committed_no_batch(replace(former, local_directory="/of/attempt-0"))
 
 
 def test_an_attempt_that_committed_nothing_gained_nothing_over_its_checkpoint(former: AttemptRecord) -> None:
@@ -355,7 +355,7 @@ def test_after_a_local_recovery_every_query_must_have_gone_on(tmp_path: Path, se
         2, "timeline", str(work), 0, NUMBERS, "", host="here", pid=NOBODY, local_directory="/of/attempt-1"
     )
     assert (local_restore(record, HERE) is not None) is goes_on
-    assert not went_on_in_vain(record)
+    assert not committed_no_batch(record)
 
 
 def attempts_with_logs(tmp_path: Path, count: int) -> JobDirectory:

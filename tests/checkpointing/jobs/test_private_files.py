@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.durable_files import append_privately, close_to_others, make_directory, write_durably
+from checkpointing.durable_files import append_privately, make_directory, restrict_access, write_durably
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import eventually, running_job_manager
 
@@ -50,7 +50,7 @@ def test_a_directory_is_closed_to_others_and_to_a_group_that_may_not_write(
     directory = tmp_path / "state"
     make_directory(directory)
     directory.chmod(before)
-    close_to_others(directory)
+    restrict_access(directory)
     assert mode(directory) == after
 
 

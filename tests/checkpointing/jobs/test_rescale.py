@@ -13,7 +13,7 @@ import pytest
 from checkpointing.jobs.parallelism import (
     InvalidRequirements,
     ParallelismBounds,
-    asked_parallelism,
+    requested_parallelism,
     required_parallelism,
     requirements_of,
     with_parallelism,
@@ -210,11 +210,11 @@ def bounds(upper: dict[Vertex, int]) -> dict[str, ParallelismBounds]:
 
 
 def test_the_setting_that_says_the_parallelism_is_the_one_that_changes() -> None:
-    assert asked_parallelism(JOB) is None
-    assert asked_parallelism(with_parallelism(JOB, 3)) == 3
+    assert requested_parallelism(JOB) is None
+    assert requested_parallelism(with_parallelism(JOB, 3)) == 3
     set_by_spark = replace(JOB, parallelism=2, configuration={"spark.sql.shuffle.partitions": "8"})
     changed = with_parallelism(set_by_spark, 16)
-    assert (asked_parallelism(set_by_spark), asked_parallelism(changed), changed.parallelism) == (8, 16, 2)
+    assert (requested_parallelism(set_by_spark), requested_parallelism(changed), changed.parallelism) == (8, 16, 2)
     assert JobGraph.from_json(changed.to_json()) == changed
 
 

@@ -40,7 +40,7 @@ print("spare", flush=True)
 if (directory.parent.parent / "deaf").exists():
     time.sleep(600)
 channel = JobManagerChannel(_standard_input(), directory, lambda: os._exit(0))
-channel.say_ready()
+channel.report_ready()
 print("runs", channel.work(lambda: None), flush=True)
 time.sleep(600)
 """
@@ -189,11 +189,11 @@ async def test_a_spare_counts_and_ends_when_jobs_need_its_memory(launcher: Launc
     taken = Load(memory=(1024 + 384 + 2 * 128) * 2**20, drivers=1)
     assert launcher.spare_load == taken
 
-    launcher.leave_to_spares(replace(taken, memory=taken.memory - 1))
+    launcher.limit_spares(replace(taken, memory=taken.memory - 1))
     await eventually(lambda: launcher.spare_load == Load())
     assert waiting not in spares_of(state)
 
-    launcher.leave_to_spares(taken)
+    launcher.limit_spares(taken)
     await eventually(lambda: launcher.spare_load == taken)
 
 

@@ -67,8 +67,8 @@ def test_a_program_can_import_them_before_spark_starts(tmp_path: Path) -> None:
     file.write_bytes(wheel())
     module.write_text("price = 7\n")
     code = (
-        "import sys; from pathlib import Path; from checkpointing.jobs.wheels import let_import\n"
-        "let_import({'spark.submit.pyFiles': sys.argv[1]}, Path(sys.argv[2]))\n"
+        "import sys; from pathlib import Path; from checkpointing.jobs.wheels import make_importable\n"
+        "make_importable({'spark.submit.pyFiles': sys.argv[1]}, Path(sys.argv[2]))\n"
         "import orders, prices\nprint(orders.main.__name__, prices.price)"
     )
     arguments = [f"s3a://bucket/a.zip,{file},{module}", str(tmp_path / "program")]

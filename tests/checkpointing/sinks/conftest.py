@@ -21,7 +21,7 @@ class Job(PlayedJob):
         """
         self.number = number - 1
         if restored is None and self.lineage and self.lineage[-1].timeline.startswith(f"{timeline}-"):
-            self.go_on()
+            self.next_attempt()
         else:
             self.start(timeline, SnapshotOfOutput(*restored, restored[1]) if restored else None)
         return self.lineage

@@ -27,7 +27,7 @@ def _taken_over() -> Iterator[None]:
     """Take PySpark over during the test, as a driver does while its program runs."""
     taken_over.take_over(ProgramRun(list))
     yield
-    taken_over.give_back()
+    taken_over.restore_methods()
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def job(spark: Any, tmp_path: Path, fed: Input, arguments: dict[str, str], sink:
     yield made
     if made.query is not None:
         made.stop()
-    taken_over.give_back()
+    taken_over.restore_methods()
     context._current = None
     spark.sparkContext.environment.pop("PYTHONPATH", None)  # the path on which a driver's workers find its program
 

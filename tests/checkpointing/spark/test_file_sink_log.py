@@ -243,7 +243,7 @@ def test_files_of_the_log_that_spark_removes_while_it_is_read_are_not_missed(
         return plain(name)
 
     monkeypatch.setattr(output, "copy_of", removing)
-    assert len(output.ever_listed()) == 5
+    assert len(output.all_entries()) == 5
     assert removed
 
 

@@ -89,7 +89,7 @@ def test_what_is_at_a_location_is_known_before_it_is_imported(
 ) -> None:
     recording = unpacked(name, tmp_path)
     found = find(str(recording.location))
-    assert (found.batch, found.begun_batch, found.num_sources) == (newest_batch(recording), None, 1)
+    assert (found.batch, found.uncommitted_batch, found.num_sources) == (newest_batch(recording), None, 1)
     assert (found.state_store, [(each.name, each.partitions) for each in found.operators()]) == (store, operators)
     assert found.log_format("offsets") == "v1"
     assert found.batch_timestamp_ms is not None
@@ -101,7 +101,7 @@ def test_a_batch_that_was_begun_keeps_its_input(count: Recording, tmp_path: Path
     snapshot = Snapshot(imported({"words": str(count.location)}, str(tmp_path / "savepoints")))
 
     assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == batch - 1
-    assert find(str(count.location)).begun_batch == batch
+    assert find(str(count.location)).uncommitted_batch == batch
     begun = tmp_path / "restored" / "offsets" / str(batch)
     assert begun.read_bytes() == (count.location / "offsets" / str(batch)).read_bytes()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.checkpoint_location.begun import BegunBatches
 from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.checkpoint_location.started_batches import StartedBatches
 from checkpointing.model.messages import VertexKind
 from checkpointing.spark.program import guard_batch_functions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
@@ -205,7 +205,7 @@ def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Live
 def test_a_batch_without_state_whose_offsets_were_removed_is_missed(bench: Lives) -> None:
     """The batch's function may have written rows. A new batch of the same number could have different rows."""
     sink, location = FencedCounts(), bench.work(1) / "queries" / "0-words"
-    begun = BegunBatches([location])
+    begun = StartedBatches([location])
     guard_batch_functions(begun.note)
     try:
         rows = bench.lines_by(1).selectExpr("value", "1 AS count")

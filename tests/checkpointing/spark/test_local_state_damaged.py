@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.checkpoint_location.begun import BegunBatches, begun_batch
 from checkpointing.checkpoint_location.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.checkpoint_location.started_batches import StartedBatches, last_started_batch
 from checkpointing.spark.timelines import begin_timeline
 from tests.checkpointing.spark.recordings import unpacked
 
@@ -130,5 +130,5 @@ def test_of_several_queries_each_batch_is_written_down_at_its_own(tmp_path: Path
             assert name == "sql.streaming.queryId"
             return "id-b"
 
-    BegunBatches([tmp_path / "a", tmp_path / "b", tmp_path / "not yet"]).note(Frame(), 4)
-    assert (begun_batch(tmp_path / "a"), begun_batch(tmp_path / "b")) == (-1, 4)
+    StartedBatches([tmp_path / "a", tmp_path / "b", tmp_path / "not yet"]).note(Frame(), 4)
+    assert (last_started_batch(tmp_path / "a"), last_started_batch(tmp_path / "b")) == (-1, 4)

@@ -13,14 +13,14 @@ def test_a_log_past_its_limit_starts_anew_and_keeps_its_last_megabyte_beside_it(
     limit = LogLimit(log, clock, 3 * MEGABYTE)
     with log.open("ab", buffering=0) as writer:
         writer.write(b"a" * 2 * MEGABYTE)
-        limit.look()
+        limit.enforce()
         assert log.stat().st_size == 2 * MEGABYTE
         writer.write(b"b" * 2 * MEGABYTE)
-        limit.look()
+        limit.enforce()
         assert log.stat().st_size == 4 * MEGABYTE, "it is not looked at all the time"
 
         clock.advance(10)
-        limit.look()
+        limit.enforce()
         writer.write(b"c")
 
     assert log.read_bytes() == b"c"
@@ -28,4 +28,4 @@ def test_a_log_past_its_limit_starts_anew_and_keeps_its_last_megabyte_beside_it(
 
 
 def test_a_log_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
-    LogLimit(tmp_path / "driver.log", ManualClock()).look()
+    LogLimit(tmp_path / "driver.log", ManualClock()).enforce()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.lost_input import InputLost, check_input_is_there, loss_in_words
+from checkpointing.spark.lost_input import InputLost, check_input_exists, lost_input_message
 
 
 class Restored:
@@ -28,7 +28,7 @@ class Restored:
         (self.location / "sources/0" / name).write_text("\n".join(["v1", *lines]))
 
     def check(self) -> None:
-        check_input_is_there("words", self.location, 4)
+        check_input_exists("words", self.location, 4)
 
 
 @pytest.fixture
@@ -86,12 +86,12 @@ BEFORE_SPARK_4 = (
 
 @pytest.mark.parametrize("message", [KAFKA, BEFORE_SPARK_4])
 def test_what_a_source_says_that_it_lost_is_told_with_what_to_do(message: str) -> None:
-    words = loss_in_words("words", "SparkException", message)
+    words = lost_input_message("words", "SparkException", message)
     assert words is not None
     assert words.startswith(f"A source of query 'words' has lost input that it should read: {message} A restart meets")
     assert words.endswith("failOnDataLoss=false.")
 
 
 def test_a_source_in_python_says_it_by_its_exception() -> None:
-    assert loss_in_words("words", "SourceInputLost", "rows 4 to 7 are gone.") is not None
-    assert loss_in_words("words", "ValueError", "rows 4 to 7 are gone.") is None
+    assert lost_input_message("words", "SourceInputLost", "rows 4 to 7 are gone.") is not None
+    assert lost_input_message("words", "ValueError", "rows 4 to 7 are gone.") is None

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 def _given_back() -> Iterator[None]:
     """Give PySpark back after the test, because `prepare` takes it over for the rest of a driver's process."""
     yield
-    taken_over.give_back()
+    taken_over.restore_methods()
 
 
 class Words:

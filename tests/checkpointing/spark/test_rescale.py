@@ -13,7 +13,7 @@ from checkpointing.model.messages import VertexKind
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import (
     RescaleRefused,
-    asks_for_partitions,
+    requests_partitions,
     rescale,
     target_partitions,
 )
@@ -158,9 +158,9 @@ def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -
 
 
 def test_a_job_asks_for_partitions_by_its_parallelism_or_sparks_own_setting() -> None:
-    assert asks_for_partitions(3, {})
-    assert asks_for_partitions(None, {"spark.sql.shuffle.partitions": "3"})
-    assert not asks_for_partitions(None, {"spark.master": "local[2]"})
+    assert requests_partitions(3, {})
+    assert requests_partitions(None, {"spark.sql.shuffle.partitions": "3"})
+    assert not requests_partitions(None, {"spark.master": "local[2]"})
 
 
 def test_only_a_keyed_operator_with_another_number_of_partitions_is_rescaled() -> None:

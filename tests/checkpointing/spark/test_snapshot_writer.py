@@ -23,7 +23,7 @@ from checkpointing.model.messages import CheckpointKind, StateFile, TriggerCheck
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch
-from checkpointing.spark.uploads import Upload, Uploaded, UploadFailed, bring_share
+from checkpointing.spark.uploads import Upload, Uploaded, UploadFailed, upload_share
 from checkpointing.storage import StorageError, StorageFull, files_for
 from checkpointing.storage.checksums import of_sums, sums_of
 from checkpointing.storage.files import LocalFiles
@@ -287,7 +287,7 @@ class Carriers:
 
     def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
         self.asked += uploads
-        brought = list(bring_share(uploads[:1] if self.fail else uploads))
+        brought = list(upload_share(uploads[:1] if self.fail else uploads))
         if self.fail:
             raise UploadFailed("PermissionError: Access Denied")
         return brought

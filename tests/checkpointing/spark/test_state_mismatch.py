@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
-from checkpointing.spark.state_mismatch import mismatch_in_words
+from checkpointing.spark.state_mismatch import state_mismatch_message
 
 OPERATORS = (
     "StateStoreSave [value#0], state info [ checkpoint = c, runId = x, opId = {}, ver = 0, numPartitions = 2], Update\n"
@@ -42,7 +42,7 @@ def test_the_operator_and_both_keys_are_named(tmp_path: Path) -> None:
     keep_schema(tmp_path, 1, "word", "sum")
     stored = "StructType(StructField(word,StringType,true))"
     new = "StructType(StructField(word,StringType,true),StructField(at,ArrayType(DecimalType(10,2),true),true))"
-    text = mismatch_in_words(message("KEY", stored, new), plan(0, 1), tmp_path)
+    text = state_mismatch_message(message("KEY", stored, new), plan(0, 1), tmp_path)
     assert text is not None
     assert text.startswith(
         "The restored state of 'aggregate (stateStoreSave)' in query 'words' does not fit the program: "
@@ -53,7 +53,7 @@ def test_the_operator_and_both_keys_are_named(tmp_path: Path) -> None:
 
 def test_where_the_operator_cannot_be_told_all_are_named(tmp_path: Path) -> None:
     stored, new = "StructType(StructField(n,LongType,true))", "StructType(StructField(n,DoubleType,true))"
-    text = mismatch_in_words(message("VALUE", stored, new), plan(0, 1), tmp_path)
+    text = state_mismatch_message(message("VALUE", stored, new), plan(0, 1), tmp_path)
     assert text is not None
     assert "of 'aggregate (stateStoreSave)' or 'aggregate (stateStoreSave)' in query" in text
     assert "its value is (n: long), the program's is (n: double)" in text
@@ -78,10 +78,10 @@ def test_operators_that_differ_are_named(tmp_path: Path, stored: str, new: str, 
     spark = (
         f"Stateful operators in the metadata: [{stored}]; Stateful operators in current batch: [{new}]. SQLSTATE: 42K03"
     )
-    text = mismatch_in_words(spark, plan(), tmp_path)
+    text = state_mismatch_message(spark, plan(), tmp_path)
     assert text is not None
     assert words in text
 
 
 def test_other_failures_are_left_as_they_are(tmp_path: Path) -> None:
-    assert mismatch_in_words("poison is not a word", plan(0), tmp_path) is None
+    assert state_mismatch_message("poison is not a word", plan(0), tmp_path) is None

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.spark import taken_over
-from checkpointing.spark.job import give_ids, plan_queries, run_program
+from checkpointing.spark.job import plan_queries, run_program, write_query_ids
 from checkpointing.spark.program import (
     Program,
     ProgramError,
@@ -53,7 +53,7 @@ if __name__ == "__main__":
 def _own_process() -> Iterator[None]:
     argv, main, path = sys.argv, sys.modules["__main__"], list(sys.path)
     yield
-    taken_over.give_back()
+    taken_over.restore_methods()
     guard_batch_functions()
     sys.argv, sys.modules["__main__"], sys.path[:] = argv, main, path
 
@@ -80,7 +80,7 @@ class Job:
         assert self.spark.streams._jsqm.active() is not None
         planned = plan_queries(writers, WorkDirectory(self._directory), NoState("job"), {})
         build_queries(NoState("job"), self.spark, self._directory, planned)
-        give_ids(self.run, planned)
+        write_query_ids(self.run, planned)
         self.queries = [RunningQuery(query) for query in planned]
         for query in self.queries:
             query.function_error = lambda: self._raised[-1] if self._raised else None
@@ -306,7 +306,7 @@ def test_an_own_checkpoint_location_that_is_in_use_is_never_overridden(
         source = f"{root}\nrows().writeStream.format('noop').queryName('words').start()"
     (location / "commits").mkdir(parents=True)
     job(source).start()
-    taken_over.give_back()
+    taken_over.restore_methods()
     (location / "commits" / "7").touch()
     (location / "commits" / ".7.crc").touch()
     with pytest.raises(

@@ -75,7 +75,7 @@ def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
     def began() -> list[str]:
         return [path.stem for path in tmp_path.glob("*.began")]
 
-    monkeypatch.setattr("checkpointing.spark.uploads.bring_share", held)
+    monkeypatch.setattr("checkpointing.spark.uploads.upload_share", held)
     big = [Upload(str(number), "", 32 << 20, str(tmp_path), by_content=True) for number in range(6)]
     over, uploads = threading.Event(), ExecutorUploads(spark.sparkContext, 0, SystemClock())
     with ThreadPoolExecutor(2) as threads:

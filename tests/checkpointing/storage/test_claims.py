@@ -87,10 +87,12 @@ def test_a_read_only_snapshot_cannot_be_claimed(job: Job, tmp_path: Path) -> Non
 
 def test_what_lies_in_the_jobs_own_directory_needs_no_claim(job: Job, tmp_path: Path) -> None:
     own = job.write(1).location
-    assert not claims_of(Path(own).parent.name, tmp_path).lies_elsewhere(f"file:{own}")
-    assert claims_of(MINE, tmp_path).lies_elsewhere(own)
+    assert not claims_of(Path(own).parent.name, tmp_path).is_outside_job_directory(f"file:{own}")
+    assert claims_of(MINE, tmp_path).is_outside_job_directory(own)
     (tmp_path / "link").symlink_to(tmp_path / "checkpoints")
-    assert not JobClaims(Path(own).parent.name, f"{tmp_path}/link/{Path(own).parent.name}").lies_elsewhere(own)
+    assert not JobClaims(Path(own).parent.name, f"{tmp_path}/link/{Path(own).parent.name}").is_outside_job_directory(
+        own
+    )
 
 
 @pytest.mark.parametrize("crash_at", range(4))

@@ -21,30 +21,30 @@ def test_the_root_and_what_is_below_is_allowed_in_every_spelling(root: Path) -> 
     roots = SavepointRoots([f"file:{root}/"])
     team = str(root / "team")
     for spelling in (team, f"{team}/", f"file:{team}", f"file://{team}", f"{root}/x/../team", f"file:///{team}"):
-        assert roots.confine(spelling) == team
-    assert roots.confine(str(root)) == str(root)
-    assert roots.confine(f"{root}/new") == f"{root}/new"
+        assert roots.resolve(spelling) == team
+    assert roots.resolve(str(root)) == str(root)
+    assert roots.resolve(f"{root}/new") == f"{root}/new"
 
 
 @pytest.mark.parametrize("path", ["{root}/../x", "/etc", "{root}2/x", "file:{root}/%2e%2e/x", "{root}/link/x"])
 def test_every_way_out_is_refused_and_the_roots_are_named(root: Path, path: str) -> None:
     (root / "link").symlink_to("/")
     with pytest.raises(OutsideSavepointRoots) as caught:
-        SavepointRoots([str(root)]).confine(path.format(root=root))
+        SavepointRoots([str(root)]).resolve(path.format(root=root))
     assert str(root) in str(caught.value)
     assert caught.value.roots == (str(root),)
 
 
 def test_a_root_may_be_a_symbolic_link_itself(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
-    assert SavepointRoots([str(tmp_path / "alias")]).confine(f"{tmp_path}/alias/team") == str(root / "team")
+    assert SavepointRoots([str(tmp_path / "alias")]).resolve(f"{tmp_path}/alias/team") == str(root / "team")
 
 
 def test_a_root_that_hangs_holds_up_none_but_itself(root: Path, tmp_path: Path) -> None:
     with hard_mount(tmp_path / "mount") as mount:
         roots = SavepointRoots([str(mount.path), str(root)])
         mount.hang()
-        assert in_daemon_thread(lambda: roots.confine(f"{root}/team"), "it").result(10) == f"{root}/team"
+        assert in_daemon_thread(lambda: roots.resolve(f"{root}/team"), "it").result(10) == f"{root}/team"
         assert roots.root_of(f"file:{root}/team/") == str(root)
         assert roots.root_of(f"{root}2") is None
         assert roots.root_of("no location") is None
@@ -52,20 +52,20 @@ def test_a_root_that_hangs_holds_up_none_but_itself(root: Path, tmp_path: Path) 
 
 def test_without_roots_nothing_is_allowed(root: Path) -> None:
     with pytest.raises(OutsideSavepointRoots, match="none is configured"):
-        SavepointRoots([]).confine(str(root))
+        SavepointRoots([]).resolve(str(root))
 
 
 @pytest.mark.parametrize("path", ["relative/x", "", "s3://bucket/x", "hdfs://h/x", "file://other-host/x", "/x\x00y"])
 def test_what_is_no_local_absolute_path_is_refused(root: Path, path: str) -> None:
     with pytest.raises(StorageError):
-        SavepointRoots([str(root)]).confine(path)
+        SavepointRoots([str(root)]).resolve(path)
 
 
 def test_links_in_circles_are_refused(root: Path) -> None:
     (root / "a").symlink_to(root / "b")
     (root / "b").symlink_to(root / "a")
     with pytest.raises(StorageError):
-        SavepointRoots([str(root)]).confine(f"{root}/a/x")
+        SavepointRoots([str(root)]).resolve(f"{root}/a/x")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_links_in_circles_are_refused(root: Path) -> None:
 )
 def test_remote_roots_confine_too(outside: str) -> None:
     roots = SavepointRoots(["s3://bucket/waymark/", "/local"])
-    assert roots.confine("s3://bucket/waymark/team/sp-1/") == "s3://bucket/waymark/team/sp-1"
-    assert roots.confine("s3://bucket/waymark") == "s3://bucket/waymark"
+    assert roots.resolve("s3://bucket/waymark/team/sp-1/") == "s3://bucket/waymark/team/sp-1"
+    assert roots.resolve("s3://bucket/waymark") == "s3://bucket/waymark"
     with pytest.raises(OutsideSavepointRoots, match="allowed: s3://bucket/waymark, /local"):
-        roots.confine(outside)
+        roots.resolve(outside)

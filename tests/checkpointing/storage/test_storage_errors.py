@@ -23,7 +23,7 @@ from checkpointing.storage import (
     files_for,
     read_metadata,
 )
-from checkpointing.storage.foreign_errors import as_storage_error, in_words
+from checkpointing.storage.foreign_errors import as_storage_error, mapped_errors
 from checkpointing.storage.fsspec_files import FsspecFiles, fsspec_files
 from tests.storage_servers import StorageServer, ftp_server
 
@@ -225,7 +225,7 @@ def test_an_upload_that_breaks_off_leaves_nothing_under_the_name(tmp_path: Path)
 )
 def test_foreign_errors_have_one_name_each(error: Exception, kind: type[StorageError]) -> None:
     assert type(as_storage_error("s3://b/x", error)) is kind
-    with pytest.raises(kind, match="s3://b/x: "), in_words("s3://b/x"):
+    with pytest.raises(kind, match="s3://b/x: "), mapped_errors("s3://b/x"):
         raise error
 
 

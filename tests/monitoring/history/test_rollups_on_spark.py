@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from checkpointing.sinks import context
 from checkpointing.sinks.conformance import PlayedJob
-from checkpointing.spark.job import let_workers_import
+from checkpointing.spark.job import make_importable_for_workers
 from checkpointing.spark.program import load_program
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.models import Checkpoint, Rollup, RollupProgress
@@ -41,7 +41,7 @@ def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Load the program and distribute it to Spark workers, as a driver does."""
     directory = tmp_path_factory.mktemp("program")
     program = load_program(pack(directory / "waymark_history.zip"), ENTRY_CLASS, directory)
-    let_workers_import(spark, program)
+    make_importable_for_workers(spark, program)
     return program.function
 
 
@@ -84,7 +84,7 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
 
     Checkpoint.objects.filter(checkpoint_id__lt=30).update(end_to_end_duration=1_000_000)
     rows.failed(runs[0], 500, rows.ago(3), "Checkpoint expired before completing.")
-    job.go_on()
+    job.next_attempt()
     run(spark, rollups, dsn_file, tmp_path / "a")
     assert exact()
 

@@ -88,13 +88,13 @@ def loss_of(pod: str, facts: PodFacts | None) -> Loss:
         more = "Raise waymark.driver.memory-limit, or let the program take less."
         return Loss("PodOutOfMemory", f"The pod {pod} of the driver used more memory than {limit}. {more}")
     if facts.reason == _EVICTED:
-        return Loss("PodEvicted", f"Kubernetes evicted the pod {pod} of the driver{_because(facts.message)}")
+        return Loss("PodEvicted", f"Kubernetes evicted the pod {pod} of the driver{_reason_suffix(facts.message)}")
     if facts.is_being_deleted or not facts.has_ended:
         return Loss("PodDeleted", f"The pod {pod} of the driver was deleted.")
     how = "" if facts.exit_code is None else f" with exit code {facts.exit_code}"
     why = facts.message or facts.reason or ("" if facts.exit_reason in ("Error", "Completed") else facts.exit_reason)
     if why:
-        return Loss("DriverLost", f"The pod {pod} of the driver ended{how}{_because(why)}")
+        return Loss("DriverLost", f"The pod {pod} of the driver ended{how}{_reason_suffix(why)}")
     return Loss("DriverLost", f"The pod {pod} of the driver ended{how} without saying why.")
 
 
@@ -102,8 +102,10 @@ def not_started(pod: str, facts: PodFacts, limit_s: float) -> Loss:
     """Return the loss of a driver whose pod does not start, with the pod's own reason."""
     why = ": ".join(filter(None, (facts.waits_for, facts.waiting_message))) or f"its phase is {facts.phase}"
     if facts.is_hopeless:
-        return Loss("PodNotStarted", f"The pod {pod} of the driver cannot start{_because(why)}")
-    return Loss("PodNotStarted", f"The pod {pod} of the driver did not start within {limit_s:.0f} s{_because(why)}")
+        return Loss("PodNotStarted", f"The pod {pod} of the driver cannot start{_reason_suffix(why)}")
+    return Loss(
+        "PodNotStarted", f"The pod {pod} of the driver did not start within {limit_s:.0f} s{_reason_suffix(why)}"
+    )
 
 
 def _memory_limit(spec: Mapping[str, Any]) -> str:
@@ -112,5 +114,5 @@ def _memory_limit(spec: Mapping[str, Any]) -> str:
     return str(limits.get("memory", ""))
 
 
-def _because(why: str) -> str:
+def _reason_suffix(why: str) -> str:
     return f": {why.strip().rstrip('.')}." if why.strip() else "."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.control_groups import LIMIT, limit_of
-from checkpointing.jobs.launching.demand import FACTOR, asked_memory, heap_and_overhead
+from checkpointing.jobs.launching.demand import FACTOR, heap_and_overhead, requested_memory
 from checkpointing.model.configuration import InvalidConfiguration
 
 _K8S = "spark.kubernetes."
@@ -109,10 +109,14 @@ class PodConfiguration:
             memory_limit=limit_of(configuration, Demand(memory)) if LIMIT in configuration else memory,
             node_selector={**read.labels(f"{_K8S}node.selector."), **read.labels(f"{_DRIVER}node.selector.")},
             labels=read.labels(f"{_DRIVER}label."),
-            annotations=read.under(f"{_DRIVER}annotation.", _LABEL_KEY, re.compile(r".*", re.DOTALL), "a text"),
-            variables=read.under(f"{_K8S}driverEnv.", _VARIABLE, re.compile(r"[^\0]*", re.DOTALL), "a text"),
+            annotations=read.values_with_prefix(
+                f"{_DRIVER}annotation.", _LABEL_KEY, re.compile(r".*", re.DOTALL), "a text"
+            ),
+            variables=read.values_with_prefix(
+                f"{_K8S}driverEnv.", _VARIABLE, re.compile(r"[^\0]*", re.DOTALL), "a text"
+            ),
             secret_variables=read.secret_keys(),
-            secret_mounts=read.under(f"{_DRIVER}secrets.", _DNS_NAME, _PATH, "an absolute path"),
+            secret_mounts=read.values_with_prefix(f"{_DRIVER}secrets.", _DNS_NAME, _PATH, "an absolute path"),
             claims=read.claims(),
         )
 
@@ -143,9 +147,11 @@ class _Reader:
         return found
 
     def labels(self, prefix: str) -> dict[str, str]:
-        return self.under(prefix, _LABEL_KEY, _LABEL, "at most 63 letters, digits and . _ -")
+        return self.values_with_prefix(prefix, _LABEL_KEY, _LABEL, "at most 63 letters, digits and . _ -")
 
-    def under(self, prefix: str, name: re.Pattern[str], form: re.Pattern[str], allowed: str) -> dict[str, str]:
+    def values_with_prefix(
+        self, prefix: str, name: re.Pattern[str], form: re.Pattern[str], allowed: str
+    ) -> dict[str, str]:
         """Return the values of all keys that begin with `prefix`. The rest of each key is the name."""
         found = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
@@ -158,7 +164,9 @@ class _Reader:
         return found
 
     def secret_keys(self) -> dict[str, tuple[str, str]]:
-        found = self.under(f"{_DRIVER}secretKeyRef.", _VARIABLE, _SECRET_KEY, "the name of a secret, a colon, its key")
+        found = self.values_with_prefix(
+            f"{_DRIVER}secretKeyRef.", _VARIABLE, _SECRET_KEY, "the name of a secret, a colon, its key"
+        )
         return {name: (value.partition(":")[0], value.partition(":")[2]) for name, value in found.items()}
 
     def claims(self) -> tuple[VolumeClaim, ...]:
@@ -198,4 +206,4 @@ class _Reader:
 def _memory(configuration: Mapping[str, str]) -> int:
     """Return the memory that the job requests, else Spark's default for a pod: Java's heap and Python's overhead."""
     factor = FACTOR if FACTOR in configuration else _FACTOR
-    return asked_memory(configuration) or heap_and_overhead(configuration, factor, _PYTHON_OVERHEAD)
+    return requested_memory(configuration) or heap_and_overhead(configuration, factor, _PYTHON_OVERHEAD)

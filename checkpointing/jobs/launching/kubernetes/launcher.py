@@ -151,7 +151,7 @@ class KubernetesLauncher:
     def spare_load(self) -> Load:
         return Load()
 
-    def leave_to_spares(self, room: Load) -> None:
+    def limit_spares(self, room: Load) -> None:
         """Do nothing: there are no spare pods."""
 
     def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str:
@@ -165,7 +165,9 @@ class KubernetesLauncher:
             manifest, secret, work = self._prepared(spec, deployment, pod)
             self._remove_others(pod.namespace, spec)
             made = self._made(pod.namespace, manifest)
-            self._bring(pod.namespace, secret(made), PodId(pod.namespace, pod_name(spec.job_id, spec.attempt), ""))
+            self._create_secret(
+                pod.namespace, secret(made), PodId(pod.namespace, pod_name(spec.job_id, spec.attempt), "")
+            )
         except (InvalidConfiguration, ApiUnreachable) as error:
             raise LaunchFailed(str(error)) from error
         except ApiRefused as error:
@@ -190,7 +192,7 @@ class KubernetesLauncher:
         except ApiUnreachable as error:
             logger.warning("pod %s cannot be looked up now; its driver may live: %s", pod, error)
             return self._process(PodId(namespace, name, ""), work_directory)
-        return self._followed(namespace, found, work_directory) if self._is_of(found, job_id) else None
+        return self._followed(namespace, found, work_directory) if self._is_pod_of(found, job_id) else None
 
     def end_spares(self) -> None:
         """Stop following all pods, and end none of them."""
@@ -220,7 +222,7 @@ class KubernetesLauncher:
             allowed = "the name of a service account that may make pods: the driver starts the executors"
             raise InvalidConfiguration(SERVICE_ACCOUNT, "", allowed)
         work = str(PodPaths(self._defaults.root, pod_name(graph.job_id, 1)).work)
-        if not any(claim.has(work) and _executors_have(graph.configuration, claim) for claim in pod.claims):
+        if not any(claim.has(work) and _executors_mount(graph.configuration, claim) for claim in pod.claims):
             master = graph.configuration.get(MASTER, "")
             allowed = (
                 f"local[n], or a volume that driver and executors both mount at {self._defaults.root} "
@@ -255,7 +257,7 @@ class KubernetesLauncher:
     def _remove_others(self, namespace: str, spec: DriverSpec) -> None:
         """Delete the pods of the job's earlier attempts. Their ends are recorded, even if the pods still run."""
         selector = labels(self._defaults.cluster_id, spec.job_id)
-        for other in self._patiently(lambda: self._api.pods(namespace, selector)):
+        for other in self._call_with_retries(lambda: self._api.pods(namespace, selector)):
             metadata = other["metadata"]
             if metadata["name"] != pod_name(spec.job_id, spec.attempt):
                 self._observer.delete_later(PodId(namespace, metadata["name"], metadata["uid"]))
@@ -264,21 +266,21 @@ class KubernetesLauncher:
         """Create the attempt's pod and return it. After a lost answer it may already exist."""
         pod = PodId(namespace, manifest["metadata"]["name"], "")
         try:
-            return self._patiently(lambda: self._api.create_pod(namespace, manifest))
+            return self._call_with_retries(lambda: self._api.create_pod(namespace, manifest))
         except ApiUnreachable:
             self._observer.delete_later(pod)
             raise
         except ApiRefused as error:
             if not error.is_conflict:
                 raise
-        found = self._patiently(lambda: self._api.pod(namespace, pod.name))
+        found = self._call_with_retries(lambda: self._api.pod(namespace, pod.name))
         if _key(found) != _key(manifest):
             raise LaunchFailed(f"The pod {pod} already exists and does not belong to this attempt.")
         return found
 
-    def _bring(self, namespace: str, secret: Json, pod: PodId) -> None:
+    def _create_secret(self, namespace: str, secret: Json, pod: PodId) -> None:
         try:
-            self._patiently(lambda: self._api.create_secret(namespace, secret))
+            self._call_with_retries(lambda: self._api.create_secret(namespace, secret))
         except ApiRefused as error:
             if not error.is_conflict:  # an earlier call whose answer was lost made the secret
                 self._observer.delete_later(pod)
@@ -287,7 +289,7 @@ class KubernetesLauncher:
             self._observer.delete_later(pod)
             raise
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    def _call_with_retries(self, call: Callable[[], T]) -> T:
         deadline = self._clock.monotonic() + self._patience_s
         while True:
             try:
@@ -312,7 +314,7 @@ class KubernetesLauncher:
                 self._processes[str(pod)] = process
             return process
 
-    def _is_of(self, pod: Json, job_id: str) -> bool:
+    def _is_pod_of(self, pod: Json, job_id: str) -> bool:
         have = pod["metadata"].get("labels") or {}
         return all(have.get(key) == value for key, value in labels(self._defaults.cluster_id, job_id).items())
 
@@ -326,7 +328,7 @@ def _cores(master: str, parallelism: int | None) -> int:
     return int(match[1]) if match is not None else parallelism or DEFAULT_PARALLELISM
 
 
-def _executors_have(configuration: Mapping[str, str], claim: VolumeClaim) -> bool:
+def _executors_mount(configuration: Mapping[str, str], claim: VolumeClaim) -> bool:
     key = f"spark.kubernetes.executor.volumes.persistentVolumeClaim.{claim.name}."
     have = (configuration.get(f"{key}options.claimName", ""), configuration.get(f"{key}mount.path", ""))
     return have == (claim.claim, claim.path)

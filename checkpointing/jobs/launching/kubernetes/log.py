@@ -80,9 +80,9 @@ class PodLog:
         for line in self._api.follow_log(self._pod.namespace, self._pod.name, CONTAINER, since):
             if self._closing.is_set():
                 return
-            self._keep(line)
+            self._append_line(line)
 
-    def _keep(self, line: bytes) -> None:
+    def _append_line(self, line: bytes) -> None:
         match = _STAMP.match(line)
         if match is None:
             self._append(line)
@@ -97,4 +97,4 @@ class PodLog:
     def _append(self, line: bytes) -> None:
         with append_privately(self._log) as log:
             log.write(line)
-        self._limit.look()
+        self._limit.enforce()

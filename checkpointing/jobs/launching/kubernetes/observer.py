@@ -46,7 +46,7 @@ class Known:
 
 
 @dataclass
-class _Followed:
+class _FollowedPod:
     since_s: float
     known: Known = field(default_factory=Known)
 
@@ -63,7 +63,7 @@ class PodObserver:
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._followed: dict[PodId, _Followed] = {}
+        self._followed: dict[PodId, _FollowedPod] = {}
         self._unwanted: set[PodId] = set()
         self._thread: threading.Thread | None = None
         self._problem = ""
@@ -73,8 +73,8 @@ class PodObserver:
         now = self._clock.monotonic()
         known = Known() if facts is None else Known(facts, first_seen_s=now, seen_s=now)
         with self._lock:
-            self._followed.setdefault(pod, _Followed(now, known))
-        self._go_on()
+            self._followed.setdefault(pod, _FollowedPod(now, known))
+        self._start_thread()
 
     def leave(self, pod: PodId) -> None:
         with self._lock:
@@ -89,7 +89,7 @@ class PodObserver:
         """Delete a pod that could not be deleted now, once the API answers again."""
         with self._lock:
             self._unwanted.add(pod)
-        self._go_on()
+        self._start_thread()
 
     def close(self) -> None:
         with self._lock:
@@ -97,7 +97,7 @@ class PodObserver:
             self._unwanted.clear()
         self._wake.set()
 
-    def _go_on(self) -> None:
+    def _start_thread(self) -> None:
         self._wake.set()
         with self._lock:
             if self._thread is None:
@@ -107,7 +107,7 @@ class PodObserver:
     def _run(self) -> None:
         while self._has_work():
             self._wake.clear()
-            self._look()
+            self._update()
             self._wake.wait(self._interval_s)
 
     def _has_work(self) -> bool:
@@ -116,14 +116,14 @@ class PodObserver:
                 self._thread = None
             return self._thread is not None
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         try:
             for pod in self._copy_of_unwanted():
                 self._delete(pod)
             for namespace in {pod.namespace for pod in self._copy_of_followed()}:
                 began_s = self._clock.monotonic()
                 pods = [facts_by_name(each) for each in self._api.pods(namespace, self._selector)]
-                self._note(namespace, dict(pods), began_s)
+                self._store_facts(namespace, dict(pods), began_s)
         except (ApiUnreachable, ApiRefused) as error:
             if self._problem != type(error).__name__:
                 logger.warning("the pods of drivers cannot be looked at now, and count as they were: %s", error)
@@ -156,7 +156,7 @@ class PodObserver:
         with self._lock:
             return list(self._followed)
 
-    def _note(self, namespace: str, facts: Mapping[str, PodFacts], began_s: float) -> None:
+    def _store_facts(self, namespace: str, facts: Mapping[str, PodFacts], began_s: float) -> None:
         """Store the listed facts. Skip pods followed only after the list began: the list may be older than they are."""
         with self._lock:
             for pod, followed in self._followed.items():

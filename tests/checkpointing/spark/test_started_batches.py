@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.checkpoint_location.begun import BegunBatches
+from checkpointing.checkpoint_location.started_batches import StartedBatches
 
 
 class Function:
     """A function on a separate thread that works while `works` is set."""
 
-    def __init__(self, begun: BegunBatches) -> None:
+    def __init__(self, begun: StartedBatches) -> None:
         self.works, self.is_idle, self.ends = threading.Event(), threading.Event(), False
         self._thread = threading.Thread(target=self._run, args=(begun,))
         self._thread.start()
         assert self.is_idle.wait(30)
 
-    def _run(self, begun: BegunBatches) -> None:
+    def _run(self, begun: StartedBatches) -> None:
         begun.note(None, 3)
         while not self.ends:
             self.works.clear()
@@ -40,19 +40,19 @@ class Function:
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> BegunBatches:
-    return BegunBatches([tmp_path])
+def begun(tmp_path: Path) -> StartedBatches:
+    return StartedBatches([tmp_path])
 
 
 @pytest.fixture
-def function(begun: BegunBatches) -> Iterator[Function]:
+def function(begun: StartedBatches) -> Iterator[Function]:
     made = Function(begun)
     yield made
     made.end()
 
 
 def test_the_work_of_a_function_is_progress_and_its_waiting_is_not(
-    begun: BegunBatches, function: Function, tmp_path: Path
+    begun: StartedBatches, function: Function, tmp_path: Path
 ) -> None:
     before = begun.cpu_ticks(tmp_path)
     assert begun.cpu_ticks(tmp_path) == before
@@ -61,14 +61,14 @@ def test_the_work_of_a_function_is_progress_and_its_waiting_is_not(
 
 
 def test_a_function_that_was_never_called_or_whose_thread_has_ended_has_done_nothing(
-    begun: BegunBatches, function: Function, tmp_path: Path
+    begun: StartedBatches, function: Function, tmp_path: Path
 ) -> None:
     assert begun.cpu_ticks(tmp_path / "other") == 0
     function.end()
     assert begun.cpu_ticks(tmp_path) == 0
 
 
-def test_what_a_function_raised_keeps_its_class(begun: BegunBatches, tmp_path: Path) -> None:
+def test_what_a_function_raised_keeps_its_class(begun: StartedBatches, tmp_path: Path) -> None:
     begun.note_error(KeyError("of a function that was never called"))
     assert begun.error(tmp_path) is None
     begun.note(None, 3)

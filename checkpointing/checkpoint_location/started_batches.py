@@ -17,7 +17,7 @@ _NAME = "begun"
 _QUERY_ID = "sql.streaming.queryId"
 
 
-class BegunBatches:
+class StartedBatches:
     """The batches that the queries at `locations` have started.
 
     The thread of a batch's function calls `note` and `note_error`.
@@ -76,7 +76,7 @@ def _cpu_ticks(thread: int) -> int:
     return int(figures[11]) + int(figures[12])
 
 
-def begun_batch(location: Path) -> int:
+def last_started_batch(location: Path) -> int:
     """Return the last batch that was started, or -1 if no function was called yet. Raise ValueError."""
     try:
         return int((location / _NAME).read_text())

@@ -116,7 +116,7 @@ def test_a_secret_within_a_value_is_hidden_whatever_its_key(value: str) -> None:
         ("Authorization: Bearer abc123, Accept: text/plain", f"Authorization: Bearer {HIDDEN}, Accept: text/plain"),
     ],
 )
-def test_what_stands_beside_the_secret_stays(value: str, masked: str) -> None:
+def test_text_next_to_a_secret_is_not_masked(value: str, masked: str) -> None:
     assert mask_values({"my.setting": value}) == {"my.setting": masked}
 
 
@@ -175,7 +175,7 @@ READABLE = {
 }
 
 
-def test_what_is_no_secret_stays_readable() -> None:
+def test_text_without_secrets_is_not_masked() -> None:
     assert mask_values(READABLE) == READABLE
 
 

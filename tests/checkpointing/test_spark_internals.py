@@ -109,7 +109,7 @@ def test_the_installed_pyspark_has_all_of_it(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_what_spark_lacks_is_named(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_spark_internals_are_named(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = (
         spark_internals._Needed("org.apache.spark.SparkContext", "statusStore statusStores"),
         spark_internals._Needed(WRITER, "trigger", fields="trigger toTable"),

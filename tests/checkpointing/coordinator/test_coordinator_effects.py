@@ -100,7 +100,7 @@ def test_a_checkpoint_ends_before_the_next_one_starts(coordinator: CheckpointCoo
     assert isinstance(allocate.step, AllocateId)
 
 
-def test_what_fail_job_raises_leaves_the_other_effects_to_the_next_event(harness: CoordinatorHarness) -> None:
+def test_error_of_fail_job_leaves_remaining_effects_to_the_next_event(harness: CoordinatorHarness) -> None:
     harness.fail_job_error = RuntimeError("the job is failing")
     harness.coordinator.trigger_checkpoint()
     waiting = harness.coordinator.trigger_checkpoint()

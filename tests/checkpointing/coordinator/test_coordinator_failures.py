@@ -206,7 +206,7 @@ def test_a_directory_that_stays_is_reported_once_and_tried_once_more_at_the_end(
     assert harness.storage.directories == set()
 
 
-def test_what_cannot_be_removed_at_the_end_is_reported_then(harness: CoordinatorHarness) -> None:
+def test_failed_removal_at_shutdown_is_reported(harness: CoordinatorHarness) -> None:
     harness.storage.discard_error = OSError("busy")
     first = harness.complete_one()
     second = harness.complete_one()

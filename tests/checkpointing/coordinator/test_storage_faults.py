@@ -97,7 +97,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_and_says_why(
 
 
 @pytest.mark.parametrize("operation", ["remove_file", "remove_tree"])
-def test_what_cannot_be_removed_is_removed_later(tmp_path: Path, files: BrokenFiles, operation: str) -> None:
+def test_failed_removal_is_retried(tmp_path: Path, files: BrokenFiles, operation: str) -> None:
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores(), files=files, num_retained=1)
     first = job.checkpoint("a")
     files.broken = frozenset({operation})
@@ -115,7 +115,9 @@ def test_what_cannot_be_removed_is_removed_later(tmp_path: Path, files: BrokenFi
     assert job.left_behind == []
 
 
-def test_what_stays_for_good_is_reported_and_goes_when_the_job_starts_again(tmp_path: Path, files: BrokenFiles) -> None:
+def test_permanent_removal_failure_is_reported_and_retried_at_the_next_start(
+    tmp_path: Path, files: BrokenFiles
+) -> None:
     stores = surviving_stores()
     job = JobOnDisk(tmp_path, JOB_ID, stores, files=files, num_retained=1)
     first = job.checkpoint("a")

@@ -102,7 +102,7 @@ def published(quorum: Quorum, access: ZooKeeperAccess) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("scheme", [DIGEST, SASL])
-def test_what_we_make_is_ours_alone(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
+def test_created_nodes_are_restricted_to_their_owner(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
     hosts, at = guarded.server.address, root()
     with connected(hosts, at, guarded.access(scheme)) as ours:
         ours.ensure("")
@@ -162,7 +162,7 @@ def test_flinks_leader_is_found_and_followed(guarded: Guarded, scheme: ZooKeeper
         (ZooKeeperAccess(SASL, USER, "wrong"), "does not accept this name and password"),
     ],
 )
-def test_who_is_not_let_in_is_told(guarded: Guarded, access: ZooKeeperAccess, says: str) -> None:
+def test_failed_authentication_is_reported(guarded: Guarded, access: ZooKeeperAccess, says: str) -> None:
     quorum = guarded.quorum(access)
     ours = guarded.access(SASL if access.scheme is SASL else DIGEST)
     with published(quorum, ours):
@@ -187,7 +187,7 @@ def test_a_log_in_that_failed_is_tried_again(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("trusted", ["another authority", "no certificate of ours"])
-def test_why_tls_does_not_come_about_is_told(guarded: Guarded, trusted: str) -> None:
+def test_tls_failure_is_explained(guarded: Guarded, trusted: str) -> None:
     tls = Tls(Authority("Another").pem) if trusted == "another authority" else Tls(guarded.authority.pem)
     answer = find_leader(guarded.quorum(ZooKeeperAccess(tls=trust(tls)), secure=True), 3.0)
     assert isinstance(answer, Nobody)
@@ -221,7 +221,7 @@ def test_a_driver_does_not_follow_an_address_that_others_can_write(guarded: Guar
 
 @pytest.mark.parametrize("scheme", [DIGEST, SASL])
 @pytest.mark.parametrize("tls", [False, True])
-def test_what_an_earlier_version_left_open_is_closed_by_the_job_manager(
+def test_job_manager_restricts_nodes_that_an_earlier_version_left_open(
     guarded: Guarded, scheme: ZooKeeperScheme, tls: bool, tmp_path: Path
 ) -> None:
     at, graph = root(), "execution-plans/" + "a" * 32

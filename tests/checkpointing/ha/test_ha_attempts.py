@@ -71,7 +71,7 @@ def test_a_former_leader_frees_no_attempt(driver, connection):
 
 
 @zookeeper
-def test_one_attempt_of_a_job_at_a_time(driver):
+def test_only_one_attempt_of_a_job_is_claimed(driver):
     held = driver().hold(JOB_ID, 1)
     other = driver()
     with pytest.raises(AttemptTaken, match="attempt 1 "):
@@ -158,7 +158,7 @@ def test_a_driver_whose_claim_cannot_be_looked_at_stops_before_its_lease_ends(co
 
 
 @zookeeper
-def test_one_look_that_fails_costs_the_claim_nothing(connect, eventually):
+def test_one_failed_confirmation_keeps_the_claim(connect, eventually):
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     confirm, looks = connection.confirm, []
@@ -244,7 +244,7 @@ def test_a_lost_claim_may_be_released_by_the_callback_that_learns_of_the_loss(dr
 
 
 @zookeeper
-def test_nobody_is_told_after_a_release(driver):
+def test_no_callback_after_a_release(driver):
     held = driver().hold(JOB_ID, 1)
     told = threading.Event()
     held.on_lost(told.set)

@@ -178,7 +178,7 @@ def test_conformance_E24_while_one_cannot_be_read_now_the_recovery_fails_and_may
     assert list(store.unreadable) == []
 
 
-def test_one_that_is_missing_is_left_out_reported_and_kept(make_store, handles, files):
+def test_missing_checkpoint_is_skipped_reported_and_its_handle_kept(make_store, handles, files):
     earlier = make_store(num_retained=2)
     earlier.add_checkpoint(files.completed(1))
     earlier.add_checkpoint(files.completed(2))
@@ -244,7 +244,7 @@ def test_suspending_without_a_connection_is_no_error(make_store, handles, files)
     assert list(store.checkpoints) == []
 
 
-def test_one_that_another_job_manager_uses_is_not_returned_for_discarding(make_store, handles, files):
+def test_checkpoint_locked_by_another_job_manager_is_not_discarded(make_store, handles, files):
     store = make_store()
     store.add_checkpoint(files.completed(1))
     handles.held_by_others.add(handle_name(1))

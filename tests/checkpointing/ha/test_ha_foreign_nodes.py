@@ -129,7 +129,7 @@ def test_a_foreign_lock_keeps_its_handle_and_the_files_behind_it(connection, rec
     assert connection.find(foreign) is not None
 
 
-def test_what_lies_beside_the_locks_of_a_handle_keeps_it(connection, recovery, files):
+def test_foreign_node_next_to_the_locks_keeps_the_handle(connection, recovery, files):
     recovery.store.add_checkpoint(files.completed(1))
     beside = f"{CHECKPOINTS}/{handle_name(1)}/notes"
     connection.commit([Create(beside)])
@@ -177,7 +177,7 @@ def test_below_the_counter_nothing_is_removed_and_the_clean_up_says_so(connectio
 
 
 @pytest.mark.parametrize("garbage", [*GARBAGE, b'{"attempt":"x"}', b'{"attempt":null}'])
-def test_what_no_driver_wrote_in_an_attempts_place_lets_no_attempt_start(connection, connect, garbage):
+def test_foreign_node_of_an_attempt_blocks_new_attempts(connection, connect, garbage):
     connection.ensure(JOB)
     connection.commit([Create(f"{JOB}/attempt", garbage, ephemeral=True)])
     registry = ZooKeeperAttemptRegistry(connect(), SystemClock())
@@ -271,9 +271,7 @@ def test_a_living_contender_before_a_foreign_node_still_leads(connection, connec
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_what_is_no_address_in_the_leaders_place_is_no_leader_until_there_is_one(
-    connection, leader, eventually, garbage
-):
+def test_invalid_leader_address_is_no_leader(connection, leader, eventually, garbage):
     connection.ensure(CONNECTION_INFO.rpartition("/")[0])
     connection.commit([Create(CONNECTION_INFO, garbage)])
     retrieval = ZooKeeperLeaderRetrieval(connection, SystemClock())

@@ -50,7 +50,7 @@ def store(request, tmp_path):
     return HandleJobGraphStore(handles, tmp_path)
 
 
-def test_what_was_put_is_recovered(store):
+def test_stored_graph_is_recovered(store):
     submitted = graph()
     store.put(submitted)
     assert store.recover(submitted.job_id) == submitted

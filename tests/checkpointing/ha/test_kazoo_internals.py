@@ -26,7 +26,7 @@ def test_the_installed_kazoo_has_all_of_it() -> None:
         (SimpleNamespace(_connection=object()), "ConnectionHandler._connect"),
     ],
 )
-def test_what_is_missing_is_named(client: Any, missing: str) -> None:
+def test_missing_kazoo_internals_are_named(client: Any, missing: str) -> None:
     with pytest.raises(UnsupportedKazoo) as raised:
         check(client)
     assert str(raised.value) == (

@@ -12,7 +12,7 @@ from checkpointing.storage import FileCheckpointStorage
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
 
-async def test_what_could_not_be_removed_is_among_the_jobs_exceptions(
+async def test_failed_removal_is_in_the_exception_history(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(storage: FileCheckpointStorage, location: CheckpointLocation) -> None:

@@ -211,7 +211,7 @@ async def test_a_restart_before_the_first_checkpoint_starts_from_the_claimed_one
     assert driver.spec.restore.directory == str(savepoint)
 
 
-async def test_once_replaced_it_is_no_candidate_any_more(manager: RunningJobManager) -> None:
+async def test_replaced_claimed_snapshot_is_no_restore_candidate(manager: RunningJobManager) -> None:
     """If all newer checkpoints are unusable, the error names their faults."""
     savepoint = await _savepoint(manager)
     job_id = await manager.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)
@@ -470,7 +470,7 @@ async def test_a_removal_that_cannot_be_ended_keeps_no_job_from_its_start(
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("driver_lives", [True, False])
-async def test_one_in_the_jobs_own_directory_goes_too_though_a_crash_cut_its_removal_short(
+async def test_interrupted_removal_of_own_claimed_snapshot_is_finished(
     cluster: Cluster, tmp_path: Path, driver_lives: bool
 ) -> None:
     """The claimed checkpoint is no longer in the store, but still has all its files."""

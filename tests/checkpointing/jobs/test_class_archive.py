@@ -85,7 +85,7 @@ def test_the_first_who_asks_has_it_made_and_all_others_are_given_it(
 
 
 @pytest.mark.parametrize("damage", ["cut short", "changed", "not told"])
-def test_what_is_not_what_was_written_is_given_to_nobody_and_made_anew(
+def test_changed_archive_is_not_used_and_is_rebuilt(
     archive: Path, java: Path, job_manager: Callable[[], ClassArchives], damage: str, tmp_path: Path
 ) -> None:
     match damage:
@@ -114,7 +114,7 @@ def test_damage_is_noticed_in_the_middle_of_a_job_managers_life(
     eventually("it was made anew", lambda: archives.of(java))
 
 
-def test_one_that_cannot_be_made_is_tried_once_in_a_job_managers_life(
+def test_failing_archive_is_tried_once_per_job_manager(
     java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path, caplog
 ) -> None:
     (tmp_path / "classes" / "fails").touch()

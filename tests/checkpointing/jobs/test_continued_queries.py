@@ -141,7 +141,7 @@ async def test_a_job_restarts_after_a_failure(manager: RunningJobManager, locati
     await manager.until(job_id, "RUNNING")
 
 
-async def test_of_two_starts_at_the_same_time_one_is_refused(manager: RunningJobManager, location: Path) -> None:
+async def test_one_of_two_concurrent_starts_is_refused(manager: RunningJobManager, location: Path) -> None:
     savepoint = await _imported(manager, location)
     jar_id = await manager.upload()
     body = {"entryClass": "wordcount.py:wordcount", "savepointPath": savepoint}

@@ -105,20 +105,20 @@ def test_the_group_of_a_service_that_is_delegated_is_found(kernel: Kernel) -> No
     assert kernel.delegated(10) == kernel.service
 
 
-def test_it_is_found_again_from_the_group_that_the_job_manager_moved_to(kernel: Kernel, groups: DriverGroups) -> None:
+def test_driver_group_is_found_from_the_job_managers_own_group(kernel: Kernel, groups: DriverGroups) -> None:
     assert kernel.members("waymark") == ["10"]
 
     assert kernel.delegated(10) == kernel.service
 
 
-def test_beside_version_1_it_is_mounted_elsewhere(kernel: Kernel, tmp_path: Path) -> None:
+def test_hierarchy_of_version_2_next_to_version_1_is_found(kernel: Kernel, tmp_path: Path) -> None:
     kernel.start(10)
     kernel.mount.rename(tmp_path / "unified")
 
     assert delegated_group("10", kernel.proc, tmp_path, 1000) == tmp_path / "unified" / SERVICE
 
 
-def test_why_there_is_none_is_said(kernel: Kernel) -> None:
+def test_missing_control_groups_are_explained(kernel: Kernel) -> None:
     kernel.start(10)
     (kernel.mount / "user.slice").mkdir()
     kernel.start(11, "user.slice")
@@ -176,7 +176,7 @@ def test_a_driver_that_the_kernel_ended_for_memory_is_told_with_its_limit(kernel
     assert group.exceeded_limit() == 2 * GIB
 
 
-def test_what_became_of_an_earlier_process_of_that_pid_is_not_this_ones(kernel: Kernel, groups: DriverGroups) -> None:
+def test_memory_kill_of_an_earlier_process_with_that_pid_does_not_count(kernel: Kernel, groups: DriverGroups) -> None:
     (kernel.service / "driver-100").mkdir()
     kernel.kill_for_memory("driver-100", 1)
     kernel.start(100)

@@ -66,7 +66,7 @@ def test_requirements_are_a_text_or_the_location_of_one(tmp_path: Path) -> None:
         ({"waymark.python": "/p", ARCHIVE: "/a.tar"}, r"only one of waymark\.python, waymark\.python\.archive"),
     ],
 )
-def test_what_can_never_become_an_environment_is_refused(configuration: dict[str, str], message: str) -> None:
+def test_impossible_environment_is_refused(configuration: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidConfiguration, match=message):
         check_keys(configuration)
 
@@ -139,7 +139,7 @@ def test_a_failure_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str
         ("/srv/bin/python: No module named pip", "the job manager's Python has no pip; install it there"),
     ],
 )
-def test_what_only_the_output_says_is_seen_without_a_log(tmp_path: Path, line: str, what: str) -> None:
+def test_error_in_the_output_is_found_without_a_log(tmp_path: Path, line: str, what: str) -> None:
     failure = install_failed([line], tmp_path / "log")
     assert (str(failure), failure.is_mistake) == (f"{what}: {line.removeprefix('ERROR: ')}", False)
 

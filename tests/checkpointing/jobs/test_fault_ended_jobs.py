@@ -83,7 +83,7 @@ def all_clean(manager: RunningJobManager, job_ids: list[str]) -> bool:
     return all((results / f"{job_id}.json").exists() for job_id in job_ids)
 
 
-async def test_so_many_ended_jobs_are_shown_as_are_configured_and_a_damaged_one_is_left_out(cluster: Cluster) -> None:
+async def test_ended_jobs_are_limited_and_a_damaged_one_is_left_out(cluster: Cluster) -> None:
     async with cluster.job_manager() as first:
         await leads(first)
         ids = []

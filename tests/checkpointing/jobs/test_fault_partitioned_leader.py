@@ -257,7 +257,7 @@ def _program(state: Deposed) -> Program:
     return program
 
 
-async def test_whatever_comes_to_pass_there_the_jobs_are_left_to_the_new_leader(
+async def test_partitioned_leader_leaves_the_jobs_to_the_new_leader(
     cluster: Cluster, dispatchers: list[LateDispatcher], proxy: TcpProxy
 ) -> None:
     async with deposed(cluster, dispatchers, proxy, num_jobs=3) as state:

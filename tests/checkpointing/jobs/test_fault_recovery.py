@@ -217,7 +217,7 @@ async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_remo
 
 
 @pytest.mark.parametrize("damage", ["missing", "unreadable"])
-async def test_whatever_became_of_the_counter_no_id_is_given_again(cluster: Cluster, damage: str) -> None:
+async def test_no_id_is_reused_after_any_counter_failure(cluster: Cluster, damage: str) -> None:
     async with cluster.job_manager(**LEAVE) as first:
         await leads(first)
         job_id = await first.submit_running(RETAIN)

@@ -89,7 +89,7 @@ async def test_storage_that_nobody_declared_as_shared_leads_to_the_checkpoint(cl
     assert not any("LocalStateUnusable" in exception for exception in told)
 
 
-async def test_nobody_goes_on_while_the_other_machines_driver_holds_its_claim(
+async def test_local_recovery_waits_for_the_other_machines_claim(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id, _ = await ran_on_another_machine(cluster, SHARED)

@@ -116,7 +116,7 @@ async def test_other_jobs_are_checkpointed_canceled_and_submitted(manager: Runni
 
 
 @pytest.mark.nightly
-async def test_its_checkpoints_fail_its_threads_are_few_and_no_driver_is_lost(
+async def test_hanging_storage_fails_checkpoints_but_loses_no_driver(
     manager: RunningJobManager, mount: HardMount
 ) -> None:
     hanging = await hung_job(manager, mount)
@@ -132,7 +132,7 @@ async def test_its_checkpoints_fail_its_threads_are_few_and_no_driver_is_lost(
     assert any("The storage has not made its directory yet." in reason for reason in reasons), reasons
 
 
-async def test_it_goes_on_when_its_storage_answers(manager: RunningJobManager, mount: HardMount) -> None:
+async def test_job_continues_when_its_storage_answers(manager: RunningJobManager, mount: HardMount) -> None:
     hanging = await hung_job(manager, mount)
     before = await completed_checkpoints(manager, hanging)
 
@@ -159,7 +159,7 @@ async def test_a_savepoint_there_fails_and_says_that_the_storage_does_not_answer
     assert "location" in await manager.savepoint(other), "another place is not held up"
 
 
-async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answers(
+async def test_job_on_hanging_storage_is_canceled_and_cleaned_up_later(
     manager: RunningJobManager, mount: HardMount, caplog: pytest.LogCaptureFixture
 ) -> None:
     hanging = await manager.submit_running(on(mount))
@@ -182,7 +182,7 @@ async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answe
     await eventually(lambda: not threads_of(hanging) and not files_in(mount.path / hanging))
 
 
-async def test_its_restart_waits_and_restores_what_is_there(manager: RunningJobManager, mount: HardMount) -> None:
+async def test_restart_on_hanging_storage_waits_and_restores(manager: RunningJobManager, mount: HardMount) -> None:
     job_id = await manager.submit_running(
         {
             "execution.checkpointing.dir": str(mount.path),

@@ -27,7 +27,7 @@ async def interrupted(awaiting: asyncio.Task[str]) -> Request:
     return caught.value.request
 
 
-async def test_what_is_awaited_is_returned(term: Term) -> None:
+async def test_awaited_result_is_returned(term: Term) -> None:
     assert await Interrupts(term).wait_for(asyncio.sleep(0, "done")) == "done"
 
 
@@ -46,7 +46,7 @@ async def test_after_the_term_nothing_begins(term: Term) -> None:
     assert begun == []
 
 
-async def test_what_ends_after_the_term_does_not_count(term: Term) -> None:
+async def test_result_after_the_term_does_not_count(term: Term) -> None:
     """The process was stopped in between. Its result has arrived, but another job manager leads."""
     outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(Interrupts(term).wait_for(outcome))
@@ -78,7 +78,7 @@ async def test_a_cancellation_gives_way_to_a_suspension_only(term: Term) -> None
     assert await interrupted(waiting) is Request.SUSPEND
 
 
-async def test_what_was_begun_for_it_ends_when_it_gives_way(term: Term) -> None:
+async def test_interrupted_work_is_cancelled(term: Term) -> None:
     ended = asyncio.Event()
 
     async def work() -> None:

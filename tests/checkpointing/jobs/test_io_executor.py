@@ -117,7 +117,7 @@ async def test_work_that_changes_something_is_waited_for(storage: Storage) -> No
     await eventually(lambda: all(call.result for call in hanging))
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun(storage: Storage) -> None:
+async def test_cancelled_call_is_not_started(storage: Storage) -> None:
     io = executor(silence_s=LONG_S, threads=1)
     hanging = Outcome(io, storage.call)
     begun: list[str] = []
@@ -133,7 +133,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(storage: Storage) -> 
     assert begun == []
 
 
-async def test_one_owner_does_not_wait_for_another(storage: Storage) -> None:
+async def test_owners_do_not_wait_for_each_other(storage: Storage) -> None:
     threads = IoThreads(asyncio.get_running_loop(), LONG_S)
     hanging = [Outcome(threads.of("job 1"), storage.call) for _ in range(50)]
     assert await threads.of("job 2").run(lambda: 7) == 7
@@ -142,7 +142,7 @@ async def test_one_owner_does_not_wait_for_another(storage: Storage) -> None:
     await eventually(lambda: all(call.result for call in hanging))
 
 
-async def test_what_depends_on_silent_calls_is_given_up(storage: Storage) -> None:
+async def test_wait_ends_when_all_calls_are_silent(storage: Storage) -> None:
     io, end = executor(), asyncio.get_running_loop().create_future()
     io.submit(storage.call, end.set_result, end.set_exception)
     with pytest.raises(StorageSilent, match="the storage of job 1 has not answered"):

@@ -103,7 +103,7 @@ def _leave_orphans(manager: RunningJobManager, job_id: str) -> Path:
     return directory
 
 
-async def test_what_a_checkpoint_left_that_died_with_its_job_manager_is_removed_at_recovery(cluster: Cluster) -> None:
+async def test_recovery_removes_files_of_an_unfinished_checkpoint(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -124,7 +124,7 @@ async def test_what_a_checkpoint_left_that_died_with_its_job_manager_is_removed_
         assert restore.checkpoint_id == 1
 
 
-async def test_what_an_adopted_driver_may_be_writing_is_left_alone(cluster: Cluster) -> None:
+async def test_recovery_keeps_files_that_an_adopted_driver_may_write(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)

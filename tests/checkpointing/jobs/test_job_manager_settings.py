@@ -51,7 +51,7 @@ def test_zookeeper_mode_needs_hosts() -> None:
         JobManagerSettings.from_environ({"WAYMARK_HIGH_AVAILABILITY": "zookeeper"})
 
 
-def test_how_zookeeper_is_asked_is_told_whole_or_refused(tmp_path: Path) -> None:
+def test_zookeeper_credentials_are_complete_or_refused(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("let-me-in\n")
     given = {
@@ -151,7 +151,7 @@ def test_where_jobs_run_and_what_waits_for_them_is_checked() -> None:
     )
 
 
-def test_what_drivers_may_take_of_the_machine_is_derived_unless_it_is_set() -> None:
+def test_driver_limits_are_derived_from_the_machine_unless_set() -> None:
     unset = JobManagerSettings.from_environ({})
     assert (unset.driver_memory, unset.driver_limit, unset.driver_starts) == (None, None, None)
 

@@ -113,7 +113,7 @@ async def test_a_driver_that_exceeded_its_memory_limit_says_so_instead_of_a_sign
     assert "their memory limit of 2.0 GiB" in entry["message"]
 
 
-async def test_what_runs_a_driver_says_first_why_it_was_lost(manager: RunningJobManager) -> None:
+async def test_launcher_explains_the_loss_of_a_driver_first(manager: RunningJobManager) -> None:
     await manager.submit_running(FAST_RESTART)
     driver = await manager.driver(1)
     driver.process.exceeded = 2 * 2**30

@@ -95,7 +95,7 @@ def test_an_older_python_is_refused(environment: Made, monkeypatch: pytest.Monke
         ("/bin/true", "a Python that starts"),
     ],
 )
-def test_what_is_no_python_is_refused(path: str, message: str) -> None:
+def test_executable_that_is_no_python_is_refused(path: str, message: str) -> None:
     with pytest.raises(InvalidConfiguration, match=message):
         check_python({KEY: path})
 
@@ -175,7 +175,7 @@ def test_a_driver_in_the_cluster_runs_in_the_clusters_python(tmp_path: Path) -> 
         launcher.check(JobGraph("0" * 32, "job", "jar", "p:main", configuration=place))
 
 
-async def test_it_is_refused_before_anything_starts(manager: RunningJobManager) -> None:
+async def test_bad_python_is_refused_before_anything_starts(manager: RunningJobManager) -> None:
     with pytest.raises(RequestRefused, match=rf"^waymark\.python: '{NO_FILE}' is not allowed") as refusal:
         await manager.submit({KEY: NO_FILE})
     assert refusal.value.status == 400

@@ -265,7 +265,7 @@ def test_pods_of_attempts_that_are_over_are_removed_by_the_next_launch(
     assert list(cluster.pods) == [f"waymark-{JOB}-2"]
 
 
-def test_what_kubernetes_refuses_is_said(
+def test_refusal_of_kubernetes_is_reported(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     cluster.refuses[("POST", "pods")] = (403, "Forbidden", "exceeded quota: memory")

@@ -34,7 +34,7 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
         settings(WAYMARK_KUBERNETES_API="https://k:1", WAYMARK_KUBERNETES_TOKEN_FILE=missing)
 
 
-def test_in_a_pod_its_service_account_is_used(tmp_path: Path) -> None:
+def test_service_account_of_the_pod_is_used(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     assert ApiAccess.in_cluster(environ, tmp_path) is None, "no account is mounted"
     (tmp_path / "token").write_text("t")

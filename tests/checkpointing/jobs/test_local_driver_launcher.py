@@ -87,7 +87,7 @@ async def test_a_driver_that_ignores_the_request_is_killed(launcher: LocalDriver
     assert await process.wait() == -signal.SIGKILL
 
 
-async def test_what_a_driver_started_ends_with_it(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+async def test_processes_started_by_a_driver_end_with_it(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     process = launcher.launch(spec(tmp_path, "child"))
     log = await ready(process)
     child = int(log.split("child ")[1].split()[0])
@@ -152,7 +152,7 @@ async def test_a_driver_has_a_temporary_directory_that_ends_with_it(
     await eventually(lambda: not directory.exists())
 
 
-async def test_what_a_driver_started_keeps_the_directory_after_the_drivers_end(launcher: LocalDriverLauncher) -> None:
+async def test_processes_of_an_ended_driver_keep_its_temporary_directory(launcher: LocalDriverLauncher) -> None:
     with launcher.temporaries.new() as temporary:
         environ = {**os.environ, "TMPDIR": str(temporary.path)}
         started = await asyncio.create_subprocess_exec("sleep", "600", env=environ)
@@ -179,7 +179,7 @@ async def test_a_driver_that_outlives_its_job_manager_keeps_it_and_the_next_one_
     await eventually(lambda: not directory.exists())
 
 
-async def test_what_drivers_left_that_ended_unwatched_goes_when_a_job_manager_starts(
+async def test_job_manager_start_removes_directories_of_ended_drivers(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     with launcher.temporaries.new() as left:
@@ -194,7 +194,7 @@ async def test_what_drivers_left_that_ended_unwatched_goes_when_a_job_manager_st
     other.rmdir()
 
 
-async def test_what_could_not_be_removed_is_tried_again(
+async def test_failed_removal_of_a_temporary_directory_is_retried(
     launcher: LocalDriverLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[Path] = []

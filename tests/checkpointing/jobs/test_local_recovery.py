@@ -255,7 +255,7 @@ def former(tmp_path: Path) -> AttemptRecord:
     return AttemptRecord(1, "timeline", str(work), 0, NUMBERS, "", host="here", pid=NOBODY)
 
 
-def test_what_lies_on_another_machine_is_not_looked_for(former: AttemptRecord) -> None:
+def test_local_state_of_another_machine_is_not_searched(former: AttemptRecord) -> None:
     assert local_restore(former, HERE) is not None
     assert local_restore(former, replace(HERE, host="there")) is None
     assert local_restore(replace(former, pid=None), HERE) is None
@@ -303,7 +303,7 @@ def test_the_files_are_checked_on_shared_storage_too(former: AttemptRecord) -> N
         local_restore(former, ELSEWHERE)
 
 
-def test_what_lies_where_this_machine_cannot_reach_it_is_not_gone_on_with(former: AttemptRecord) -> None:
+def test_unreachable_local_state_is_not_used(former: AttemptRecord) -> None:
     assert local_restore(replace(former, work_directory="/mnt/of-that-machine/attempt-1"), ELSEWHERE) is None
 
 
@@ -371,7 +371,7 @@ def left_of(jobs: JobDirectory) -> dict[str, set[str]]:
     return {path.name: {entry.name for entry in path.iterdir()} for path in jobs.path.iterdir()}
 
 
-def test_of_old_attempts_the_logs_of_the_newest_stay_and_what_is_needed(tmp_path: Path) -> None:
+def test_old_attempts_keep_newest_logs_and_needed_state(tmp_path: Path) -> None:
     jobs = attempts_with_logs(tmp_path, 14)
     jobs.remove_old_attempts(14, needed=str(jobs.attempt_directory(2)))
     logs = {"driver.log", "driver.log.1"}

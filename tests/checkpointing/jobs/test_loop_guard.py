@@ -44,7 +44,7 @@ async def test_calls_of_the_loop_are_found(tmp_path: Path, work: Callable[[Path]
     assert f"{event} {file}" in await called_on_the_loop(partial(work, file))
 
 
-async def test_so_are_syncs_and_listings(tmp_path: Path) -> None:
+async def test_syncs_and_listings_on_the_loop_are_found(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "os.fsync" in str(await called_on_the_loop(partial(sync, tmp_path)))
     assert "os.listdir" in str(await called_on_the_loop(partial(LocalFiles().names, str(tmp_path))))
@@ -60,7 +60,7 @@ async def test_other_threads_and_what_asks_no_file_system_are_not(tmp_path: Path
     assert await called_on_the_loop(Path("/proc/self/cmdline").read_bytes) == []
 
 
-async def test_afterwards_nothing_is_changed() -> None:
+async def test_calls_are_restored_after_the_guard() -> None:
     before = (os.stat, os.lstat, os.fsync)
     with watched_loop():
         assert os.stat is not before[0]

@@ -83,7 +83,7 @@ async def test_the_next_job_manager_removes_it(tmp_path: Path) -> None:
         await is_removed(directory)
 
 
-async def test_what_cannot_be_removed_now_is_removed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_removal_of_a_past_job_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_tree, refused = LocalFiles.remove_tree, []
 
     def refuse_once(files: LocalFiles, path: str) -> None:
@@ -100,7 +100,7 @@ async def test_what_cannot_be_removed_now_is_removed_later(tmp_path: Path, monke
     assert refused == [str(directory)]
 
 
-async def test_not_while_the_driver_that_was_writing_it_lives(
+async def test_past_job_is_kept_while_its_driver_runs(
     tmp_path: Path, driver: subprocess.Popen[bytes], looks: list[bool]
 ) -> None:
     directory = left_by_a_dead_job_manager(tmp_path, pid=driver.pid)
@@ -113,7 +113,7 @@ async def test_not_while_the_driver_that_was_writing_it_lives(
         await is_removed(directory)
 
 
-async def test_of_a_driver_that_cannot_be_seen_only_once_its_lease_is_over(tmp_path: Path, looks: list[bool]) -> None:
+async def test_past_job_of_an_unseen_driver_is_removed_after_its_lease(tmp_path: Path, looks: list[bool]) -> None:
     directory = left_by_a_dead_job_manager(tmp_path)  # killed after it wrote the record without the PID
 
     async with running_job_manager(tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="600"):
@@ -147,7 +147,7 @@ async def test_half_a_checkpoint_goes_and_a_complete_one_stays(tmp_path: Path, a
         await eventually(lambda: JobDirectory(tmp_path / "state" / "jobs", JOB_ID).read_record().ended)  # type: ignore[union-attr]
 
 
-async def test_of_two_that_share_a_directory_by_mistake_the_second_takes_no_job_for_past(
+async def test_second_job_manager_in_a_shared_directory_finds_no_past_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[set[str]] = []

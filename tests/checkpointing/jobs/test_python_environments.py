@@ -201,7 +201,7 @@ async def test_a_job_manager_that_is_killed_leaves_nothing_that_is_used(tmp_path
     assert made_in(cache) == [whole.name]
 
 
-def test_what_is_not_used_goes_and_what_is_needed_stays(tmp_path: Path) -> None:
+def test_only_unused_environments_are_removed(tmp_path: Path) -> None:
     cache = EnvironmentCache(tmp_path / "environments", SystemClock(), 3600.0)
     needed, unused, recent = (made(cache, number * "1" + "0" * (32 - number)) for number in range(3))
     (cache.directory / "of somebody else").mkdir()

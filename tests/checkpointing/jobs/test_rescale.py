@@ -81,7 +81,7 @@ async def test_a_job_is_restarted_with_its_new_parallelism_after_a_checkpoint(ma
     assert await manager.checkpoint(job_id) == 3
 
 
-async def test_what_a_job_has_already_restarts_nothing(manager: RunningJobManager) -> None:
+async def test_unchanged_parallelism_restarts_nothing(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await put(manager, job_id, body(2, lower=2))
     assert await manager.get(f"/jobs/{job_id}/resource-requirements") == body(2, lower=2)
@@ -89,7 +89,7 @@ async def test_what_a_job_has_already_restarts_nothing(manager: RunningJobManage
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_what_spark_refuses_is_undone_and_the_job_goes_on_as_it_was(manager: RunningJobManager) -> None:
+async def test_parallelism_refused_by_spark_is_undone(manager: RunningJobManager) -> None:
     manager.launcher.becomes_running = True
     job_id = await manager.submit_running(parallelism=2)
     (await manager.driver(1)).launcher.becomes_running = False

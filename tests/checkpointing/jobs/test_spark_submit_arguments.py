@@ -112,7 +112,7 @@ def test_where_executors_bring_state_elsewhere_batches_come_first(tmp_path: Path
     assert settings(tmp_path, spark__master="yarn", spark__scheduler__mode="FIFO")["spark.scheduler.mode"] == "FIFO"
 
 
-def test_everything_is_on_loopback_as_long_as_all_of_it_is_on_this_machine(tmp_path: Path) -> None:
+def test_local_spark_listens_on_loopback_only(tmp_path: Path) -> None:
     for master in ("local[2]", "spark://127.0.0.1:7077"):
         there = settings(tmp_path, spark__master=master, spark__driver__host="elsewhere")
         assert (there["spark.driver.host"], there["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")

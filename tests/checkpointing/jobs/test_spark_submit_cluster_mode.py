@@ -173,7 +173,7 @@ async def test_where_no_driver_could_start_a_submission_is_refused_with_the_caus
         assert (await manager.get("/jobs"))["jobs"] == []
 
 
-def test_what_a_job_manager_refuses_it_refuses_before_it_starts_anything(tmp_path: Path) -> None:
+def test_cluster_job_without_shared_storage_is_refused(tmp_path: Path) -> None:
     launcher = LocalDriverLauncher({}, lambda: Path("/opt"), tmp_path, default_master="spark://m1.internal:7077")
 
     with pytest.raises(InvalidConfiguration, match="WAYMARK_SHARED_STORAGE"):

@@ -283,7 +283,7 @@ async def test_a_living_driver_is_adopted_while_the_storage_is_away(cluster: Clu
 @pytest.mark.parametrize(
     ("cause", "status", "attempts"), [(FinishCause.FOR_RESCALE, "RUNNING", 2), (FinishCause.BY_ITSELF, "FINISHED", 1)]
 )
-async def test_how_a_driver_ends_meanwhile_counts_once_the_checkpoints_are_read(
+async def test_driver_end_is_handled_once_the_checkpoints_are_read(
     cluster: Cluster, reads: Reads, cause: FinishCause, status: str, attempts: int
 ) -> None:
     job_id, driver = await left_behind(cluster)
@@ -303,7 +303,7 @@ async def test_how_a_driver_ends_meanwhile_counts_once_the_checkpoints_are_read(
 
 
 @zookeeper
-async def test_it_is_waited_for_the_storage_as_long_as_it_takes(cluster: Cluster, reads: Reads) -> None:
+async def test_unavailable_storage_is_awaited_without_limit(cluster: Cluster, reads: Reads) -> None:
     job_id, driver = await left_behind(cluster)
     driver.kill(-9)
     reads.away = True
@@ -321,7 +321,7 @@ async def test_it_is_waited_for_the_storage_as_long_as_it_takes(cluster: Cluster
 
 
 @zookeeper
-async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cluster: Cluster, reads: Reads) -> None:
+async def test_unreachable_checkpoint_is_awaited_instead_of_using_an_older_one(cluster: Cluster, reads: Reads) -> None:
     job_id, driver = await left_behind(cluster)
     driver.kill(-9)
     async with cluster.job_manager() as second:
@@ -340,7 +340,7 @@ async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cl
 
 
 @zookeeper
-async def test_what_lies_beside_the_stored_checkpoints_is_waited_for(
+async def test_checkpoint_missing_in_the_store_is_awaited(
     cluster: Cluster, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a complete checkpoint that is not in the store would be lost, and its ID assigned again."""

@@ -233,7 +233,7 @@ async def test_every_step_of_taking_leadership_is_known(
         for step, (name, error) in itertools.product(STEPS, ERRORS.items())
     ],
 )
-async def test_whatever_fails_while_leadership_is_taken_there_is_a_leader_and_its_job_goes_on(
+async def test_leader_exists_and_job_continues_after_any_failure_of_a_takeover(
     cluster: Cluster, proxy: TcpProxy, hook: Callable[[Steps], None], step: str, error: Exception
 ) -> None:
     steps = Steps(step, error)

@@ -173,7 +173,7 @@ async def test_a_spare_that_was_started_with_other_settings_is_not_used(
     await eventually(lambda: "ready" in process.last_log_lines())
 
 
-async def test_what_a_running_session_takes_in_makes_no_other_spare_necessary(launcher: Launcher, state: Path) -> None:
+async def test_runtime_settings_do_not_change_the_spare_signature(launcher: Launcher, state: Path) -> None:
     launcher.launch(spec(state, 1))
     await eventually(lambda: launcher.spares.ready == 1)
     other = replace(spec(state, 2, sql__shuffle__partitions="7"), job_id="1" * 32, job_name="another")
@@ -237,7 +237,7 @@ async def test_a_spare_that_ends_by_itself_is_replaced_and_its_connection_is_clo
     await eventually(lambda: spares_of(state) not in ([], [waiting]))
 
 
-async def test_of_two_ready_spares_the_older_one_is_used(state: Path) -> None:
+async def test_older_of_two_ready_spares_is_used(state: Path) -> None:
     launcher = launcher_in(state, spares=2)
     launcher.launch(spec(state, 1))
     await eventually(lambda: launcher.spares.ready == 2)

@@ -90,7 +90,7 @@ def test_a_wheel_that_cannot_be_used_is_refused(file: str, message: str) -> None
         check_py_files({PY_FILES: f"/fine.zip,{file}"})
 
 
-async def test_it_is_refused_before_anything_starts(manager: RunningJobManager) -> None:
+async def test_bad_wheel_is_refused_before_anything_starts(manager: RunningJobManager) -> None:
     with pytest.raises(RequestRefused, match=r"^spark\.submit\.pyFiles: '/nowhere/a\.whl' is not allowed"):
         await manager.submit({PY_FILES: "/nowhere/a.whl"})
     assert manager.launcher.drivers == []

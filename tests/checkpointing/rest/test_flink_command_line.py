@@ -70,9 +70,7 @@ async def test_stop_with_a_savepoint_ends_the_job(manager: RunningJobManager, fl
     await manager.until(job_id, "FINISHED")
 
 
-async def test_it_sends_the_token_that_its_variable_holds(
-    flink_libraries: Path, java_home: Path, tmp_path: Path
-) -> None:
+async def test_client_sends_the_token_from_its_variable(flink_libraries: Path, java_home: Path, tmp_path: Path) -> None:
     launcher = FakeLauncher(asyncio.get_running_loop())
     launcher.headers = {"Authorization": "Bearer secret"}
     async with running_job_manager(tmp_path, launcher, WAYMARK_JOBMANAGER_TOKEN="secret") as manager:

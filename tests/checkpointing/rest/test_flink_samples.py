@@ -54,7 +54,7 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, int | float) or value == "NaN" else type(value).__name__
 
 
-def test_what_is_missing_or_of_another_kind_is_found() -> None:
+def test_comparison_finds_missing_and_mistyped_fields() -> None:
     theirs = {"id": 1, "nested": [{"path": "x", "size": "NaN"}], "other": None, "flag": True}
 
     assert list(lacking({"id": "1", "nested": [{"size": 2.5}], "other": 5, "flag": 1}, theirs)) == [

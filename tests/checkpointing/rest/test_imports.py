@@ -13,7 +13,7 @@ from tests.checkpointing.spark.recordings import unpacked
 PATH = "/savepoints/import/validate"
 
 
-async def test_it_says_what_was_found_and_copies_nothing(manager: RunningJobManager, tmp_path: Path) -> None:
+async def test_validation_describes_the_location_and_copies_nothing(manager: RunningJobManager, tmp_path: Path) -> None:
     location = unpacked("count in rocksdb format 2", tmp_path / "count").location
     answer = await manager.post(PATH, {"checkpoints": {"words": str(location), "late": str(tmp_path / "none")}})
     [words, late] = answer["checkpoints"]
@@ -48,6 +48,6 @@ async def test_it_says_what_was_found_and_copies_nothing(manager: RunningJobMana
         ({"a": "relative"}, "checkpoints: 'relative' is neither an absolute path nor an address"),
     ],
 )
-async def test_what_names_no_locations_is_refused(manager: RunningJobManager, checkpoints: object, told: str) -> None:
+async def test_request_without_locations_is_refused(manager: RunningJobManager, checkpoints: object, told: str) -> None:
     with pytest.raises(RequestRefused, match=told):
         await manager.post(PATH, {"checkpoints": checkpoints})

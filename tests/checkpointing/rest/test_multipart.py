@@ -41,7 +41,7 @@ def test_the_named_field_wins_over_others() -> None:
         (TYPE, form(("a", "a.py", b""), ("b", "b.py", b""))),
     ],
 )
-def test_anything_but_one_file_is_refused(content_type: str, body: bytes) -> None:
+def test_body_without_exactly_one_file_is_refused(content_type: str, body: bytes) -> None:
     with pytest.raises(RestError) as error:
         uploaded_file(content_type, body, "jarfile")
 

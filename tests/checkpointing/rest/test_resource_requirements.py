@@ -20,7 +20,7 @@ async def put(manager: RunningJobManager, job_id: str, requirements: dict[str, A
     return await asyncio.to_thread(manager.client.put, f"/jobs/{job_id}/resource-requirements", requirements)
 
 
-async def test_it_answers_and_takes_flinks_body(manager: RunningJobManager) -> None:
+async def test_resource_requirements_use_flinks_body(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     found = await manager.get(f"/v1/jobs/{job_id}/resource-requirements")
     assert found == {SOURCE.id: bounds(1, 1), COUNT.id: bounds(1, 2), SINK.id: bounds(1, 1)}

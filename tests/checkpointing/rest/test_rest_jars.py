@@ -48,7 +48,7 @@ async def test_a_job_outlives_the_deletion_of_its_upload(manager: RunningJobMana
     assert Path(manager.launcher.specs[0].program_path).read_text().startswith("def wordcount")
 
 
-async def test_anything_but_a_program_is_refused(manager: RunningJobManager) -> None:
+async def test_upload_other_than_a_program_is_refused(manager: RunningJobManager) -> None:
     with pytest.raises(RequestRefused, match=r"Only \.py files") as refusal:
         await manager.upload(name="job.jar")
 

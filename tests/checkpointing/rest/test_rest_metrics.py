@@ -36,7 +36,7 @@ async def aggregated(manager: RunningJobManager, query: str = "") -> list[dict[s
     return list(await manager.get_any(f"/jobs/metrics{query}"))
 
 
-async def test_of_no_jobs_there_are_no_metrics(manager: RunningJobManager) -> None:
+async def test_no_jobs_have_no_metrics(manager: RunningJobManager) -> None:
     assert await aggregated(manager) == []
     assert await aggregated(manager, "?get=numRestarts") == []
 
@@ -87,7 +87,7 @@ async def test_with_get_the_values_are_texts_and_what_is_unknown_is_left_out(man
     assert await metrics(manager, job_id, "?get=nonsense") == []
 
 
-async def test_of_an_unknown_job_there_are_none(manager: RunningJobManager) -> None:
+async def test_unknown_job_has_no_metrics(manager: RunningJobManager) -> None:
     assert await metrics(manager, "0" * 32) == []
 
 

@@ -179,7 +179,7 @@ async def test_the_checkpoint_configuration(manager: RunningJobManager) -> None:
     assert config["externalization"] == {"enabled": False, "delete_on_cancellation": True}
 
 
-async def test_everything_is_served_under_v1_too(manager: RunningJobManager) -> None:
+async def test_all_routes_are_served_under_v1_too(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
 
     assert await manager.get(f"/v1/jobs/{job_id}/status") == {"status": "RUNNING"}
@@ -214,7 +214,7 @@ async def test_an_ended_job_stays_visible(manager: RunningJobManager) -> None:
         ("/nowhere", 404, "Not found"),
     ],
 )
-async def test_what_is_not_there_is_said_in_flinks_form(
+async def test_missing_resource_is_answered_in_flinks_form(
     manager: RunningJobManager, path: str, status: int, text: str
 ) -> None:
     job_id = await manager.submit_running()

@@ -109,7 +109,7 @@ async def test_submit_reads_secrets_from_files(manager: RunningJobManager, progr
     assert "hunter" not in said
 
 
-async def test_what_follows_two_dashes_is_the_scripts(
+async def test_arguments_after_two_dashes_belong_to_the_script(
     manager: RunningJobManager, program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = program.with_name("my-script.py")
@@ -153,9 +153,7 @@ async def test_options_of_spark_submit_are_settings(
 
 
 @pytest.mark.parametrize("words", [["in", "-n", "5"], ["--verbose", "in"]])
-def test_who_forgets_the_two_dashes_is_told(
-    program: Path, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_two_dashes_are_explained(program: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         Command().run_from_argv(["manage.py", "submit", str(program), "--conf", "spark.x=y", *words])
 

@@ -120,7 +120,7 @@ def test_a_files_uri_is_its_path() -> None:
     assert FileSink("file:///data/out")._directory.path == Path("/data/out")
 
 
-def test_who_looks_at_endings_only_finds_the_rows_only(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
+def test_data_files_are_recognizable_by_their_suffix(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
     FileSink(tmp_path / "out", "json", query=QUERY)(spark.createDataFrame(ROWS, SCHEMA).coalesce(1), 0)
     [file] = tmp_path.rglob("*.json")
     assert len(file.read_text().splitlines()) == len(ROWS)

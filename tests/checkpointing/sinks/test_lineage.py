@@ -34,13 +34,13 @@ def test_the_same_lineage_moves_nothing() -> None:
     assert moves(A, A) == moves((), ())
 
 
-def test_it_survives_being_written_down() -> None:
+def test_lineage_survives_serialization() -> None:
     lineage = (*A, Segment("B", 7))
     assert from_json(to_json(lineage)) == lineage
 
 
 @pytest.mark.parametrize("text", ["", "{}x", "[[1]]", '[["A", -1]]', '[["A", "x", 0]]', "7"])
-def test_what_is_no_lineage_is_refused(text: str) -> None:
+def test_invalid_lineage_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a lineage"):
         from_json(text)
 

@@ -73,7 +73,7 @@ def test_a_row_replaces_the_one_with_its_key(table: Table, job: Job) -> None:
     assert table.counts() == {"a": 1, "b": 2, None: 6}
 
 
-def test_of_rows_with_the_same_key_in_one_batch_the_last_counts(table: Table, job: Job) -> None:
+def test_last_row_of_a_key_in_one_batch_counts(table: Table, job: Job) -> None:
     job.attempt(1)
     table.sink()(table.frame(("a", 1), ("a", 2), ("a", 3)), 0)
     assert table.counts() == {"a": 3}

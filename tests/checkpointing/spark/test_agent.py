@@ -342,7 +342,7 @@ def test_a_checkpoint_after_a_synchronous_savepoint_is_declined(bench: Bench) ->
     assert bench.reports.declined[0][:2] == (2, "CHECKPOINT_DECLINED_TASK_CLOSING")
 
 
-def test_what_the_job_manager_no_longer_knows_is_given_up(bench: Bench) -> None:
+def test_checkpoint_unknown_to_the_job_manager_is_abandoned(bench: Bench) -> None:
     bench.query.run(0)
     bench.query.begin(1)
     bench.trigger(1)
@@ -441,9 +441,7 @@ def test_an_abort_before_the_producers_turn_leaves_it_running(tmp_path: Path) ->
     bench.agent.close()
 
 
-def test_what_a_checkpoint_waits_for_is_told_in_words_and_again_when_it_changes(
-    tmp_path: Path, eventually: Any
-) -> None:
+def test_wait_reason_is_reported_and_updated(tmp_path: Path, eventually: Any) -> None:
     bench, clean, count = chain(tmp_path)
     clean.run(0)
     clean.begin(1)
@@ -489,7 +487,7 @@ def test_a_batch_that_computes_is_told_apart_from_one_that_makes_no_progress(ben
     bench.agent.close()
 
 
-def test_of_two_batches_the_one_that_makes_no_progress_is_told(tmp_path: Path) -> None:
+def test_batch_without_progress_is_reported(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ("words", "stuck"))
     for query in bench.queries:
         query.begin(0)

@@ -58,7 +58,7 @@ def test_a_large_sst_file_is_told_unread_by_what_hadoop_wrote_beside_it(tmp_path
     ],
     ids=["small", "another kind of file", "empty", "cut off", "of other lengths", "not Hadoop's"],
 )
-def test_anything_else_is_told_by_its_sha256(tmp_path: Path, name: str, size: int, sums: bytes | None) -> None:
+def test_other_files_are_identified_by_sha256(tmp_path: Path, name: str, size: int, sums: bytes | None) -> None:
     path = written(tmp_path, name, content := os.urandom(size))
     if sums is not None:
         sums_path(path).write_bytes(sums)

@@ -69,7 +69,7 @@ def test_a_program_that_is_unfit_fails_for_good_and_says_why(
         ("spark.driver.memory", "lots", "Invalid maximum heap size: -Xmxlots"),
     ],
 )
-def test_what_spark_says_when_its_jvm_does_not_start_is_the_jobs_exception(
+def test_jvm_start_error_is_the_jobs_exception(
     job_manager: Any, drivers: Any, words: Any, setting: str, value: str, message: str
 ) -> None:
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, configuration={setting: value})

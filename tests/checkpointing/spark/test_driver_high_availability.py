@@ -39,7 +39,7 @@ def registry(connection: ZooKeeperConnection) -> ZooKeeperAttemptRegistry:
     return ZooKeeperAttemptRegistry(connection, SystemClock())
 
 
-def test_it_finds_the_leader_and_gives_its_attempt_back_at_the_end(
+def test_driver_finds_the_leader_and_releases_its_claim(
     job_manager: Any, drivers: Any, words: Any, specification: Any, connection: Any, registry: Any
 ) -> None:
     leader = LeaderInformation(job_manager.address, job_manager.session_id)
@@ -51,7 +51,7 @@ def test_it_finds_the_leader_and_gives_its_attempt_back_at_the_end(
     assert registry.holder(job_manager.job_id) is None
 
 
-def test_it_does_not_start_while_another_attempt_lives(
+def test_driver_does_not_start_while_another_attempt_runs(
     job_manager: Any, drivers: Any, words: Any, specification: Any, registry: Any
 ) -> None:
     held = registry.hold(job_manager.job_id, 1)
@@ -64,7 +64,7 @@ def test_it_does_not_start_while_another_attempt_lives(
     held.release()
 
 
-def test_it_ends_at_once_when_its_attempt_is_lost(
+def test_driver_ends_at_once_when_its_claim_is_lost(
     job_manager: Any, drivers: Any, words: Any, specification: Any, connection: Any, registry: Any, eventually: Any
 ) -> None:
     """No leader is known, so the driver waits. Its lease alone would not end it yet."""

@@ -48,7 +48,7 @@ PROGRAM = Path(every_sink.__file__)
 ENTRY = "every_sink:queries"
 
 
-def test_what_the_table_shows_by_tests_is_what_is_run_here() -> None:
+def test_documented_sinks_match_the_tested_sinks() -> None:
     assert {promise.sink for promise in promises().values() if promise.is_run} == {sink.row for sink in SINKS.values()}
     assert SINKS.keys() == every_sink.SINKS.keys()
 

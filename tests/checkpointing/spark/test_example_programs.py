@@ -104,7 +104,7 @@ JOBS = [[sessionization], *([[each] for each in TOGETHER] if PROFILE.each_alone 
 
 
 @pytest.mark.parametrize("examples", JOBS)
-def test_they_run_as_jobs_and_their_drivers_death_changes_nothing(
+def test_example_programs_survive_the_loss_of_their_driver(
     examples: Sequence[Callable[[], Example]], job_managers: JobManagers, tmp_path: Path
 ) -> None:
     running = [Running(make(), tmp_path) for make in examples]

@@ -74,7 +74,7 @@ def test_an_exception_in_a_batch_function_keeps_all_lines_of_its_message() -> No
     assert user_exception(FOREACH_BATCH) == ("OutOfStock", "disk is full\nand the second line")
 
 
-def test_of_chained_exceptions_the_last_one_counts() -> None:
+def test_last_of_chained_exceptions_counts() -> None:
     assert user_exception(CHAINED) == ("RuntimeError", "outer")
 
 
@@ -134,12 +134,12 @@ def test_a_missing_key_is_told_as_such() -> None:
     assert of_exception(KeyError("input"), 0).message == "KeyError: 'input'"
 
 
-def test_of_an_error_in_java_the_cause_comes_first() -> None:
+def test_java_error_shows_its_cause_first() -> None:
     error = RuntimeError("An error occurred while calling None.org.Some.\n: java.lang.NumberFormatException: zz")
     assert of_exception(error, 0).message == "java.lang.NumberFormatException: zz"
 
 
-def test_of_an_error_in_java_the_innermost_cause_is_told_and_no_stack() -> None:
+def test_java_error_message_is_the_innermost_cause_without_stack() -> None:
     error = RuntimeError(
         "An error occurred while calling o41.load.\n: org.apache.spark.SparkException: Job aborted.\n"
         "\tat org.apache.spark.scheduler.DAGScheduler.abort(DAGScheduler.scala:1)\n"

@@ -84,7 +84,7 @@ def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: s
         ("lines into files", "", []),
     ],
 )
-def test_what_is_at_a_location_is_known_before_it_is_imported(
+def test_location_is_described_before_its_import(
     name: str, store: str, operators: list[tuple[str, int]], tmp_path: Path
 ) -> None:
     recording = unpacked(name, tmp_path)

@@ -65,7 +65,9 @@ def status(state: DriverState) -> StatusUpdate:
     return StatusUpdate("", "job", 1, state)
 
 
-def test_it_registers_at_once_and_then_sends_heartbeats(job_manager: Any, make_link: MakeLink, eventually: Any) -> None:
+def test_link_registers_at_once_and_then_sends_heartbeats(
+    job_manager: Any, make_link: MakeLink, eventually: Any
+) -> None:
     link = make_link(lambda _: job_manager.address)
     registered = link.incoming.get(timeout=20)
     assert isinstance(registered, Registered)

@@ -56,14 +56,14 @@ def live(tmp_path: Path, snapshot: str) -> Path:
     return live
 
 
-def test_what_was_brought_from_the_snapshot_is_known_linked_or_copied(snapshot: str, live: Path) -> None:
+def test_restored_files_have_known_checksums_linked_or_copied(snapshot: str, live: Path) -> None:
     checksums = known_checksums(snapshot, {"words": live})
 
     for path in (SST, OTHER_SST):
         assert checksums.known(live / path) == sha256_of(Path(snapshot, "words", path))
 
 
-def test_what_may_be_written_again_under_its_name_is_not(snapshot: str, live: Path) -> None:
+def test_rewritable_files_have_no_known_checksum(snapshot: str, live: Path) -> None:
     assert known_checksums(snapshot, {"words": live}).known(live / ZIP) is None
 
 
@@ -76,7 +76,7 @@ def test_a_file_of_another_size_or_that_has_gone_is_not(snapshot: str, live: Pat
     assert checksums.known(live / OTHER_SST) is None
 
 
-def test_of_a_query_that_the_program_no_longer_has_nothing_is_looked_for(snapshot: str, live: Path) -> None:
+def test_removed_query_has_no_known_checksums(snapshot: str, live: Path) -> None:
     assert known_checksums(snapshot, {"others": live}).known(live / SST) is None
 
 

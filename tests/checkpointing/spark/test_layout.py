@@ -92,7 +92,7 @@ def test_a_sources_log_is_taken_whole() -> None:
     assert checkpoint.sources(2) == {"0/0", "0/1", "0/2", "0/3", "0/9.compact", "1/0"}
 
 
-def test_of_a_sources_log_what_was_compacted_away_is_left_out() -> None:
+def test_compacted_entries_of_a_source_log_are_left_out() -> None:
     """The second-newest compacted file is kept: its distance to the newest one is Spark's compaction interval."""
     checkpoint = Checkpoint(13).add("sources/0/3.compact", "sources/0/7.compact", "sources/0/11.compact")
     for gone in (3, 7, 11):

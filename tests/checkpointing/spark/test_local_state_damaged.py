@@ -117,7 +117,7 @@ def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> No
         LocalState.read(tmp_path)
 
 
-def test_of_several_queries_each_batch_is_written_down_at_its_own(tmp_path: Path) -> None:
+def test_started_batch_is_recorded_per_query(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "metadata").write_text(json.dumps({"id": f"id-{name}"}))

@@ -52,7 +52,7 @@ def test_files_that_were_listed_since_must_be_there(restored: Restored) -> None:
     restored.check()
 
 
-def test_of_many_files_the_first_are_named(restored: Restored) -> None:
+def test_only_the_first_of_many_lost_files_are_named(restored: Restored) -> None:
     restored.log("9.compact", *range(10))
     with pytest.raises(InputLost, match=r"3.txt, .*5.txt and 4 more cannot be found"):
         restored.check()
@@ -85,7 +85,7 @@ BEFORE_SPARK_4 = (
 
 
 @pytest.mark.parametrize("message", [KAFKA, BEFORE_SPARK_4])
-def test_what_a_source_says_that_it_lost_is_told_with_what_to_do(message: str) -> None:
+def test_lost_input_message_includes_advice(message: str) -> None:
     words = lost_input_message("words", "SparkException", message)
     assert words is not None
     assert words.startswith(f"A source of query 'words' has lost input that it should read: {message} A restart meets")

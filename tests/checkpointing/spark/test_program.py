@@ -215,7 +215,7 @@ def test_a_batch_function_that_ends_the_process_fails_its_batch_instead_of_leavi
         ForeachBatchFunction(None, leave).func(None, 7)
 
 
-def test_what_comes_before_a_batch_function_sees_the_same_batch() -> None:
+def test_operators_before_a_batch_function_see_the_same_batch() -> None:
     before: list[tuple[object, int]] = []
     guard_batch_functions(lambda frame, batch: before.append((frame, batch)))
     try:
@@ -225,7 +225,7 @@ def test_what_comes_before_a_batch_function_sees_the_same_batch() -> None:
     assert before == [("frame", 7), ("called", 7)]
 
 
-def test_what_a_batch_function_raises_is_reported_and_still_raised() -> None:
+def test_batch_function_error_is_reported_and_raised() -> None:
     def leave(frame: object, batch: int) -> None:
         raise KeyError(batch) if batch else SystemExit
 

@@ -41,7 +41,7 @@ def test_a_program_that_ends_gives_what_it_returned_and_started() -> None:
     eventually("its end", lambda: run.has_ended)
 
 
-def test_what_a_program_raises_is_raised() -> None:
+def test_exception_of_the_program_is_raised() -> None:
     def program(run: ProgramRun) -> None:
         raise KeyError("input")
 
@@ -93,7 +93,7 @@ def test_a_writer_is_started_once() -> None:
         run_of(program).until_settled()
 
 
-def test_what_a_program_raises_on_its_thread_is_still_its_mistake() -> None:
+def test_exception_on_the_programs_thread_is_its_mistake() -> None:
     def function(spark: object, arguments: dict[str, str]) -> None:
         raise KeyError("input")
 

@@ -59,14 +59,16 @@ def test_a_whole_one_is_linked(stored: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, len(CONTENT) - 1, len(CONTENT) + 1])
-def test_one_of_another_size_is_refused_and_not_linked(stored: Path, tmp_path: Path, size: int) -> None:
+def test_file_of_another_size_is_refused_and_not_linked(stored: Path, tmp_path: Path, size: int) -> None:
     stored.write_bytes((CONTENT + b"x")[:size])
     with pytest.raises(SnapshotDamaged, match=f"it has {size} bytes instead of {len(CONTENT)}"):
         restore(stored, tmp_path / "live")
     assert not (tmp_path / "live" / SST).exists()
 
 
-def test_on_another_file_system_it_is_copied_and_checked(stored: Path, other_file_system: Path, tmp_path: Path) -> None:
+def test_file_on_another_file_system_is_copied_and_checked(
+    stored: Path, other_file_system: Path, tmp_path: Path
+) -> None:
     restore(stored, other_file_system / "live")
     copy = other_file_system / "live" / SST
     assert (copy.read_bytes(), copy.stat().st_nlink) == (CONTENT, 1)

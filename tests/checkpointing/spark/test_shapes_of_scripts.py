@@ -69,9 +69,7 @@ def test_several_queries_go_on_from_a_checkpoint_below_the_same_directory(
     assert values(place / "bronze/tilt") == [1.5, 20.0]
 
 
-def test_what_is_there_is_read_once_and_the_script_goes_on_to_its_end(
-    job_manager: Any, drivers: Any, place: Path
-) -> None:
+def test_available_input_is_read_once_and_the_script_ends(job_manager: Any, drivers: Any, place: Path) -> None:
     drivers.start(
         job_manager, "shapes.py", ("--sensors", "heat", "tilt", "--once"),
         program="shapes.py", configuration={"waymark.directory": str(place)},

@@ -68,7 +68,7 @@ def test_a_function_that_was_never_called_or_whose_thread_has_ended_has_done_not
     assert begun.cpu_ticks(tmp_path) == 0
 
 
-def test_what_a_function_raised_keeps_its_class(begun: StartedBatches, tmp_path: Path) -> None:
+def test_error_of_a_batch_function_keeps_its_class(begun: StartedBatches, tmp_path: Path) -> None:
     begun.note_error(KeyError("of a function that was never called"))
     assert begun.error(tmp_path) is None
     begun.note(None, 3)

@@ -62,7 +62,7 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
 
 
 @pytest.mark.nightly
-def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_state(bench: FileSink) -> None:
+def test_earlier_output_does_not_hide_rows_of_an_empty_start(bench: FileSink) -> None:
     first = bench.writing("first")
     NoState("job").put_output_back(first, None)
     bench.run(first, 3).stop()
@@ -81,7 +81,7 @@ def test_a_query_without_state_is_refused_a_directory_that_another_job_has_writt
     assert bench.rows() == bench.listed() == seen
 
 
-def test_who_is_refused_the_output_of_a_job_is_told_how_to_run_that_job_again(bench: FileSink) -> None:
+def test_output_refusal_explains_how_to_run_the_other_job_again(bench: FileSink) -> None:
     first = bench.writing("first")
     NoState("a" * 32).put_output_back(first, None)
     bench.run(first, 1).stop()
@@ -133,7 +133,7 @@ def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
 
 
 @pytest.mark.nightly
-def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(bench: FileSink) -> None:
+def test_directory_listing_has_each_row_once_after_any_restore(bench: FileSink) -> None:
     """Restore an older state, and then the newer one. The files of the newer state return."""
     first = bench.run(bench.writing("first"), 2)
     older = bench.snapshot(first, 1)
@@ -151,7 +151,7 @@ def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(ben
     assert bench.rows() + Counter(["no row"]) == bench.expected
 
 
-def test_what_a_batch_left_that_never_ended_goes_only_when_nobody_can_be_writing_it(bench: FileSink) -> None:
+def test_unfinished_output_is_removed_only_without_a_possible_writer(bench: FileSink) -> None:
     first = bench.run(bench.writing("first"), 2)
     first.stop()
     written = bench.data_files()[0]

@@ -25,7 +25,7 @@ def driver(tmp_path: Path, context: Any) -> Any:
 
 
 @pytest.mark.parametrize("error", [AttributeError("'NoneType' object has no attribute 'sc'"), ValueError("no session")])
-def test_what_fails_because_spark_was_stopped_says_so(tmp_path: Path, error: Exception) -> None:
+def test_failure_after_spark_was_stopped_names_that_cause(tmp_path: Path, error: Exception) -> None:
     info = driver(tmp_path, None)._explain(error)
 
     assert info.name == "ContextStopped"

@@ -172,7 +172,7 @@ def test_a_rolled_file_is_read_to_its_end_and_deleted(log: Log) -> None:
     assert [path.name for path in log.directory.iterdir()] == ["events_10_local-1"]
 
 
-def test_what_a_function_of_the_program_runs_is_part_of_its_batch(log: Log) -> None:
+def test_spark_jobs_of_a_batch_function_belong_to_its_batch(log: Log) -> None:
     """Spark jobs of a foreachBatch function have separate executions, nested in the batch's execution."""
     log.write(plan(execution=5), job(0, {0: [], 1: [0]}, execution=6, root=5))
     log.write(task(0, 0, 100), task(1, 0, 200, commit_ms=3), progress(0, addBatch=1))
@@ -224,7 +224,7 @@ def test_without_a_batch_nothing_was_measured() -> None:
     assert subtask_metrics(VertexKind.STATEFUL, 0, 0, None, None) == SubtaskMetrics()
 
 
-def test_what_spark_does_not_report_of_a_batch_is_unknown_and_all_of_the_wait_is_start_delay() -> None:
+def test_unreported_batch_figures_are_unknown_and_the_wait_is_start_delay() -> None:
     metrics = subtask_metrics(VertexKind.SOURCE, 0, 0, BatchFigures(3, is_measured=False), Wait(1000, 1400))
     assert metrics == SubtaskMetrics(start_delay=400, alignment_duration=UNKNOWN, sync_duration=UNKNOWN)
 

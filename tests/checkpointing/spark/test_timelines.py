@@ -11,7 +11,7 @@ from checkpointing.sinks.lineage import Segment
 from checkpointing.spark.timelines import TIMELINES, begin_timeline
 
 
-def test_it_grows_with_each_restore_and_not_with_going_on(tmp_path: Path) -> None:
+def test_lineage_grows_with_each_restore_only(tmp_path: Path) -> None:
     assert begin_timeline(tmp_path / "new", "A", None) == (Segment("A", -1),)
     assert begin_timeline(tmp_path / "new", "A", 4) == (Segment("A", -1),)
     assert begin_timeline(tmp_path / "new", "B", 4) == (Segment("A", -1), Segment("B", 4))
@@ -22,7 +22,7 @@ def test_a_state_from_before_there_were_lineages_begins_one(tmp_path: Path) -> N
     assert begin_timeline(tmp_path, "A", 9) == (Segment("A", 9),)
 
 
-def test_what_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_unreadable_lineage_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / TIMELINES).write_text("[[")
     with pytest.raises(ValueError, match="not a lineage of timelines"):
         begin_timeline(tmp_path, "A", 9)

@@ -45,7 +45,7 @@ def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
         uploads.bring([upload(tmp_path / "short", f"{s3.root}/shared", 7)], "an upload", NEVER)
 
 
-def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) -> None:
+def test_upload_to_a_local_disk_of_an_executor_is_detected(spark: Any, tmp_path: Path) -> None:
     """A path that only executors see simulates a server that only executors can reach."""
     there = tmp_path / "there"
     there.write_bytes(b"content")

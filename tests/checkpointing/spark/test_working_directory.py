@@ -46,7 +46,7 @@ def test_without_the_key_nothing_changes(spark: Any) -> None:
         ("/nowhere/at/all", "/nowhere/at/all cannot be used where the driver runs .No such file or directory."),
     ],
 )
-def test_what_is_no_directory_ends_the_job(spark: Any, directory: str, told: str) -> None:
+def test_working_directory_that_is_no_directory_fails_the_job(spark: Any, directory: str, told: str) -> None:
     with pytest.raises(ProgramError, match=told):
         enter_directory({"waymark.directory": directory}, spark)
 

@@ -132,7 +132,7 @@ def test_the_context_of_several_subtasks_wants_to_know_which() -> None:
         context.subtask(2)
 
 
-def test_what_was_written_is_read_back() -> None:
+def test_written_operator_state_is_read_back() -> None:
     pair = empty_stores(2)
     pair[0].list_state("offsets").add({"topic": "ä", "at": 2**60})
     pair[1].union_list_state("ids").add_all([1.5, None, True])

@@ -141,7 +141,7 @@ def test_without_a_directory_the_missing_setting_is_named() -> None:
         storage.initialize_location(1, CheckpointKind.SAVEPOINT, None)
 
 
-def test_what_was_written_is_read_back(
+def test_written_checkpoint_is_read_back(
     storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint, savepoint: CompletedCheckpoint
 ) -> None:
     for written in (checkpoint, savepoint):

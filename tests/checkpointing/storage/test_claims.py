@@ -64,7 +64,7 @@ class MeanwhileClaimed(LocalFiles):
         super().write_durably(path, content)
 
 
-def test_of_two_at_the_same_moment_none_has_it_against_the_other(job: Job, tmp_path: Path) -> None:
+def test_concurrent_claim_of_another_job_wins_or_both_fail(job: Job, tmp_path: Path) -> None:
     directory = job.write(1).location
 
     with pytest.raises(SnapshotClaimed, match=OTHER):
@@ -85,7 +85,7 @@ def test_a_read_only_snapshot_cannot_be_claimed(job: Job, tmp_path: Path) -> Non
         claims_of(MINE, tmp_path, ReadOnlyFiles()).claim(directory)
 
 
-def test_what_lies_in_the_jobs_own_directory_needs_no_claim(job: Job, tmp_path: Path) -> None:
+def test_snapshot_in_the_jobs_own_directory_needs_no_claim(job: Job, tmp_path: Path) -> None:
     own = job.write(1).location
     assert not claims_of(Path(own).parent.name, tmp_path).is_outside_job_directory(f"file:{own}")
     assert claims_of(MINE, tmp_path).is_outside_job_directory(own)
@@ -143,7 +143,7 @@ def test_only_a_snapshots_directory_is_removed(tmp_path: Path) -> None:
         discard_claimed(str(tmp_path), FILES)
 
 
-def test_of_a_savepoint_nothing_but_its_directory_goes(job: Job, tmp_path: Path) -> None:
+def test_disposing_a_claimed_savepoint_removes_only_its_directory(job: Job, tmp_path: Path) -> None:
     location = job.storage.initialize_location(7, CheckpointKind.SAVEPOINT, str(tmp_path / "savepoints"))
     beside = tmp_path / "savepoints" / "shared" / "x"
     beside.parent.mkdir()

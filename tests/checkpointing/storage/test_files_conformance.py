@@ -29,7 +29,7 @@ def put(place: Place, source: Path, path: str) -> None:
     place.files.put(source, path)
 
 
-def test_what_was_written_is_read_back_whatever_was_there(place: Place) -> None:
+def test_written_file_replaces_any_content(place: Place) -> None:
     path = f"{place.root}/a/b/_metadata"
     place.files.make_directory(f"{place.root}/a/b")
     for content in (b"first", b"second, longer", b""):
@@ -64,7 +64,7 @@ def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
     assert place.files.sizes(f"{place.root}/shared") == {"x": 5}
 
 
-def test_what_is_missing_is_file_not_found(place: Place, tmp_path: Path) -> None:
+def test_missing_file_raises_file_not_found(place: Place, tmp_path: Path) -> None:
     missing = f"{place.root}/no/such/file"
     for ask in (
         lambda: place.files.read(missing),

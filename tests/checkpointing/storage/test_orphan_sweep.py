@@ -228,7 +228,7 @@ def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
     verify(unclaimed.location, deep=True)
 
 
-def test_of_earlier_lives_of_the_job_only_what_it_has_claimed_goes(job: Job) -> None:
+def test_sweep_removes_only_claimed_snapshots_of_earlier_runs(job: Job) -> None:
     """The job started again with the same ID. A crash interrupted the removal of its claimed checkpoint."""
     older = job.write(2, ["older"])
     job.write(3, ["claimed"])
@@ -250,7 +250,7 @@ def test_a_sweep_that_does_not_know_the_first_id_leaves_every_complete_checkpoin
     assert job.storage.sweep([retained], (), lambda: True, claimed_ids=(3,)) == Swept((3,), ("a",))
 
 
-def test_what_is_claimed_stays_until_a_newer_one_is_stored(job: Job) -> None:
+def test_claimed_snapshot_stays_until_a_newer_one_is_stored(job: Job) -> None:
     claimed = job.write(3, ["claimed"])
 
     assert job.storage.sweep([], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept()

@@ -53,7 +53,7 @@ def test_a_whole_snapshot_is_read(opened: Place) -> None:
     assert read_reachable(checkpoint.location).checkpoint_id == 1
 
 
-def test_one_that_was_deleted_beside_others_is_missing(opened: Place) -> None:
+def test_deleted_checkpoint_among_others_is_missing(opened: Place) -> None:
     first, second = complete(opened, 1), complete(opened, 2)
     opened.files.remove_tree(second.location)
     with pytest.raises(MetadataMissing):
@@ -120,7 +120,7 @@ def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_pat
     assert verify_whole(checkpoint.location).checkpoint_id == 1
 
 
-def test_what_a_driver_wrote_into_a_mount_point_makes_no_checkpoint_missing(tmp_path: Path) -> None:
+def test_files_in_an_empty_mount_point_do_not_make_a_checkpoint_missing(tmp_path: Path) -> None:
     """The driver's upload began while the storage was available, and creates missing directories."""
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"

@@ -78,7 +78,7 @@ def test_the_intent_is_there_before_the_directory(tmp_path: Path) -> None:
     assert seen == [({JOB_ID}, False)]
 
 
-def test_what_a_dead_job_manager_began_is_removed(dead: JobManager, next_one: JobManager) -> None:
+def test_savepoint_of_a_dead_job_manager_is_removed(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
 
     assert next_one.sweep() == (str(directory),)
@@ -97,7 +97,7 @@ def test_half_written_files_do_not_keep_it(dead: JobManager, next_one: JobManage
     assert not directory.exists()
 
 
-def test_one_whose_directory_was_never_made_leaves_nothing(dead: JobManager, next_one: JobManager) -> None:
+def test_savepoint_without_directory_leaves_no_intent(dead: JobManager, next_one: JobManager) -> None:
     dead.intents.begin(str(dead.root / "savepoints" / "savepoint-012345-0123456789ab"))
     dead.intents.abandon()
 
@@ -115,7 +115,7 @@ def test_an_intent_that_was_cut_off_stands_for_no_directory(dead: JobManager, ne
     assert next_one.noted == []
 
 
-def test_one_that_is_complete_stays(dead: JobManager, next_one: JobManager) -> None:
+def test_complete_savepoint_stays(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
     (directory / "_metadata").write_text("whatever is in it")
 
@@ -140,7 +140,7 @@ def _by_a_directory(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("fill", [_by_claim, _by_a_file, _by_a_directory])
-def test_one_that_somebody_else_filled_stays_and_stays_noted(
+def test_foreign_directory_and_its_intent_stay(
     dead: JobManager, next_one: JobManager, fill: Callable[[Path], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = dead.begin_and_die()
@@ -164,7 +164,7 @@ def test_a_directory_of_another_name_is_never_touched(dead: JobManager, next_one
     assert other.exists()
 
 
-def test_one_outside_the_configured_directories_stays_and_stays_noted(dead: JobManager) -> None:
+def test_savepoint_outside_the_roots_and_its_intent_stay(dead: JobManager) -> None:
     directory = dead.begin_and_die()
     elsewhere = SavepointRoots([str(dead.root / "elsewhere")])
 
@@ -184,7 +184,7 @@ def test_a_link_that_leads_out_of_the_configured_directories_is_not_followed(dea
     assert (away / directory.name).exists()
 
 
-def test_one_that_a_living_job_manager_takes_stays(dead: JobManager, next_one: JobManager) -> None:
+def test_savepoint_in_progress_of_another_job_manager_stays(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin()
 
     assert next_one.sweep() == ()
@@ -193,7 +193,7 @@ def test_one_that_a_living_job_manager_takes_stays(dead: JobManager, next_one: J
     assert len(next_one.noted) == 1
 
 
-def test_whoever_no_longer_leads_removes_nothing(dead: JobManager, next_one: JobManager) -> None:
+def test_former_leader_removes_no_savepoint(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
 
     assert next_one.storage.sweep_savepoints(lambda: False) == ()
@@ -222,7 +222,7 @@ def test_a_directory_that_cannot_be_removed_stays_noted(dead: JobManager) -> Non
     assert JobManager(dead.root).sweep() == (str(directory),)
 
 
-def test_one_that_could_not_begin_is_not_noted(tmp_path: Path) -> None:
+def test_savepoint_that_could_not_start_leaves_no_intent(tmp_path: Path) -> None:
     class Refusing(LocalFiles):
         def make_directory(self, path: str, *, new: bool = False, parents: bool = True) -> None:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
@@ -249,7 +249,7 @@ def test_an_intent_that_cannot_be_made_durable_is_not_noted(dead: JobManager, mo
     assert dead.noted == []
 
 
-def test_one_that_was_discarded_is_not_noted(dead: JobManager) -> None:
+def test_discarded_savepoint_leaves_no_intent(dead: JobManager) -> None:
     location = dead.storage.initialize_location(1, CheckpointKind.SAVEPOINT, str(dead.root / "savepoints"))
 
     dead.storage.discard_location(location)
@@ -257,7 +257,7 @@ def test_one_that_was_discarded_is_not_noted(dead: JobManager) -> None:
     assert dead.noted == []
 
 
-def test_one_that_could_not_be_discarded_is_left_to_the_next_sweep(tmp_path: Path) -> None:
+def test_failed_discard_is_left_to_the_next_sweep(tmp_path: Path) -> None:
     class FullOfErrors(LocalFiles):
         def remove_tree(self, path: str) -> None:
             raise OSError(errno.EROFS, "Read-only file system", path)
@@ -287,7 +287,7 @@ def test_without_locks_a_job_manager_leaves_its_own_alone(dead: JobManager, monk
     assert dead.sweep() == (str(directory),)
 
 
-def test_one_that_cannot_be_removed_keeps_nobody_from_the_others(dead: JobManager) -> None:
+def test_failed_removal_does_not_stop_other_removals(dead: JobManager) -> None:
     first, second = sorted([dead.begin_and_die(), dead.begin_and_die()])
 
     class Stubborn(LocalFiles):

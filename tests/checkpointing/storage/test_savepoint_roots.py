@@ -56,7 +56,7 @@ def test_without_roots_nothing_is_allowed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative/x", "", "s3://bucket/x", "hdfs://h/x", "file://other-host/x", "/x\x00y"])
-def test_what_is_no_local_absolute_path_is_refused(root: Path, path: str) -> None:
+def test_path_that_is_not_absolute_and_local_is_refused(root: Path, path: str) -> None:
     with pytest.raises(StorageError):
         SavepointRoots([str(root)]).resolve(path)
 

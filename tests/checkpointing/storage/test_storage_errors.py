@@ -53,13 +53,13 @@ def test_a_missing_driver_names_its_package(scheme: str, package: str, monkeypat
         ("file://other-host/x", "another machine"),
     ],
 )
-def test_what_is_no_location_is_refused_without_repeating_a_secret(location: str, problem: str) -> None:
+def test_invalid_location_is_refused_without_its_secret(location: str, problem: str) -> None:
     with pytest.raises(StorageError, match=problem) as caught:
         canonical(location)
     assert "hunter2" not in str(caught.value)
 
 
-def test_one_place_has_one_spelling() -> None:
+def test_location_has_one_canonical_form() -> None:
     assert canonical("S3://Bucket/a/b/") == "s3://Bucket/a/b"
     assert canonical("abfs://container@account.dfs.core.windows.net/x") == (
         "abfs://container@account.dfs.core.windows.net/x"
@@ -67,7 +67,7 @@ def test_one_place_has_one_spelling() -> None:
     assert canonical("file:///a/b/") == "/a/b"
 
 
-def test_nobody_answering_is_unreachable() -> None:
+def test_server_without_answer_is_unreachable() -> None:
     with pytest.raises(StorageUnreachable, match=r"ftp://127\.0\.0\.1:9/x: the storage cannot be reached"):
         files_for("ftp://127.0.0.1:9/x").names("ftp://127.0.0.1:9/x")
 
@@ -237,6 +237,6 @@ def _fresh(scheme: str, *, is_object_store: bool = False, **options: Any) -> Fss
     )
 
 
-def test_one_server_is_opened_once() -> None:
+def test_one_client_per_server() -> None:
     assert fsspec_files("ftp://h/a/b") is fsspec_files("ftp://h/c")
     assert fsspec_files("ftp://h/a") is not fsspec_files("ftp://other/a")

@@ -89,7 +89,7 @@ def test_a_missing_cut_off_or_changed_file_is_named(place: Place, storage: FileC
         storage.write_metadata(checkpoint)
 
 
-def test_what_crashes_left_is_swept_and_what_is_needed_stays(place: Place, storage: FileCheckpointStorage) -> None:
+def test_sweep_removes_leftovers_of_crashes_only(place: Place, storage: FileCheckpointStorage) -> None:
     retained = written(storage, place, 7)
     storage.initialize_location(8, CheckpointKind.CHECKPOINT, None)
     place.files.write_durably(f"{storage.job_directory}/chk-8/half", b"x")

@@ -43,13 +43,13 @@ def test_with_the_first_checkpoint_of_the_next_driver(job: JobOnDisk) -> None:
     assert pool(job) == {"kept"}
 
 
-def test_not_what_the_next_driver_has_taken_up_again(job: JobOnDisk) -> None:
+def test_sweep_keeps_files_that_the_next_driver_uses_again(job: JobOnDisk) -> None:
     job.checkpoint("kept", "lost")
 
     assert pool(job) == {"kept", "lost"}
 
 
-def test_not_while_a_checkpoint_is_on_its_way_that_may_have_seen_it(job: JobOnDisk) -> None:
+def test_sweep_waits_for_a_pending_checkpoint_that_may_use_the_file(job: JobOnDisk) -> None:
     job.trigger()
     job.begin_snapshot("kept")
     first = job.work[-1]
@@ -64,7 +64,7 @@ def test_not_while_a_checkpoint_is_on_its_way_that_may_have_seen_it(job: JobOnDi
     assert job.checkpoint("kept").checkpoint_id == 5
 
 
-def test_what_an_abandoned_checkpoint_alone_had_seen_goes_after_it(job: JobOnDisk) -> None:
+def test_sweep_removes_files_that_only_an_abandoned_checkpoint_used(job: JobOnDisk) -> None:
     job.trigger()
     job.begin_snapshot("kept")
     first = job.work[-1]

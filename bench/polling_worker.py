@@ -30,7 +30,7 @@ def poll() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     while not ended.wait(1.0):
         monitoring.tasks.poll_clusters()
-    monitoring.tasks.polls_are_given_back()
+    monitoring.tasks.release_polls()
 
 
 # The URLs of a poll of one cluster, in parts that run one after another. A part has chains that run concurrently, and

@@ -30,17 +30,17 @@ class WorkerHeartbeat(StartStopStep):  # type: ignore[misc]
         self._redis = broker.connect()
 
     def start(self, worker: Any) -> None:
-        self._repeated = worker.timer.call_repeatedly(broker.SIGN_EVERY_S, self._write_heartbeat, (worker,))
+        self._repeated = worker.timer.call_repeatedly(broker.HEARTBEAT_EVERY_S, self._write_heartbeat, (worker,))
 
     def stop(self, worker: Any) -> None:
         self._repeated.cancel()
         with contextlib.suppress(RedisError):
-            broker.remove_sign(self._redis, "worker")
+            broker.remove_heartbeat(self._redis, "worker")
 
     def _write_heartbeat(self, worker: Any) -> None:
         taken = sum(worker.state.total_count.values())
         with contextlib.suppress(RedisError):
-            broker.leave_sign(self._redis, "worker", threads=worker.concurrency, taken=taken)
+            broker.write_heartbeat(self._redis, "worker", threads=worker.concurrency, taken=taken)
 
 
 setup_logging.connect(prevent_logging_setup)

@@ -18,14 +18,14 @@ from redis import Redis
 
 QUEUE = "celery"  # Celery's default queue: the only one in use
 ANSWER_LIMIT_S = 2.0
-SIGN_EVERY_S = 2.0
+HEARTBEAT_EVERY_S = 2.0
 # A sign expires this long after its process has written it last.
-_SIGN_KEPT_S = 60
+_HEARTBEAT_TTL_S = 60
 _SIGNS = "waymark:sign:"
 
 
 @dataclass(frozen=True)
-class Sign:
+class Heartbeat:
     """A sign of life. `kind`: "beat" or "worker"; `name` identifies the process; `facts`: what the process reports."""
 
     kind: str
@@ -53,16 +53,16 @@ def waiting(redis: Redis) -> int:
     return int(redis.llen(QUEUE))
 
 
-def leave_sign(redis: Redis, kind: str, **facts: Any) -> None:
+def write_heartbeat(redis: Redis, kind: str, **facts: Any) -> None:
     """Store a sign of life of this process, which is a `kind`."""
-    redis.set(f"{_SIGNS}{kind}:{process_name()}", json.dumps(facts), ex=_SIGN_KEPT_S)
+    redis.set(f"{_SIGNS}{kind}:{process_name()}", json.dumps(facts), ex=_HEARTBEAT_TTL_S)
 
 
-def remove_sign(redis: Redis, kind: str) -> None:
+def remove_heartbeat(redis: Redis, kind: str) -> None:
     redis.delete(f"{_SIGNS}{kind}:{process_name()}")
 
 
-def signs(redis: Redis, now: datetime) -> list[Sign]:
+def heartbeats(redis: Redis, now: datetime) -> list[Heartbeat]:
     """Return the signs of the last minute. Redis computes their ages, because a process's clock may be wrong."""
     keys = sorted(redis.scan_iter(match=f"{_SIGNS}*", count=1000))
     with redis.pipeline(transaction=False) as asked:
@@ -71,10 +71,10 @@ def signs(redis: Redis, now: datetime) -> list[Sign]:
             asked.pttl(key)
         answers = asked.execute()
     told = zip(keys, answers[::2], answers[1::2], strict=True)
-    return [_sign(key, text, ttl, now) for key, text, ttl in told if text]
+    return [_heartbeat(key, text, ttl, now) for key, text, ttl in told if text]
 
 
-def _sign(key: str, text: str, ttl_ms: int, now: datetime) -> Sign:
+def _heartbeat(key: str, text: str, ttl_ms: int, now: datetime) -> Heartbeat:
     kind, _, name = key.removeprefix(_SIGNS).partition(":")
-    age = timedelta(seconds=_SIGN_KEPT_S) - timedelta(milliseconds=max(ttl_ms, 0))
-    return Sign(kind, name, now - age, json.loads(text))
+    age = timedelta(seconds=_HEARTBEAT_TTL_S) - timedelta(milliseconds=max(ttl_ms, 0))
+    return Heartbeat(kind, name, now - age, json.loads(text))

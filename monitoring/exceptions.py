@@ -7,7 +7,7 @@ from collections.abc import Mapping
 LONGEST_MESSAGE = 500
 
 
-def in_words(exception: Mapping[str, str]) -> str:
+def exception_text(exception: Mapping[str, str]) -> str:
     """Return an entry of Run.exceptions as text: "java.lang.IllegalStateException: No disk (in count (1/2))"."""
     name, task = exception.get("name", ""), exception.get("task", "")
     message = exception.get("message", "").partition("\n")[0][:LONGEST_MESSAGE].rstrip(".")

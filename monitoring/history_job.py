@@ -26,7 +26,7 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.history.packing import ENTRY_CLASS, FILE_NAME, keep_database_file, packed, place
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, RestartTrigger, RunState
 from monitoring.models.recovery import ENDED
-from monitoring.pauses import why_paused
+from monitoring.pauses import pause_reason
 from monitoring.programs import copy_of, keep
 from monitoring.reasons.columns import stored
 from monitoring.reasons.health import HealthReason
@@ -74,7 +74,7 @@ class Facts:
     state: RunState | None
     up_to_date: bool
     attempt_open: bool
-    failed_lately: Reason | None
+    recent_failure: Reason | None
     paused: Reason | None
 
 
@@ -83,7 +83,7 @@ class Submit: ...
 
 
 @dataclass(frozen=True)
-class BringBack:
+class RestoreOld:
     state: RunState
 
 
@@ -100,7 +100,7 @@ class Leave:
     reason: Reason
 
 
-Decision = Submit | BringBack | Upgrade | Cancel | Leave
+Decision = Submit | RestoreOld | Upgrade | Cancel | Leave
 
 
 def decide(facts: Facts) -> Decision:
@@ -120,10 +120,10 @@ def decide(facts: Facts) -> Decision:
             return Leave(WorkReason.PIPELINE_OFF())
         case _ if not facts.wanted:
             return Cancel() if facts.state is not RunState.CANCELLING else Leave(WorkReason.PIPELINE_STOPPING())
-        case _ if facts.failed_lately:
-            return Leave(facts.failed_lately)
+        case _ if facts.recent_failure:
+            return Leave(facts.recent_failure)
         case RunState.CANCELED | RunState.FINISHED:
-            return BringBack(facts.state)
+            return RestoreOld(facts.state)
         case RunState.RUNNING if not facts.up_to_date:
             return Upgrade()
         case _:
@@ -158,7 +158,7 @@ def why_not_running(now: datetime) -> Reason | None:
     since = run.end_seen_at or run.started_at
     if run.state == RunState.RUNNING or (now - since < SLOWEST_START and run.state in _STARTING):
         return None
-    if pause := why_paused(job, now):
+    if pause := pause_reason(job, now):
         return HealthReason.PIPELINE_IS_PAUSED(state=run.state, pause=pause)
     if run.exception:
         return HealthReason.PIPELINE_IS_BECAUSE(state=run.state, why=run.exception)
@@ -178,18 +178,18 @@ def _facts(cluster: Cluster, job: Job | None, now: datetime) -> Facts:
         state=RunState(run.state) if run else None,
         up_to_date=job is not None and _has_program(job),
         attempt_open=last is not None and last.state not in ENDED,
-        failed_lately=_failed_lately(last, now),
-        paused=why_paused(job, now) if job else None,
+        recent_failure=_recent_failure(last, now),
+        paused=pause_reason(job, now) if job else None,
     )
 
 
 def _has_program(job: Job) -> bool:
     copy = copy_of(job.cluster, uploaded_program(job.launch)) if job.launch else None
-    # Without a copy a comparison is not possible. programs.keep_unkept makes the copy within half a minute.
+    # Without a copy a comparison is not possible. programs.copy_missing_programs makes the copy within half a minute.
     return copy is None or copy.sha256 == hashlib.sha256(packed()).hexdigest()
 
 
-def _failed_lately(last: RestartAttempt | None, now: datetime) -> Reason | None:
+def _recent_failure(last: RestartAttempt | None, now: datetime) -> Reason | None:
     if last is None or last.state == AttemptState.SUCCEEDED or now - last.created_at > AGAIN_AFTER:
         return None
     return WorkReason.PIPELINE_RESTART_FAILED(epoch=last.epoch, why=stored(last, "error"))
@@ -201,7 +201,7 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
             return CycleReport(left=(WorkReason.NO_PIPELINE_CHANGE(why=reason),))
         case Submit():
             return _submit(cluster, now)
-        case BringBack(state) if job is not None:
+        case RestoreOld(state) if job is not None:
             why = RecoveryReason.HISTORY_STOPPED(job=NAME, state=state)
             attempt = open_attempt(job, RestartTrigger.AUTOMATIC, why, audit.AUTOMATION, now)
             return CycleReport((WorkReason.PIPELINE_RESTART(epoch=attempt.epoch, name=NAME, why=why),))
@@ -209,7 +209,7 @@ def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -
             return _upgrade(job, now)
         case Cancel() if job is not None:
             return _cancel(job)
-        case BringBack() | Upgrade() | Cancel():
+        case RestoreOld() | Upgrade() | Cancel():
             raise ValueError(f"{decision} needs a job, but the history job does not exist")
         case _:
             assert_never(decision)

@@ -13,7 +13,7 @@ from monitoring.reasons.reason import Reason
 LATE = timedelta(seconds=90)
 
 
-_SILENT = (OutageKind.NO_ANSWER, OutageKind.STRANGER)
+_SILENT = (OutageKind.NO_ANSWER, OutageKind.ANOTHER_CLUSTER)
 
 
 def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
@@ -21,7 +21,7 @@ def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
 
     After a stranger was seen, it counts as the one at the address until the cluster itself answers.
     """
-    kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.STRANGER
+    kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.ANOTHER_CLUSTER
     _open(cluster).exclude(kind=kind).update(ended_at=now)
     Outage.objects.get_or_create(
         cluster=cluster, kind=kind, ended_at=None, defaults={"began_at": now, "why": str(why)[:1000]}
@@ -36,13 +36,13 @@ def _open(cluster: Cluster) -> QuerySet[Outage]:
     return Outage.objects.filter(cluster=cluster, kind__in=_SILENT, ended_at=None)
 
 
-def is_late(cluster: Cluster, asked_at: datetime) -> bool:
+def is_late(cluster: Cluster, polled_at: datetime) -> bool:
     """Return whether the poll is late by more than LATE, because Waymark was down. `next_poll_at` must be unchanged."""
-    return cluster.next_poll_at is not None and asked_at - cluster.next_poll_at > LATE
+    return cluster.next_poll_at is not None and polled_at - cluster.next_poll_at > LATE
 
 
-def note_lateness(cluster: Cluster, asked_at: datetime) -> None:
-    if cluster.next_poll_at is not None and is_late(cluster, asked_at):
+def note_lateness(cluster: Cluster, polled_at: datetime) -> None:
+    if cluster.next_poll_at is not None and is_late(cluster, polled_at):
         Outage.objects.create(
-            cluster=cluster, kind=OutageKind.NOT_ASKED, began_at=cluster.next_poll_at, ended_at=asked_at
+            cluster=cluster, kind=OutageKind.NOT_POLLED, began_at=cluster.next_poll_at, ended_at=polled_at
         )

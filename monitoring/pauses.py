@@ -31,7 +31,7 @@ def active(now: datetime) -> QuerySet[AutomationPause]:
     return AutomationPause.objects.filter(lasting, ended_at=None, started_at__lte=now).select_related("cluster")
 
 
-def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> Reason | None:
+def pause_reason(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> Reason | None:
     """Return why the job's automation is paused, or None. `pauses`: the active pauses, if the caller has read them."""
     if job.managed_elsewhere:
         return AutomationReason.MANAGED_ELSEWHERE(who=job.managed_elsewhere)

@@ -47,7 +47,7 @@ def placed(cluster: Cluster, jar_id: str, program: Program) -> None:
     PlacedProgram.objects.update_or_create(cluster=cluster, jar_id=jar_id, defaults={"program": program})
 
 
-def keep_unkept(now: datetime) -> int:
+def copy_missing_programs(now: datetime) -> int:
     """Copy programs that were uploaded to a cluster without Waymark, if the cluster provides them; return how many."""
     placed_there = PlacedProgram.objects.filter(cluster=OuterRef("cluster"), jar_id=OuterRef("wanted"))
     ours = Job.objects.filter(launch__kind="waymark", cluster__engine=Engine.SPARK)

@@ -11,20 +11,20 @@ from celery.signals import worker_process_shutdown, worker_shutdown, worker_shut
 from monitoring import clock
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
-from monitoring.selfwatch.ticks import noted, say
+from monitoring.selfwatch.ticks import log_report, recorded
 
 
 @shared_task
-@noted
+@recorded
 def poll_clusters() -> None:
     """Keep the poller's thread running (polling/service.py), and return at once."""
     from monitoring.polling.service import POLLING
 
-    POLLING.keep_going(say)
+    POLLING.keep_going(log_report)
 
 
 @worker_shutting_down.connect
-def no_more_polls(**_: object) -> None:
+def stop_polling(**_: object) -> None:
     from monitoring.polling.service import POLLING
 
     POLLING.end()
@@ -32,7 +32,7 @@ def no_more_polls(**_: object) -> None:
 
 @worker_process_shutdown.connect
 @worker_shutdown.connect
-def polls_are_given_back(**_: object) -> None:
+def release_polls(**_: object) -> None:
     from monitoring.polling.service import POLLING
 
     POLLING.end()
@@ -40,7 +40,7 @@ def polls_are_given_back(**_: object) -> None:
 
 
 @shared_task
-@noted
+@recorded
 def evaluate_rules() -> CycleReport:
     from monitoring.alerts.evaluation import evaluate_due
 
@@ -48,17 +48,17 @@ def evaluate_rules() -> CycleReport:
 
 
 @shared_task
-@noted
+@recorded
 def deliver_notifications() -> CycleReport:
     from monitoring.alerts.lifecycle import wake_due
     from monitoring.notify.delivery import deliver_due
 
-    say(wake_due(clock.now()))
+    log_report(wake_due(clock.now()))
     return deliver_due(clock.now())
 
 
 @shared_task
-@noted
+@recorded
 def advance_savepoints() -> CycleReport:
     from monitoring.savepoints.cycle import advance
 
@@ -66,7 +66,7 @@ def advance_savepoints() -> CycleReport:
 
 
 @shared_task
-@noted
+@recorded
 def apply_retention() -> CycleReport | None:
     from django.conf import settings
 
@@ -85,26 +85,26 @@ def apply_retention() -> CycleReport | None:
 
 
 @shared_task
-@noted
+@recorded
 def keep_programs() -> CycleReport | None:
-    from monitoring.programs import keep_unkept
+    from monitoring.programs import copy_missing_programs
 
-    count = keep_unkept(clock.now())
+    count = copy_missing_programs(clock.now())
     return CycleReport((WorkReason.PROGRAMS_COPIED(count=count),)) if count else None
 
 
 @shared_task
-@noted
+@recorded
 def keep_partitions() -> CycleReport:
     from monitoring.history.forgetting import forget
     from monitoring.history.partitions import make_ahead
 
-    say(make_ahead(clock.now()))
+    log_report(make_ahead(clock.now()))
     return forget(clock.now())
 
 
 @shared_task
-@noted
+@recorded
 def archive_history() -> CycleReport:
     from monitoring.history.archive.cycle import look
 
@@ -112,7 +112,7 @@ def archive_history() -> CycleReport:
 
 
 @shared_task
-@noted
+@recorded
 def keep_history_pipeline() -> CycleReport | None:
     from monitoring.history_job import keep_running
 
@@ -120,7 +120,7 @@ def keep_history_pipeline() -> CycleReport | None:
 
 
 @shared_task
-@noted
+@recorded
 def advance_recovery() -> CycleReport:
     from django.conf import settings
 
@@ -130,7 +130,7 @@ def advance_recovery() -> CycleReport:
 
 
 @shared_task
-@noted
+@recorded
 def ping_dead_man() -> CycleReport | None:
     from monitoring.selfwatch.dead_man import ping
 
@@ -138,8 +138,8 @@ def ping_dead_man() -> CycleReport | None:
 
 
 @shared_task
-@noted
+@recorded
 def answer_state_reads() -> CycleReport | None:
-    from monitoring.state_reads.answering import answer_next
+    from monitoring.state_reads.answering import run_next_read
 
-    return answer_next(clock.now())
+    return run_next_read(clock.now())

@@ -23,7 +23,7 @@ from dashboard.queries.messages import require_to_retry, visible_messages
 from monitoring.models import Channel, ChannelKind, Delivery
 from monitoring.notify.addresses import without_path
 from monitoring.notify.channels import (
-    ChannelStays,
+    ChannelInUse,
     NotGivenUp,
     remove_channel,
     retry_delivery,
@@ -124,7 +124,7 @@ def remove(request: HttpRequest, channel_id: int) -> Status[None]:
     require(request, Role.OPERATOR)
     try:
         remove_channel(_find(channel_id), actor_of(request), timezone.now())
-    except ChannelStays as stays:
+    except ChannelInUse as stays:
         raise conflict(stays) from stays
     return Status(204, None)
 

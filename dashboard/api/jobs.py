@@ -65,7 +65,7 @@ class RetentionIn(Body):
 
 
 class RetentionVerdictOut(SavepointOut):
-    goes: bool = Field(description="Whether the retention would delete the savepoint now.")
+    is_expired: bool = Field(description="Whether the retention would delete the savepoint now.")
     why: str
     why_value: ReasonJson
 
@@ -142,7 +142,7 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     rows = Savepoint.objects.in_bulk([verdict.held.key for verdict in found])
     return [
         SavepointOut.from_orm(rows[verdict.held.key]).model_dump()
-        | {"goes": verdict.goes, "why": str(verdict.why), "why_value": verdict.why}
+        | {"goes": verdict.is_expired, "why": str(verdict.why), "why_value": verdict.why}
         for verdict in found
     ]
 

@@ -23,7 +23,7 @@ from dashboard.queries.state import newest_contents_read, without_values
 from dashboard.views.job import find_job
 from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
 from monitoring.reasons.columns import columns
-from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
+from monitoring.state_reads.asking import Question, StateReadRefused, ask, label_of, snapshot_of, snapshots
 
 routes = router("State")
 _TYPED_VALUES = ("key_text", "contains")
@@ -98,7 +98,7 @@ def ask_for(request: HttpRequest, job_id: int, body: QuestionIn) -> Status[dict[
         question, other = _question(job, snapshot, body)
     try:
         created = ask(job, snapshot, question, actor_of(request), timezone.now(), other)
-    except CannotAsk as error:
+    except StateReadRefused as error:
         raise conflict(error) from error
     return Status(202, _out(created))
 

@@ -68,7 +68,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
     def close(self) -> None:
         with contextlib.suppress(RedisError):
             self._lease.release()
-            broker.remove_sign(self._redis, "beat")
+            broker.remove_heartbeat(self._redis, "beat")
         super().close()
 
     def _check(self) -> None:
@@ -81,7 +81,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
                 self._behind = False
             waiting = broker.waiting(self._redis)
             self._set_pause_reason(self._find_pause_reason(owner, waiting))
-            broker.leave_sign(self._redis, "beat", leads=self._lease.is_held)
+            broker.write_heartbeat(self._redis, "beat", leads=self._lease.is_held)
         except RedisError as error:
             self._pause(f"Redis does not answer: {error}")
 

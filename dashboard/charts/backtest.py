@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, moment, time_axis
 from dashboard.queries.series import Span
-from monitoring.alerts.backtest import Bout, Point, Replay
+from monitoring.alerts.backtest import OpenPeriod, Point, Replay
 from monitoring.alerts.kinds.base import Unit
 
 _TO_MS = {Unit.SECONDS: 1000, Unit.MILLISECONDS: 1}
@@ -44,7 +44,7 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
     return as_dict(traces, shape)
 
 
-def _band(bout: Bout, replay: Replay) -> dict[str, Any]:
+def _band(bout: OpenPeriod, replay: Replay) -> dict[str, Any]:
     """Return the band of an incident, wide enough to be visible. The page takes the colour from `name`."""
     least = (replay.until - replay.since) / 400
     end = min(max(bout.closed_at or replay.until, bout.opened_at + least), replay.until)

@@ -11,11 +11,11 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
-from monitoring.broker import Sign
+from monitoring.broker import Heartbeat
 from monitoring.history_job import NAME as PIPELINE
 from monitoring.models import Tick
 from monitoring.reasons.reason import Reason
-from monitoring.selfwatch.own_facts import Archive, Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
+from monitoring.selfwatch.own_facts import Archive, ClusterLag, Deliveries, Facts, OldestJob, Stored, Unavailable
 from monitoring.selfwatch.verdict import Verdict
 
 CLUSTERS_SHOWN = 20
@@ -79,7 +79,7 @@ class HealthPage:
 
 def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
     stored = facts.stored or Stored()
-    database = None if isinstance(facts.database, Away) else facts.database
+    database = None if isinstance(facts.database, Unavailable) else facts.database
     clusters = sorted(stored.clusters, key=lambda cluster: cluster.lag_s, reverse=True)
     return HealthPage(
         verdict=verdict,
@@ -90,7 +90,7 @@ def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
         clusters_in_all=len(clusters),
         worst_lag_s=clusters[0].lag_s if clusters else None,
         oldest=stored.oldest,
-        waiting=None if isinstance(facts.queue, Away) else facts.queue.waiting,
+        waiting=None if isinstance(facts.queue, Unavailable) else facts.queue.waiting,
         database_ms=None if database is None else database.latency_s * 1000,
         database_bytes=None if database is None else database.size_bytes,
         deliveries=stored.deliveries,
@@ -103,7 +103,7 @@ def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
 
 def _servers(facts: Facts) -> Iterator[PartRow]:
     for name, found in (("PostgreSQL", facts.database), ("Redis", facts.queue)):
-        if isinstance(found, Away):
+        if isinstance(found, Unavailable):
             yield PartRow(name, "", "bad", "unreachable", None, found.why)
         else:
             yield PartRow(name, "", "good", "reachable", facts.at, _latency(found.latency_s))
@@ -115,7 +115,7 @@ def _latency(seconds: float) -> str:
 
 def _processes(facts: Facts) -> Iterator[PartRow]:
     queue = facts.queue
-    if isinstance(queue, Away):
+    if isinstance(queue, Unavailable):
         return
     for beat in queue.beats:
         text = _("schedules the periodic tasks") if beat.facts.get("leads") else _("takes over if the leader fails")
@@ -147,7 +147,7 @@ def _history(facts: Facts) -> Iterator[PartRow]:
         yield PartRow(name, "", "good", "active", None, text)
 
 
-def _process(kind: str, sign: Sign, word: str, now: datetime, text: str) -> PartRow:
+def _process(kind: str, sign: Heartbeat, word: str, now: datetime, text: str) -> PartRow:
     late = now - sign.at > timedelta(seconds=_LATE_S)
     return PartRow(kind, sign.name, "bad" if late else "good", "no heartbeat" if late else word, sign.at, text)
 

@@ -28,7 +28,7 @@ from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.candidates import State
-from monitoring.recovery.manual import goes_on_from_stop
+from monitoring.recovery.manual import continues_from_stop
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.looking import Patience, StorageSilent
@@ -164,7 +164,7 @@ def _stored(job: Job) -> list[Choice]:
 
 
 def _stopping_savepoint(job: Job) -> list[Choice]:
-    if not goes_on_from_stop(job):
+    if not continues_from_stop(job):
         return []
     label = _("New savepoint, taken when the job stops")
     return [Choice(FROM_STOP, label, timezone.now(), None, "", None, job.current_run)]

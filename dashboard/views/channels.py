@@ -22,7 +22,7 @@ from dashboard.views.access import action, operator_required
 from monitoring.models import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.notify.addresses import without_path
 from monitoring.notify.channels import (
-    ChannelStays,
+    ChannelInUse,
     is_configured,
     name_of,
     remove_channel,
@@ -87,7 +87,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         try:
             remove_channel(found, actor_of(request), timezone.now())
-        except ChannelStays as stays:
+        except ChannelInUse as stays:
             messages.error(request, rendered(stays.reason))
             return redirect("channel-remove", pk)
         messages.success(request, _("Channel %(name)s deleted.") % {"name": found.name})

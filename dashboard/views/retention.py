@@ -20,7 +20,7 @@ from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, Run, Savepoint
 from monitoring.savepoints.history import spellings
-from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin, verdicts, why_it_stays
+from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin, retention_reason, verdicts
 
 
 def savepoint(request: HttpRequest, pk: int) -> HttpResponse:
@@ -88,7 +88,7 @@ def _retention_page(request: HttpRequest, job: Job, form: RetentionForm, status:
     found = verdicts(tried, timezone.now())
     rows = Savepoint.objects.select_related("checkpoint", "run").in_bulk([verdict.held.key for verdict in found])
     judged = [(rows[verdict.held.key], verdict) for verdict in found]
-    going = [row for row, verdict in judged if verdict.goes]
+    going = [row for row, verdict in judged if verdict.is_expired]
     context = job_context(job, "savepoints") | {
         "form": form,
         "judged": judged,
@@ -110,7 +110,7 @@ def _context(request: HttpRequest, found: Savepoint, form: KeepForm) -> dict[str
         "savepoint": found,
         "job": found.job,
         "form": form,
-        "stays": why_it_stays(found, timezone.now()),
+        "stays": retention_reason(found, timezone.now()),
         "restored_by": _restored_by(found, reach_at(request)),
         "section": "savepoints",
     }

@@ -19,7 +19,7 @@ from dashboard.queries.state import Spread, answers, count_requests_ahead, newes
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
-from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
+from monitoring.state_reads.asking import Question, StateReadRefused, ask, label_of, snapshot_of, snapshots
 
 
 def state(request: HttpRequest, pk: int) -> HttpResponse:
@@ -55,7 +55,7 @@ def _asked(
 ) -> HttpResponse:
     try:
         ask(job, snapshot, question, actor_of(request), timezone.now(), other)
-    except CannotAsk as error:
+    except StateReadRefused as error:
         messages.error(request, rendered(error.reason))
     return redirect(f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}")
 

@@ -19,7 +19,7 @@ POINTS = 720  # upper limit of the points in a chart
 
 
 @dataclass(frozen=True)
-class Bout:
+class OpenPeriod:
     """An incident that the rule would have opened. `closed_at` is None if it would still be open."""
 
     opened_at: datetime
@@ -41,7 +41,7 @@ class Point:
 class Replay:
     since: datetime
     until: datetime
-    bouts: list[Bout]
+    bouts: list[OpenPeriod]
     points: list[Point]
 
     @property
@@ -124,11 +124,11 @@ def walk_through(watch: Watch, facts: Facts, since: datetime, until: datetime) -
     return [*at_first, *later]
 
 
-def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[Bout]:
+def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[OpenPeriod]:
     """Return each opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [
-        Bout(
+        OpenPeriod(
             each.at,
             next(closings, None),
             finding_of(watch, facts, each.seen_at, subject.name, each.flapping).reason,

@@ -19,7 +19,7 @@ from django.db.models import Q
 from monitoring.alerts.defaults import ensure_default_rules
 from monitoring.alerts.fleet import Fleet, cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
-from monitoring.alerts.gathering.ask import Ask
+from monitoring.alerts.gathering.query import FactQuery
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK, Memory, recall, remember
@@ -167,8 +167,8 @@ def _facts(
         case Subject.JOB:
             jobs = set().union(*walkable.values())
             must = {job for rule in rules for job in memory.get(rule.pk, ()) if job in walkable[rule.pk]}
-            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, this.shared)
-            return _with_outages(kind, gather(ask), fleet, since)
+            query = FactQuery(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, this.shared)
+            return _with_outages(kind, gather(query), fleet, since)
 
 
 def _looked_until(rule: AlertRule, part: str, now: datetime) -> datetime | None:

@@ -32,8 +32,8 @@ class CheckpointFailureReason(ReasonCode):
 class UnlistedFailure(ReasonCode):
     """The text that follows "checkpoint 41", for a message that no known Flink version writes."""
 
-    SAID = "alerts.checkpoint-failed", _("failed: {message}")
-    UNSAID = "alerts.checkpoint-failed-unknown", _("failed for a reason the engine did not give")
+    WITH_MESSAGE = "alerts.checkpoint-failed", _("failed: {message}")
+    WITHOUT_MESSAGE = "alerts.checkpoint-failed-unknown", _("failed for a reason the engine did not give")
 
 
 # The start of the engine's message for each reason.
@@ -65,4 +65,6 @@ def checkpoint_failure(message: str) -> Reason:
     if code is not None:
         return code()
     first_line = message.strip().partition("\n")[0].strip()
-    return UnlistedFailure.SAID(message=first_line[:200].rstrip(".")) if first_line else UnlistedFailure.UNSAID()
+    if not first_line:
+        return UnlistedFailure.WITHOUT_MESSAGE()
+    return UnlistedFailure.WITH_MESSAGE(message=first_line[:200].rstrip("."))

@@ -32,7 +32,7 @@ class Fleet:
     def read(cls, now: datetime, jobs: Iterable[int] | None = None) -> Fleet:
         """Read the fleet with all jobs, or only with the given ones."""
         clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since", "next_poll_at"))
-        silent = (cluster.pk for cluster in clusters if not _is_learned_of(cluster, now))
+        silent = (cluster.pk for cluster in clusters if not _is_outage_known(cluster, now))
         asked = {cluster.pk: cluster.name for cluster in clusters if cluster.enabled}
         return cls({job.pk: job for job in watched_jobs(jobs)}, asked, frozenset(silent))
 
@@ -50,7 +50,7 @@ class Fleet:
         return str(self.jobs[number].cluster_id) if subject is Subject.JOB else ""
 
 
-def _is_learned_of(cluster: Cluster, now: datetime) -> bool:
+def _is_outage_known(cluster: Cluster, now: datetime) -> bool:
     """Return whether Waymark polls the cluster on schedule and gets answers."""
     return cluster.enabled and cluster.reachable and not is_late(cluster, now)
 
@@ -64,7 +64,7 @@ def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int
     return found
 
 
-_OUTAGES = {Source.OUTAGES: OutageKind.NO_ANSWER, Source.STRANGERS: OutageKind.STRANGER}
+_OUTAGES = {Source.OUTAGES: OutageKind.NO_ANSWER, Source.OTHER_CLUSTERS: OutageKind.ANOTHER_CLUSTER}
 
 
 def cluster_facts(source: Source, clusters: Iterable[int], since: datetime) -> dict[int, Facts]:
@@ -74,7 +74,7 @@ def cluster_facts(source: Source, clusters: Iterable[int], since: datetime) -> d
 
 def waymark_facts(since: datetime, now: datetime) -> dict[int, Facts]:
     """Return when clusters were not polled on schedule, and which polls are overdue now."""
-    past = outages_by_cluster(since, [OutageKind.NOT_ASKED])
+    past = outages_by_cluster(since, [OutageKind.NOT_POLLED])
     due = Cluster.objects.filter(enabled=True, next_poll_at__lt=now).values_list("next_poll_at", flat=True)
     intervals = [interval for of_cluster in past.values() for interval in of_cluster]
     overdue = [Interval(at, None) for at in due if at]

@@ -43,12 +43,12 @@ def write(events: Sequence[IncidentEvent], now: datetime) -> int:
     prefetch_related_objects([event.incident for event in events], "rule__channels")
     channels = _Channels()
     ended = [event for event in events if event.kind == IncidentEventKind.RESOLVED]
-    told = _told_channels(ended)
+    notified = _notified_channels(ended)
     _drop_held(ended)
     rows = [
         _notification(event, channel, now)
         for event in events
-        for channel in channels.of(event, told.get(event.incident_id, set()))
+        for channel in channels.of(event, notified.get(event.incident_id, set()))
     ]
     bulk.insert(rows)
     return len(rows)
@@ -69,12 +69,12 @@ class _Channels:
         self._all = list(Channel.objects.all())
         self._enabled = [each for each in self._all if each.enabled]
 
-    def of(self, event: IncidentEvent, told: set[int]) -> list[Channel]:
+    def of(self, event: IncidentEvent, notified: set[int]) -> list[Channel]:
         incident = event.incident
         if event.kind == IncidentEventKind.RESOLVED:
             if incident.inhibited_by_id is not None:
-                return [each for each in self._enabled if each.pk in told]
-            return list({each.pk: each for each in [*self._chosen(incident), *self._among(told)]}.values())
+                return [each for each in self._enabled if each.pk in notified]
+            return list({each.pk: each for each in [*self._chosen(incident), *self._among(notified)]}.values())
         return self._chosen(incident)
 
     def _chosen(self, incident: Incident) -> list[Channel]:
@@ -97,15 +97,15 @@ def _notification(event: IncidentEvent, channel: Channel, now: datetime) -> Noti
     )
 
 
-def _told_channels(ended: Iterable[IncidentEvent]) -> dict[int, set[int]]:
+def _notified_channels(ended: Iterable[IncidentEvent]) -> dict[int, set[int]]:
     """Return, per incident, the channels that were notified of it: the channels of its rule may have changed since."""
     gathered = Notification.objects.filter(
         event__incident__in=[event.incident_id for event in ended], state=NotificationState.GATHERED
     )
-    told: dict[int, set[int]] = {}
+    notified: dict[int, set[int]] = {}
     for incident, channel in gathered.values_list("event__incident_id", "channel_id"):
-        told.setdefault(incident, set()).add(channel)
-    return told
+        notified.setdefault(incident, set()).add(channel)
+    return notified
 
 
 def _drop_held(ended: Iterable[IncidentEvent]) -> None:

@@ -36,7 +36,7 @@ class RunFact(NamedTuple):
     cause: str = ""
     lost: bool = False
 
-    def lives_at(self, at: datetime) -> bool:
+    def is_live_at(self, at: datetime) -> bool:
         return self.started_at <= at and (self.ended_at is None or at < self.ended_at)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from monitoring.alerts.fleet import cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
-from monitoring.alerts.gathering.ask import Ask
+from monitoring.alerts.gathering.query import FactQuery
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import recall
@@ -37,7 +37,7 @@ class Standing:
         return "–" if self.limit is None else self.watch.kind.unit.text(self.limit)
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         return self.value is not None and self.limit is not None and self.value >= self.limit
 
     @property
@@ -77,8 +77,8 @@ def facts_over(
         case Subject.WAYMARK:
             return waymark_facts(since, until)
         case Subject.JOB:
-            ask = Ask(watch.kind, [watch.terms], subjects, since, until, subjects if every else ())
-            return _with_outages(watch, gather(ask), since)
+            query = FactQuery(watch.kind, [watch.terms], subjects, since, until, subjects if every else ())
+            return _with_outages(watch, gather(query), since)
 
 
 def _with_outages(watch: Watch, found: dict[int, Facts], since: datetime) -> dict[int, Facts]:

@@ -32,7 +32,7 @@ def suggest(watch: Watch, subject: Watched, since: datetime, until: datetime, pe
     if watch.kind.threshold is None:
         return None
     facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
-    if not _says_something(watch, facts, since, until):
+    if not _has_values(watch, facts, since, until):
         return None
     allowed = per_week * max(1.0, (until - since) / WEEK)  # a history shorter than a week counts as a week
     low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
@@ -51,7 +51,7 @@ def _bouts(watch: Watch, facts: Facts, threshold: int, since: datetime, until: d
     return sum(each.move is Move.OPENED for each in walk_through(other, facts, since, until))
 
 
-def _says_something(watch: Watch, facts: Facts, since: datetime, until: datetime) -> bool:
+def _has_values(watch: Watch, facts: Facts, since: datetime, until: datetime) -> bool:
     moments: Iterable[datetime] = (until, *watch.kind.moments(facts, watch.terms, since, until))
     return any(watch.kind.value(facts, watch.terms, at) is not None for at in moments if since < at <= until)
 

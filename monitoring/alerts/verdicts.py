@@ -150,19 +150,19 @@ def close_unwatched(now: datetime) -> int:
         .select_related("job", "cluster")
     )
     for each in left:
-        if _of_removed_cluster(each):
+        if _is_cluster_removed(each):
             dismiss(each, now)
     endings = [_unwatched(each, now) for each in left]
     return len(resolve_incidents(endings, now)) if endings else 0
 
 
-def _of_removed_cluster(incident: Incident) -> bool:
+def _is_cluster_removed(incident: Incident) -> bool:
     return incident.cluster is not None and incident.cluster.archived_at is not None
 
 
 def _unwatched(incident: Incident, now: datetime) -> Ending:
     lasted = now - incident.opened_at
-    if _of_removed_cluster(incident):
+    if _is_cluster_removed(incident):
         return Ending(incident, AlertReason.CLUSTER_REMOVED(lasted=lasted), {"cluster": "removed"})
     if incident.rule_id:
         return Ending(incident, AlertReason.RULE_OFF(lasted=lasted), {"rule": "off"})

@@ -73,7 +73,7 @@ class Watch:
     terms: Terms
     holds: Holds = Holds()
 
-    def met(self, facts: Facts, at: datetime) -> bool:
+    def is_met(self, facts: Facts, at: datetime) -> bool:
         value = self.kind.value(facts, self.terms, at)
         if value is None:
             return False
@@ -89,10 +89,10 @@ def advance(
         facts = facts.after(state.counts_since)
     transitions: list[Transition] = []
     for at in _moments(watch, facts, state, since, until):
-        met = watch.met(facts, at)
+        is_met = watch.is_met(facts, at)
         while (due := _due(watch, facts, state)) is not None and due < at:
             state = _end_hold(watch.holds, state, due, transitions)
-        state = _see(state, met, at)
+        state = _see(state, is_met, at)
         if (due := _due(watch, facts, state)) is not None and due <= at:
             state = _end_hold(watch.holds, state, due, transitions)
     return _forget(watch.holds, state, until), transitions
@@ -144,8 +144,8 @@ def _end_hold(holds: Holds, state: State, at: datetime, transitions: list[Transi
     return replace(state, phase=RulePhase.QUIET, since=at, opened_at=None, flapping=False)
 
 
-def _see(state: State, met: bool, at: datetime) -> State:
-    match state.phase, met:
+def _see(state: State, is_met: bool, at: datetime) -> State:
+    match state.phase, is_met:
         case RulePhase.QUIET, True:
             return replace(state, phase=RulePhase.PENDING, since=at)
         case ((RulePhase.PENDING | RulePhase.DISMISSED), False):

@@ -14,11 +14,11 @@ from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
 
 NEWEST = 2  # checkpoints of the current run: the pending one and the one before it
 # The kinds of incidents, by the object that they concern.
-OF_ONE_CHECKPOINT = frozenset(
+CHECKPOINT_INCIDENTS = frozenset(
     {"failed_in_window", "failed_in_total", "consecutive_failures", "end_to_end_duration", "alignment", "start_delay"}
 )
-OF_A_DEATH = frozenset({"job_failed", "restart_loop", "not_restarted"})
-OF_THE_JOB = OF_A_DEATH | {"no_completed_checkpoint", "data_loss_risk"}
+FAILURE_INCIDENTS = frozenset({"job_failed", "restart_loop", "not_restarted"})
+JOB_INCIDENTS = FAILURE_INCIDENTS | {"no_completed_checkpoint", "data_loss_risk"}
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def of_incident(incident: Incident, now: datetime) -> list[Finding]:
     """Return likely causes of an incident, from the rows that opened it, or none if it has no such rows."""
     if incident.job_id is None:
         return []
-    if incident.kind in OF_ONE_CHECKPOINT:
-        checkpoint = _decided_on(incident)
+    if incident.kind in CHECKPOINT_INCIDENTS:
+        checkpoint = _evidence_checkpoint(incident)
         return of_checkpoint(checkpoint, checkpoint.operators.all(), now) if checkpoint else []
-    if incident.kind in OF_THE_JOB and incident.resolved_at is None:
+    if incident.kind in JOB_INCIDENTS and incident.resolved_at is None:
         return _of_the_job(incident, now)
     return []
 
@@ -79,12 +79,12 @@ def _of_the_job(incident: Incident, now: datetime) -> list[Finding]:
     job = Job.objects.select_related("current_run", "cluster", "configuration").filter(incidents=incident).first()
     if job is None:
         return []
-    if incident.kind in OF_A_DEATH:
+    if incident.kind in FAILURE_INCIDENTS:
         return causes(scene_of_death(job, now))
     return of_job(job, now).causes
 
 
-def _decided_on(incident: Incident) -> Checkpoint | None:
+def _evidence_checkpoint(incident: Incident) -> Checkpoint | None:
     """Return the newest checkpoint that the incident's events name as their evidence."""
     evidence = incident.events.exclude(kind="resolved").order_by("-at", "-id").values_list("evidence", flat=True)
     rows = (each.get("last_row") for each in evidence[:20] if isinstance(each, dict))

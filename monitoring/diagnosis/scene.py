@@ -115,7 +115,7 @@ class Settings:
     retained: int | None = None
     mode: str = ""
     unaligned: bool | None = None
-    kept_after_end: bool | None = None
+    retained_after_end: bool | None = None
     backend: str = ""
     restart_strategy: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Settings:
             retained=_number(config.get("num_retained")) or _number(_first(keys, RETAINED)),
             mode=str(config.get("mode") or ""),
             unaligned=_flag(config.get("unaligned_checkpoints")),
-            kept_after_end=_flag(kept.get("enabled")) if isinstance(kept, dict) else None,
+            retained_after_end=_flag(kept.get("enabled")) if isinstance(kept, dict) else None,
             backend=str(config.get("state_backend") or ""),
             restart_strategy=str(keys.get("restart-strategy.type") or keys.get("restart-strategy") or ""),
             keys=keys,
@@ -168,11 +168,11 @@ class Scene:
     run_started_at: datetime | None = None
     last_triggered_at: datetime | None = None
     silent_since: datetime | None = None  # since when the cluster does not answer or is not polled
-    failed_lately: int = 0  # checkpoints, within a week
-    restarted_lately: int = 0
-    savepoints_are_scheduled: bool = True
-    savepoints_are_ours: bool = True  # no other system takes them
-    restarts_are_ours: bool = False  # Waymark restarts the job
+    recent_failures: int = 0  # checkpoints, within a week
+    recent_restarts: int = 0
+    has_savepoint_schedule: bool = True
+    manages_savepoints: bool = True  # no other system takes them
+    manages_restarts: bool = False  # Waymark restarts the job
 
 
 def _first(keys: Mapping[str, str], names: Sequence[str]) -> str:

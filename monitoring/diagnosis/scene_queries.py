@@ -97,11 +97,11 @@ def scene_of_job(job: Job, now: datetime) -> Scene:
         run_started_at=run.started_at if run else None,
         last_triggered_at=last_triggered_at,
         silent_since=silent_since(cluster, now),
-        failed_lately=failed,
-        restarted_lately=restarted,
-        savepoints_are_scheduled=job.scheduled,
-        savepoints_are_ours=not job.managed_elsewhere,
-        restarts_are_ours=job.auto_restart,
+        recent_failures=failed,
+        recent_restarts=restarted,
+        has_savepoint_schedule=job.scheduled,
+        manages_savepoints=not job.managed_elsewhere,
+        manages_restarts=job.auto_restart,
     )
 
 

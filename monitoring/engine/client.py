@@ -1,10 +1,10 @@
 """The only client of an engine: Flink's REST API, typed. It maps each failure to one of these exceptions.
 
     EngineError
-    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `trouble` says which. The engine may
+    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `kind` says which. The engine may
     │                 have executed a command
     ├── NotReady      the engine answers, but has no leader or is still starting. This proves nothing about any job
-    │   └── NotAsked  Waymark sent no request, because a secret, a certificate or an allowed address is missing
+    │   └── RequestNotSent  Waymark sent no request, because a secret, a certificate or an allowed address is missing
     ├── NotFound      404: no such job, checkpoint, operation or endpoint
     ├── Refused       any other error answer, with its status
     │   └── Redirected   a redirect, which the client does not follow
@@ -56,12 +56,12 @@ from monitoring.engine.answers import (
 from monitoring.engine.answers.configuration import launch_record
 from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import (
+    ConnectionFailure,
     EngineError,
     Malformed,
     NotFound,
     NotReady,
     Refused,
-    Trouble,
     Unreachable,
 )
 from monitoring.engine.fields import Fields, decode
@@ -136,7 +136,7 @@ class FlinkClient:
         except NotFound:
             return None
         except Refused as refused:
-            if refused.of_the_request:
+            if refused.is_request_invalid:
                 return None
             raise
 
@@ -282,18 +282,20 @@ class FlinkClient:
             body["triggerId"] = trigger_id
         return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
 
-    async def checkpoint_status(self, job_id: str, trigger_id: str, asked_at: datetime | None = None) -> Operation[int]:
+    async def checkpoint_status(
+        self, job_id: str, trigger_id: str, requested_at: datetime | None = None
+    ) -> Operation[int]:
         """Return the status of a checkpoint. The result of Done is the checkpoint's ID.
 
-        If the engine forgot the request and `asked_at` is given, the checkpoint history since then decides
+        If the engine forgot the request and `requested_at` is given, the checkpoint history since then decides
         (operations.checkpoint_since).
         """
         path = f"/jobs/{_part(job_id)}/checkpoints/{_part(trigger_id)}"
         status = await self._operation(path, lambda operation: operation.whole("checkpointId"))
-        if asked_at is None or not isinstance(status, Forgotten):
+        if requested_at is None or not isinstance(status, Forgotten):
             return status
         try:
-            return operations.checkpoint_since(asked_at, (await self.checkpoints(job_id)).entries)
+            return operations.checkpoint_since(requested_at, (await self.checkpoints(job_id)).entries)
         except NotFound:
             return status
 
@@ -436,13 +438,13 @@ class FlinkClient:
             raise unreachable(self._base_url, error) from error
         except TimeoutError as error:
             reason = EngineReason.TOO_SLOW(url=self._base_url, path=path, limit_s=limit_s)
-            raise Unreachable(reason, Trouble.TIMED_OUT) from error
+            raise Unreachable(reason, ConnectionFailure.TIMED_OUT) from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise unreachable(self._base_url, error) from error
 
 
 def client_for(cluster: Cluster) -> FlinkClient:
-    """Return a client for the cluster. Raise NotAsked if its address or a secret is not available."""
+    """Return a client for the cluster. Raise RequestNotSent if its address or a secret is not available."""
     return FlinkClient(connection_of(cluster))
 
 

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 from checkpointing.ha.zookeeper_access import ZooKeeperAccess
 from checkpointing.model.zookeeper_access import ZooKeeperScheme
 from monitoring import outbound
-from monitoring.engine.errors import NotAsked
+from monitoring.engine.errors import RequestNotSent
 from monitoring.models import Authentication, Cluster, Discovery
 from monitoring.outbound import Denied, Target
 from monitoring.outbound_http import cluster_policy
@@ -80,13 +80,13 @@ class Connection:
         return target
 
 
-class AddressNotAllowed(NotAsked):
+class AddressNotAllowed(RequestNotSent):
     def __init__(self, denied: Denied) -> None:
         super().__init__(denied.reason)
         self.denied = denied
 
 
-class SecretMissing(NotAsked):
+class SecretMissing(RequestNotSent):
     """A secret or certificate of the cluster cannot be used. `field` is the name of its field."""
 
     def __init__(self, reason: Reason, at: str) -> None:
@@ -103,10 +103,13 @@ def basic(username: str, password: str) -> str:
 
 
 def connection_of(cluster: Cluster) -> Connection:
-    """Return the connection. Raise NotAsked if a secret cannot be read, or if the leader's address is not known yet."""
+    """Return the connection.
+
+    Raise RequestNotSent if a secret cannot be read, or if the leader's address is not known yet.
+    """
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
-        raise NotAsked(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))
+        raise RequestNotSent(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))
     try:
         return Connection(
             cluster.rest_url.rstrip("/"),

@@ -16,7 +16,7 @@ class EngineError(Exception):
         self.reason = reason
 
 
-class Trouble(Enum):
+class ConnectionFailure(Enum):
     """The kind of a connection failure. A form shows it at the field that it concerns."""
 
     NOT_ALLOWED = "the address is not allowed"
@@ -27,21 +27,21 @@ class Trouble(Enum):
     CLIENT_CERTIFICATE = "the server wants another certificate of ours"
     NO_TLS = "the server does not speak TLS"
     NO_HTTP = "the server does not speak HTTP"
-    HUNG_UP = "it hung up without an answer"
+    CLOSED_BY_SERVER = "it hung up without an answer"
     BROKEN = "the answer broke off"
 
 
 class Unreachable(EngineError):
-    def __init__(self, reason: Reason | str, trouble: Trouble = Trouble.BROKEN) -> None:
+    def __init__(self, reason: Reason | str, kind: ConnectionFailure = ConnectionFailure.BROKEN) -> None:
         super().__init__(reason)
-        self.trouble = trouble
+        self.kind = kind
 
 
 class NotReady(EngineError):
     pass
 
 
-class NotAsked(NotReady):
+class RequestNotSent(NotReady):
     pass
 
 
@@ -50,7 +50,7 @@ class NotFound(EngineError):
 
 
 # Unauthorized (401, 407 by a proxy), timed out, conflict (known already), too early, too many requests.
-_OF_THE_WAY = (401, 407, 408, 409, 425, 429)
+_RETRYABLE_STATUSES = (401, 407, 408, 409, 425, 429)
 
 
 class Refused(EngineError):
@@ -65,12 +65,12 @@ class Refused(EngineError):
         self.engine_text = reason if isinstance(reason, str) else engine_text
 
     @property
-    def of_the_request(self) -> bool:
+    def is_request_invalid(self) -> bool:
         """Whether the request itself is the cause, so that the engine would refuse it again.
 
         Other causes are the engine's own failures, missing credentials, and the time or rate of requests.
         """
-        return 400 <= self.status < 500 and self.status not in _OF_THE_WAY
+        return 400 <= self.status < 500 and self.status not in _RETRYABLE_STATUSES
 
 
 class Redirected(Refused):

@@ -17,18 +17,18 @@ from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, SecretMissing, connection_of, trust
 from monitoring.engine.errors import (
+    ConnectionFailure,
     EngineError,
     Malformed,
-    NotAsked,
     NotFound,
     NotReady,
     Redirected,
     Refused,
-    Trouble,
+    RequestNotSent,
     Unreachable,
 )
 from monitoring.engine.probe import Found, probe
-from monitoring.engine.silence import heard_in_silence
+from monitoring.engine.silence import read_late_tls_error
 from monitoring.engine.zookeeper import Nobody, find_leader
 from monitoring.models import Authentication, Cluster, Discovery
 from monitoring.reasons.engines import EngineReason
@@ -56,7 +56,7 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
     if cluster.discovery == Discovery.ZOOKEEPER:
         try:
             leader = find_leader(leaders.quorum_of(cluster), LIMIT_S)
-        except NotAsked as error:
+        except RequestNotSent as error:
             return problem_of(cluster, error)
         leaders.note(cluster, leader, now())
         if isinstance(leader, Nobody):
@@ -67,7 +67,7 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         trust(connection.tls)
     except BadTls as error:
         return Problem(error.field, error.reason)
-    except NotAsked as error:
+    except RequestNotSent as error:
         return problem_of(cluster, error)
     try:
         found = asyncio.run(_ask(connection, now))
@@ -96,9 +96,10 @@ async def _ask(connection: Connection, now: Now) -> Found:
         async with FlinkClient(connection, read_limit_s=limit_s) as client:
             return await probe(client, now)
     except Unreachable as error:
-        if error.trouble not in (Trouble.BROKEN, Trouble.HUNG_UP) or not connection.url.startswith("https://"):
+        broken = error.kind in (ConnectionFailure.BROKEN, ConnectionFailure.CLOSED_BY_SERVER)
+        if not broken or not connection.url.startswith("https://"):
             raise
-        raise await heard_in_silence(connection) or error from error
+        raise await read_late_tls_error(connection) or error from error
 
 
 def problem_of(cluster: Cluster, error: EngineError) -> Problem:
@@ -109,14 +110,14 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
             return Problem(at, error.reason)
         case SecretMissing(field=field):
             return Problem(field, error.reason)
-        case NotAsked():
+        case RequestNotSent():
             return Problem(at, error.reason)
         case NotReady():
             return Problem(at, EngineReason.NOT_READY(why=error.reason), passing=True)
-        case Unreachable(trouble=Trouble.HUNG_UP) if cluster.rest_url.startswith("http://"):
+        case Unreachable(kind=ConnectionFailure.CLOSED_BY_SERVER) if cluster.rest_url.startswith("http://"):
             return Problem(at, EngineReason.HUNG_UP_BUT_HTTPS(why=error.reason), passing=True)
-        case Unreachable(trouble=trouble):
-            return Problem(_field_of(trouble, error, at), error.reason, passing=trouble in _PASSING)
+        case Unreachable(kind=kind):
+            return Problem(_field_of(kind, error, at), error.reason, passing=kind in _PASSING)
         case Refused():
             return _refused(cluster, at, error)
         case NotFound():
@@ -126,7 +127,13 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
     return Problem(at, error.reason)
 
 
-_PASSING = (Trouble.REFUSED, Trouble.TIMED_OUT, Trouble.UNRESOLVED, Trouble.HUNG_UP, Trouble.BROKEN)
+_PASSING = (
+    ConnectionFailure.REFUSED,
+    ConnectionFailure.TIMED_OUT,
+    ConnectionFailure.UNRESOLVED,
+    ConnectionFailure.CLOSED_BY_SERVER,
+    ConnectionFailure.BROKEN,
+)
 _LOG_IN = re.compile(r"log-?in|sign-?in|oauth|saml|\bsso\b", re.IGNORECASE)
 
 
@@ -137,7 +144,7 @@ def _refused(cluster: Cluster, at: str, error: Refused) -> Problem:
         case Redirected():
             return Problem(at, error.reason)
         case Refused(status=401 | 403 as status):
-            return _not_let_in(cluster, status)
+            return _login_refused(cluster, status)
         case Refused(status=502 | 504 as status):
             return Problem(at, EngineReason.BEHIND_PROXY(status=status), passing=True)
         case Refused(status=status) if status >= 500:
@@ -145,16 +152,18 @@ def _refused(cluster: Cluster, at: str, error: Refused) -> Problem:
     return Problem(at, EngineReason.NOT_FLINK(why=error.reason))
 
 
-def _field_of(trouble: Trouble, error: EngineError, at: str) -> str:
-    match trouble:
-        case Trouble.CERTIFICATE if isinstance(error.reason, Reason) and error.reason.args["problem"] in _UNTRUSTED:
+def _field_of(kind: ConnectionFailure, error: EngineError, at: str) -> str:
+    match kind:
+        case ConnectionFailure.CERTIFICATE if (
+            isinstance(error.reason, Reason) and error.reason.args["problem"] in _UNTRUSTED
+        ):
             return "ca_bundle"
-        case Trouble.CLIENT_CERTIFICATE:
+        case ConnectionFailure.CLIENT_CERTIFICATE:
             return "client_certificate"
     return at
 
 
-def _not_let_in(cluster: Cluster, status: int) -> Problem:
+def _login_refused(cluster: Cluster, status: int) -> Problem:
     match cluster.authentication:
         case Authentication.BEARER:
             return Problem("token", EngineReason.TOKEN_REFUSED(status=status))

@@ -54,12 +54,12 @@ class Fields:
     def _out_of_range(self, name: str) -> Malformed:
         return Malformed(EngineReason.OUT_OF_RANGE(where=f"{self.where}.{name}"))
 
-    def kept(self) -> dict[str, Any]:
+    def storable(self) -> dict[str, Any]:
         """Return the raw object, to be stored as JSON. Raise Malformed if it is nested too deeply for a database."""
         _check_depth(self.raw, self.where, _DEEPEST)
         return self.raw
 
-    def told(self, names: tuple[str, ...]) -> tuple[object, ...]:
+    def raw_values(self, names: tuple[str, ...]) -> tuple[object, ...]:
         """Return the raw values of the fields `names`, to be compared with an earlier answer."""
         return tuple(map(self.raw.get, names))
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from checkpointing.model.configuration import InvalidConfiguration, duration_ms
 from monitoring import outbound
-from monitoring.engine.zookeeper import Nobody, Quorum, look_for_job
+from monitoring.engine.zookeeper import Nobody, Quorum, find_stored_job
 from monitoring.outbound import Allowed, Resolve
 from monitoring.outbound_http import cluster_policy
 from monitoring.reasons.reason import Reason
@@ -29,7 +29,7 @@ _KUBERNETES_LEASE = ("high-availability.kubernetes.leader-election.lease-duratio
 _LONGEST_LEASE = timedelta(minutes=5)
 _ZOOKEEPER_PORT = 2181
 # A firewall may block ZooKeeper, and the recovery of many jobs waits for this look-up.
-_LOOK_LIMIT_S = 3.0
+_ZOOKEEPER_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class HighAvailability:
     quorum: Quorum | None = None
 
 
-def told_by(settings: Mapping[str, str]) -> HighAvailability | None:
+def high_availability_of(settings: Mapping[str, str]) -> HighAvailability | None:
     """Read the settings of `/jobmanager/config`. Return None without high availability: no other leader exists."""
     kind = next((settings[key].strip() for key in _TYPE if settings.get(key, "").strip()), "NONE")
     match kind.lower():
@@ -59,7 +59,9 @@ def told_by(settings: Mapping[str, str]) -> HighAvailability | None:
             return HighAvailability(kind, _lease(settings, *of))
 
 
-def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = outbound.resolve) -> Reason | str | None:
+def find_recovery_reason(
+    available: HighAvailability, job_id: str, resolve: Resolve = outbound.resolve
+) -> Reason | str | None:
     """Return why a leader may still start the job, "" if none will, None if Waymark cannot find out.
 
     The call blocks. It connects to the ZooKeeper in the engine's settings, if the policy for cluster addresses allows
@@ -68,7 +70,7 @@ def why_taken_up(available: HighAvailability, job_id: str, resolve: Resolve = ou
     if available.quorum is None or (hosts := _allowed(available.quorum.hosts, resolve)) is None:
         return None
     quorum = Quorum(hosts, available.quorum.root, available.quorum.cluster_id)
-    match look_for_job(quorum, job_id, _LOOK_LIMIT_S):
+    match find_stored_job(quorum, job_id, _ZOOKEEPER_LIMIT_S):
         case Nobody():
             return None
         case stored if stored.why:
@@ -106,7 +108,7 @@ def _server(address: str, port: int) -> str:
 
 def _lease(settings: Mapping[str, str], key: str, default: timedelta) -> timedelta:
     try:
-        told = timedelta(milliseconds=duration_ms(key, settings[key]))
+        lease = timedelta(milliseconds=duration_ms(key, settings[key]))
     except (KeyError, InvalidConfiguration, OverflowError):
         return default
-    return min(told, _LONGEST_LEASE)
+    return min(lease, _LONGEST_LEASE)

@@ -92,8 +92,8 @@ def same(known: Identity, found: Identity) -> bool:
     return not known.servers or not found.servers or bool(set(known.servers) & set(found.servers))
 
 
-def stranger_reason(url: str, known: Identity, found: Identity) -> Reason:
-    return EngineReason.STRANGER(url=url, known=known.reason, found=found.reason)
+def other_cluster_reason(url: str, known: Identity, found: Identity) -> Reason:
+    return EngineReason.ANOTHER_CLUSTER(url=url, known=known.reason, found=found.reason)
 
 
 def _waymark(config: Mapping[str, str]) -> Identity | None:

@@ -12,7 +12,7 @@ import threading
 from datetime import datetime, timedelta
 
 from monitoring.engine.connection import zookeeper_access_of
-from monitoring.engine.errors import NotAsked
+from monitoring.engine.errors import RequestNotSent
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum
 from monitoring.models import Authentication, Cluster, Discovery
 from monitoring.reasons.columns import store, stored
@@ -27,7 +27,7 @@ _watches: dict[tuple[int, Quorum], LeaderWatch] = {}
 
 
 def quorum_of(cluster: Cluster) -> Quorum:
-    """Return the cluster's quorum. Raise NotAsked if a secret cannot be read or a certificate cannot be used."""
+    """Return the cluster's quorum. Raise RequestNotSent if a secret cannot be read or a certificate cannot be used."""
     return Quorum(
         cluster.zookeeper_hosts,
         cluster.zookeeper_root,
@@ -43,7 +43,7 @@ def follow(cluster: Cluster, now: datetime) -> None:
         return
     try:
         sighting = _watch(quorum_of(cluster)).sighting()
-    except NotAsked as error:
+    except RequestNotSent as error:
         sighting = Nobody(error.reason)
     if sighting is not None:
         note(cluster, sighting, now)

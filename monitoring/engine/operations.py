@@ -24,7 +24,7 @@ from monitoring.reasons.refusals import refusal_in
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-ASK_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 # The engine's clock and Waymark's may differ a little.
 CLOCK_SKEW = timedelta(seconds=5)
 # FLINK-33522: the savepoint is complete although the job failed during the stop.
@@ -84,12 +84,12 @@ def _failed(failure: Fields) -> Failed:
     return Failed(reason, saved.group(1) if saved else None, trace, refusal_in(failure.raw.get("refusal")))
 
 
-def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> Operation[int]:
-    """Return the status of a checkpoint requested at `asked_at`, whose request the engine forgot.
+def checkpoint_since(requested_at: datetime, history: Iterable[CheckpointStats]) -> Operation[int]:
+    """Return the status of a checkpoint requested at `requested_at`, whose request the engine forgot.
 
     The history does not name requests. Any checkpoint triggered since then serves the purpose of the request.
     """
-    since = asked_at - CLOCK_SKEW
+    since = requested_at - CLOCK_SKEW
     found = {entry.status: entry for entry in history if not entry.is_savepoint and entry.triggered_at >= since}
     if completed := found.get("COMPLETED"):
         return Done(completed.id)
@@ -100,7 +100,7 @@ def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> 
 
 
 async def follow(
-    ask: Callable[[], Awaitable[Operation[T]]], limit_s: float, every_s: float = ASK_EVERY_S
+    ask: Callable[[], Awaitable[Operation[T]]], limit_s: float, every_s: float = POLL_EVERY_S
 ) -> Operation[T]:
     """Poll until the operation has ended or is forgotten. Return InProgress if that takes longer than `limit_s`.
 

@@ -9,7 +9,7 @@ import ssl
 import aiohttp
 
 from monitoring.engine.connection import Connection, trust
-from monitoring.engine.errors import Trouble, Unreachable
+from monitoring.engine.errors import ConnectionFailure, Unreachable
 from monitoring.outbound_http import AddressDenied, CheckedResolver, cluster_policy
 from monitoring.reasons.addresses import AddressReason
 from monitoring.reasons.engines import EngineReason
@@ -26,19 +26,19 @@ _CERTIFICATE = {
     23: EngineReason.REVOKED(),
 }
 _OTHER_HOST = (62, 64)
-_WANTS_A_CERTIFICATE = (
+_CERTIFICATE_REQUIRED = (
     *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
 )
-_CONNECT_S, _LISTEN_S = 3.0, 1.0
-_SPEAKS_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF", "PACKET_LENGTH")
+_CONNECT_S, _LATE_ERROR_LIMIT_S = 3.0, 1.0
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF", "PACKET_LENGTH")
 
 
 def unreachable(base_url: str, error: Exception) -> Unreachable:
-    trouble, reason = _explained(base_url, error)
-    return Unreachable(reason, trouble)
+    kind, reason = _explained(base_url, error)
+    return Unreachable(reason, kind)
 
 
-async def heard_in_silence(connection: Connection) -> Unreachable | None:
+async def read_late_tls_error(connection: Connection) -> Unreachable | None:
     """Return the TLS error that a server sends right after the handshake, None if it sends none.
 
     Since TLS 1.3 a server refuses a client's certificate only after the handshake. A client that writes at this time
@@ -54,7 +54,7 @@ async def heard_in_silence(connection: Connection) -> Unreachable | None:
     except OSError as error:
         return unreachable(connection.url, error)
     try:
-        await asyncio.wait_for(reader.read(1), _LISTEN_S)
+        await asyncio.wait_for(reader.read(1), _LATE_ERROR_LIMIT_S)
     except ssl.SSLError as error:
         return unreachable(connection.url, error)
     except (OSError, TimeoutError):
@@ -64,31 +64,31 @@ async def heard_in_silence(connection: Connection) -> Unreachable | None:
     return None
 
 
-def _explained(url: str, error: Exception) -> tuple[Trouble, Reason]:
+def _explained(url: str, error: Exception) -> tuple[ConnectionFailure, Reason]:
     tls = _tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
-        return Trouble.CERTIFICATE, EngineReason.BAD_CERTIFICATE(url=url, problem=_problem(tls))
-    if tls is not None and any(mark in (tls.reason or "") for mark in _WANTS_A_CERTIFICATE):
-        return Trouble.CLIENT_CERTIFICATE, EngineReason.CERTIFICATE_REQUIRED(url=url, words=_words(tls))
-    if tls is not None and any(mark in (tls.reason or "") for mark in _SPEAKS_NO_TLS):
-        return Trouble.NO_TLS, EngineReason.NOT_TLS(url=url)
+        return ConnectionFailure.CERTIFICATE, EngineReason.BAD_CERTIFICATE(url=url, problem=_problem(tls))
+    if tls is not None and any(mark in (tls.reason or "") for mark in _CERTIFICATE_REQUIRED):
+        return ConnectionFailure.CLIENT_CERTIFICATE, EngineReason.CERTIFICATE_REQUIRED(url=url, words=_words(tls))
+    if tls is not None and any(mark in (tls.reason or "") for mark in _NOT_TLS):
+        return ConnectionFailure.NO_TLS, EngineReason.NOT_TLS(url=url)
     match error:
         case aiohttp.ClientConnectorDNSError(os_error=AddressDenied() as denied):
-            return Trouble.NOT_ALLOWED, denied.denied.reason
+            return ConnectionFailure.NOT_ALLOWED, denied.denied.reason
         case aiohttp.ClientConnectorDNSError(os_error=cause, host=host):
-            return Trouble.UNRESOLVED, AddressReason.UNRESOLVED(host=host, error=cause.strerror or str(cause))
+            return ConnectionFailure.UNRESOLVED, AddressReason.UNRESOLVED(host=host, error=cause.strerror or str(cause))
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return Trouble.REFUSED, EngineReason.NOT_LISTENING(url=url)
+            return ConnectionFailure.REFUSED, EngineReason.NOT_LISTENING(url=url)
         case aiohttp.ClientResponseError():
             code = EngineReason.NOT_HTTP_BUT_HTTPS if url.startswith("http://") else EngineReason.NOT_HTTP
-            return Trouble.NO_HTTP, code(url=url)
+            return ConnectionFailure.NO_HTTP, code(url=url)
         case aiohttp.ConnectionTimeoutError():
-            return Trouble.TIMED_OUT, EngineReason.NOT_CONNECTED(url=url)
+            return ConnectionFailure.TIMED_OUT, EngineReason.NOT_CONNECTED(url=url)
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | OSError(errno=errno.ECONNRESET):
-            return Trouble.HUNG_UP, EngineReason.HUNG_UP(url=url)
+            return ConnectionFailure.CLOSED_BY_SERVER, EngineReason.CLOSED_BY_SERVER(url=url)
         case aiohttp.ClientPayloadError():
-            return Trouble.BROKEN, EngineReason.BROKE_OFF(url=url)
-    return Trouble.BROKEN, EngineReason.NOT_REACHED(url=url, error=str(error))
+            return ConnectionFailure.BROKEN, EngineReason.BROKE_OFF(url=url)
+    return ConnectionFailure.BROKEN, EngineReason.NOT_REACHED(url=url, error=str(error))
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -12,14 +12,14 @@ import aiohttp
 from yarl import URL
 
 from monitoring.engine.connection import BadTls, Connection, trust
-from monitoring.engine.errors import Malformed, NotAsked, Redirected
+from monitoring.engine.errors import Malformed, Redirected, RequestNotSent
 from monitoring.outbound_http import CheckedResolver, cluster_policy
 from monitoring.reasons.engines import EngineReason
 
 CONNECT_LIMIT_S = 3.0
 BODY_LIMIT = 16 * 1024 * 1024
 # Limit for idle connections: longer than any poll interval, shorter than Flink's own limit (5 minutes).
-KEPT_OPEN_S = 90.0
+KEEP_ALIVE_S = 90.0
 
 
 class Answer(NamedTuple):
@@ -50,7 +50,7 @@ class Transport:
         """Return the answer. `kind`: the content's media type. `byte_range`: the value of a Range header.
 
         Raises:
-            NotAsked: a certificate cannot be used, or the address is not allowed.
+            RequestNotSent: a certificate cannot be used, or the address is not allowed.
             aiohttp.ClientError, OSError, ValueError: no answer came. TimeoutError when `limit_s` was over, however
                 slowly the bytes came.
             Redirected: the answer is a redirect, which is not followed.
@@ -85,10 +85,10 @@ class Transport:
         try:
             tls = trust(self._connection.tls)
         except BadTls as error:
-            raise NotAsked(error.reason) from error
+            raise RequestNotSent(error.reason) from error
         # limit=0: no limit here, because the caller limits the number of concurrent requests.
         resolver = CheckedResolver(cluster_policy())
-        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=resolver)
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE_S, resolver=resolver)
         headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
         if self._connection.authorization:
             headers["Authorization"] = self._connection.authorization

@@ -35,13 +35,13 @@ _STREAM = b"\xac\xed\x00\x05"
 # java.util.UUID: class description with its serial version and two longs, least significant bits first.
 _UUID = b"sr\x00\x0ejava.util.UUID\xbc\x99\x03\xf7\x98m\x85/\x02\x00\x02J\x00\x0cleastSigBitsJ\x00\x0bmostSigBitsxp"
 _NULL = b"p"
-_LOOK_AGAIN_S = 2.0
+_RETRY_S = 2.0
 _CONNECT_LIMIT_S = 10.0
 _READ_LIMIT_S = 5.0
 _SILENT_AFTER_S = 4.0
 _SESSION_S = 10.0
 # A watch without a reader ends after this time.
-_UNASKED_S = 600.0
+_IDLE_LIMIT_S = 600.0
 
 
 class NotAnAddress(ValueError):
@@ -164,15 +164,15 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
         _end(client)
 
 
-def why_it_may_come_back(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> Reason | str:
+def stored_job_reason(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> Reason | str:
     """Return why a leader may still start this Flink job, "" if none will.
 
     If ZooKeeper does not answer, a leader may still start the job. The call blocks: not for an event loop.
     """
-    return look_for_job(quorum, job_id, limit_s).why
+    return find_stored_job(quorum, job_id, limit_s).why
 
 
-def look_for_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> StoredJob | Nobody:
+def find_stored_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> StoredJob | Nobody:
     """Return whether Flink's job store has the job, or Nobody if ZooKeeper does not answer.
 
     Flink stores a job until its final end. A FAILED that a leader reports while it loses the leadership is not the end.
@@ -225,14 +225,14 @@ class LeaderWatch:
         client.add_listener(lambda _state: self._changed.set())
         client.start_async()
         unasked = connecting = 0
-        while not self._closed and unasked * _LOOK_AGAIN_S < _UNASKED_S:
+        while not self._closed and unasked * _RETRY_S < _IDLE_LIMIT_S:
             self._changed.clear()
             connecting = 0 if client.connected else connecting + 1
             if client.connected:
                 self._newest = self._look(client)
-            elif connecting * _LOOK_AGAIN_S > _SILENT_AFTER_S:
+            elif connecting * _RETRY_S > _SILENT_AFTER_S:
                 self._newest = _silent(self._quorum, client)
-            self._changed.wait(_LOOK_AGAIN_S)
+            self._changed.wait(_RETRY_S)
             unasked = 0 if self._asked.is_set() else unasked + 1
             self._asked.clear()
         _end(client)

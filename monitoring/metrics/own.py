@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitoring.metrics.families import Family, counters, gauge, gauges
-from monitoring.selfwatch.own_facts import Away, Facts, Stored
+from monitoring.selfwatch.own_facts import Facts, Stored, Unavailable
 from monitoring.selfwatch.verdict import Verdict
 
 
@@ -21,9 +21,9 @@ def collect(facts: Facts, verdict: Verdict) -> Iterator[Family]:
 
 
 def _database(facts: Facts) -> Iterator[Family]:
-    answers = not isinstance(facts.database, Away)
+    answers = not isinstance(facts.database, Unavailable)
     yield gauge("database_up", "1 when PostgreSQL answers.", float(answers))
-    if not isinstance(facts.database, Away):
+    if not isinstance(facts.database, Unavailable):
         yield gauge("database_latency_seconds", "What a query takes that reads nothing.", facts.database.latency_s)
         yield gauge("database_size_bytes", "Size of the database on disk.", facts.database.size_bytes)
         yield gauge(
@@ -34,8 +34,8 @@ def _database(facts: Facts) -> Iterator[Family]:
 
 
 def _queue(facts: Facts) -> Iterator[Family]:
-    yield gauge("redis_up", "1 when Redis answers.", float(not isinstance(facts.queue, Away)))
-    if isinstance(facts.queue, Away):
+    yield gauge("redis_up", "1 when Redis answers.", float(not isinstance(facts.queue, Unavailable)))
+    if isinstance(facts.queue, Unavailable):
         return
     queue = facts.queue
     yield gauge("redis_latency_seconds", "What a command takes that reads nothing.", queue.latency_s)

@@ -114,8 +114,8 @@ class RuleState(models.Model):
 
 class OutageKind(models.TextChoices):
     NO_ANSWER = "no_answer", _("the cluster did not answer")
-    STRANGER = "stranger", _("another cluster answered at its address")
-    NOT_ASKED = "not_asked", _("Waymark did not ask")
+    ANOTHER_CLUSTER = "stranger", _("another cluster answered at its address")
+    NOT_POLLED = "not_asked", _("Waymark did not ask")
 
 
 class Outage(models.Model):

@@ -30,7 +30,7 @@ FIELDS = (
     *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s", "escalate_to"),
 )
 
-_NOT_GIVEN_UP = {
+_NOT_RETRYABLE = {
     DeliveryState.PENDING: NotifyReason.STILL_WAITING,
     DeliveryState.SENT: NotifyReason.SENT_ALREADY,
     DeliveryState.DEAD: NotifyReason.TEST_GIVEN_UP,
@@ -47,12 +47,12 @@ class NotGivenUp(Exception):
 
 def snapshot(channel: Channel) -> dict[str, Any]:
     """Return the channel's fields for the audit log, without secrets."""
-    values = {name: getattr(channel, name) for name in FIELDS} | {"settings": _told_settings(channel)}
+    values = {name: getattr(channel, name) for name in FIELDS} | {"settings": _audited_settings(channel)}
     values["escalate_to"] = str(channel.escalate_to) if channel.escalate_to else None
     return values | {"secret": "set" if channel.secret else "none"}
 
 
-def _told_settings(channel: Channel) -> dict[str, Any]:
+def _audited_settings(channel: Channel) -> dict[str, Any]:
     """Return the settings with only the host of a webhook's URL, and a hash that shows changes.
 
     The path of a webhook's URL is often its password.
@@ -77,7 +77,7 @@ def save_channel(channel: Channel, before: Mapping[str, Any], secret_changed: bo
     audit.record(by, "channel.add" if is_new else "channel.change", f"channel {channel.name}", before=old, now=changed)
 
 
-class ChannelStays(Exception):
+class ChannelInUse(Exception):
     """The channel cannot be removed."""
 
     def __init__(self, reason: Reason) -> None:
@@ -95,11 +95,11 @@ def rules_that_name_only(channel: Channel) -> list[AlertRule]:
 def remove_channel(channel: Channel, by: str, now: datetime) -> None:
     """Remove a channel with its settings and its secret. Pending messages are given up; old ones stay.
 
-    Raises ChannelStays.
+    Raises ChannelInUse.
     """
     locked = Channel.objects.select_for_update().get(pk=channel.pk)
     if stuck := rules_that_name_only(locked):
-        raise ChannelStays(NotifyReason.ONLY_CHANNEL(names=[name_of(rule) for rule in stuck]))
+        raise ChannelInUse(NotifyReason.ONLY_CHANNEL(names=[name_of(rule) for rule in stuck]))
     audit.record(by, "channel.remove", f"channel {locked.name}", before=snapshot(locked))
     locked.rules.clear()
     Channel.objects.filter(escalate_to=locked).update(escalate_to=None, escalate_after_s=None)
@@ -142,7 +142,7 @@ def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
     again = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD, is_test=False)
     if not again.update(state=DeliveryState.PENDING, attempts=0, next_try_at=now, claimed_until=None):
         delivery.refresh_from_db(fields=["state"])
-        raise NotGivenUp(_NOT_GIVEN_UP[DeliveryState(delivery.state)]())
+        raise NotGivenUp(_NOT_RETRYABLE[DeliveryState(delivery.state)]())
     audit.record(by, "delivery.retry", f"message {delivery.pk} to {delivery.channel.name}", delivery.subject[:300])
 
 

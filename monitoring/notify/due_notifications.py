@@ -128,7 +128,7 @@ class _Facts:
             acknowledged_by=incident.acknowledged_by,
             snoozed_until=incident.snoozed_until,
             hidden_by=self._hidden_by(incident),
-            was_told=incident.pk in self._told,
+            was_notified=incident.pk in self._told,
             window=maintenance.covering(incident, self._windows),
             earlier_until=self._earlier_until(incident),
             channel_enabled=self._channel.enabled,

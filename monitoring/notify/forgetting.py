@@ -28,7 +28,7 @@ def forget_old(now: datetime, kept: timedelta) -> int:
     """Delete messages and dropped notifications older than `kept`, and return their number."""
     gone = 0
     for _ in range(BATCHES):
-        some = _forget_messages(now - kept) + _forget_untold(now - kept)
+        some = _delete_messages(now - kept) + _delete_unsent(now - kept)
         if not some:
             break
         gone += some
@@ -36,7 +36,7 @@ def forget_old(now: datetime, kept: timedelta) -> int:
 
 
 @transaction.atomic
-def _forget_messages(before: datetime) -> int:
+def _delete_messages(before: datetime) -> int:
     unresolved = Notification.objects.filter(delivery=OuterRef("pk")).exclude(
         event__incident__state=IncidentState.RESOLVED
     )
@@ -48,7 +48,7 @@ def _forget_messages(before: datetime) -> int:
     return len(some)
 
 
-def _forget_untold(before: datetime) -> int:
+def _delete_unsent(before: datetime) -> int:
     dropped = Notification.objects.filter(state=NotificationState.DROPPED, event__at__lt=before)
     over = dropped.filter(event__incident__state=IncidentState.RESOLVED)
     some = list(over.order_by("pk").values_list("pk", flat=True)[:BATCH])

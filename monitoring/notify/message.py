@@ -155,7 +155,7 @@ class BadChannel(ValueError):
 
 
 def message_of(delivery: Delivery) -> Message:
-    notifications = _gravest_first(delivery)
+    notifications = _by_severity(delivery)
     listed = notifications[:LISTED]
     changed = _newest_changes([each.event.incident_id for each in listed])
     items = [item_of(each, None if _is_over(each) else changed.get(each.event.incident_id)) for each in listed]
@@ -220,7 +220,7 @@ def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> 
     )
 
 
-def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
+def _by_severity(delivery: Delivery) -> Sequence[Notification]:
     found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
 

@@ -27,7 +27,7 @@ class Facts:
     acknowledged_by: str = ""
     snoozed_until: datetime | None = None
     hidden_by: int | None = None  # the unresolved incident that hides this one
-    was_told: bool = False  # the channel was notified of this incident before
+    was_notified: bool = False  # the channel was notified of this incident before
     window: MaintenanceWindow | None = None  # the maintenance window that covers the incident now
     earlier_until: datetime | None = None  # the channel's earlier message about this incident is pending
     channel_enabled: bool = True
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Go | Wait | Drop:
 
 def _ending(facts: Facts) -> Go | Wait | Drop:
     """Decide about a resolved incident. If maintenance silenced its start, its end also waits for the window's end."""
-    if facts.window is not None and not facts.was_told:
+    if facts.window is not None and not facts.was_notified:
         return Wait(facts.window.ends_at, NotifyReason.SILENCED(window=facts.window.name), facts.window)
     return Go()
 
@@ -101,7 +101,7 @@ def plan(waiting: Sequence[Notification], slots: int) -> list[Planned]:
     """Return at most `slots` messages with all of `waiting`, or none without a slot."""
     if slots <= 0:
         return []
-    groups = _gravest_first(_grouped(waiting))
+    groups = _by_severity(_grouped(waiting))
     if len(groups) <= slots:
         return [Planned(tuple(each)) for each in groups]
     alone, rest = groups[: slots - 1], groups[slots - 1 :]
@@ -120,7 +120,7 @@ def _grouped(waiting: Iterable[Notification]) -> list[list[Notification]]:
     return list(groups.values())
 
 
-def _gravest_first(groups: Iterable[list[Notification]]) -> list[list[Notification]]:
+def _by_severity(groups: Iterable[list[Notification]]) -> list[list[Notification]]:
     """Sort groups and their members: critical incidents first, otherwise in the given order."""
     sorted_groups = [sorted(group, key=_is_not_critical) for group in groups]
     return sorted(sorted_groups, key=lambda group: _is_not_critical(group[0]))

@@ -61,14 +61,14 @@ def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
     return [Claim(cluster, token) for cluster in taken]
 
 
-def prolong(claims: Collection[Claim], now: datetime) -> None:
+def renew(claims: Collection[Claim], now: datetime) -> None:
     """Renew the leases of these claims, except those that are lost."""
     if claims:
         held = Q(poll_claimed_by__in={claim.token for claim in claims})
         _mine(claim.cluster for claim in claims).filter(held).update(poll_claimed_until=now + LEASE)
 
 
-def give_back(claims: Collection[Claim]) -> None:
+def release(claims: Collection[Claim]) -> None:
     """Give the claims back without a result, so that the next worker can poll the clusters at once."""
     if claims:
         held = Q(poll_claimed_by__in={claim.token for claim in claims})

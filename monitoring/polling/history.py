@@ -184,7 +184,7 @@ def _conclude(
 def _newest_seen(each: StoredRun, answer: Checkpoints) -> int | None:
     if each.newest_checkpoint is not None:
         return each.newest_checkpoint
-    if not each.began_unseen:
+    if not each.started_unobserved:
         return None  # the run began before it was monitored, or has no checkpoint yet
     return answer.restored.id if answer.restored is not None else 0
 

@@ -18,7 +18,7 @@ from django.db import connection
 from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverview
 from monitoring.engine.identity import Identity
 from monitoring.models import Cluster, RunState
-from monitoring.polling.plan import Rhythm, read_every_s
+from monitoring.polling.plan import PollSchedule, read_every_s
 from monitoring.polling.starts import NO_STARTS, Starts, starts_among
 
 REMEMBERED = timedelta(minutes=5)
@@ -47,7 +47,7 @@ class KnownRun:
     next_read_at: datetime | None
     missing: bool
     final_read_done: bool
-    rhythm: Rhythm
+    schedule: PollSchedule
 
     @property
     def live(self) -> bool:
@@ -66,7 +66,7 @@ class KnownRun:
         if since is None:
             return True
         asked_for = self.next_read_at is not None and self.next_read_at <= now
-        return asked_for or self.rhythm.beats_between(since, now)
+        return asked_for or self.schedule.polls_between(since, now)
 
     @property
     def has_backlog(self) -> bool:
@@ -132,16 +132,16 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
     """Return the copy for a cluster that was just claimed: the remembered one if valid, else one from the rows."""
     # A time in the future was written while the clock was wrong.
     read_until = cluster.read_until if cluster.read_until is None or cluster.read_until <= now else None
-    told = {
+    reported = {
         "needs_version": not cluster.version or not cluster.reachable,
         "read_until": read_until,
         "identity": Identity.from_row(cluster.identity) if cluster.identity else None,
     }
     if remembered is not None and remembered.holds(cluster, now):
-        return replace(remembered, **told)  # type: ignore[arg-type]
+        return replace(remembered, **reported)  # type: ignore[arg-type]
     runs = unread_runs(cluster)
     if remembered is None and cluster.identity is None:
-        told["needs_version"] = True
+        reported["needs_version"] = True
     # A stored answer remains stored after writes of other workers, but is useless if the ID belongs to another run now.
     before = remembered.runs if remembered is not None else {}
     same = {job_id for job_id, run in runs.items() if job_id in before and before[job_id].key == run.key}
@@ -152,7 +152,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
         _settings(cluster),
         runs=runs,
         answers={job_id: answer for job_id, answer in answers.items() if job_id in same},
-        **told,  # type: ignore[arg-type]
+        **reported,  # type: ignore[arg-type]
     )
 
 
@@ -238,18 +238,18 @@ def _known_run(
         next_read_at=next_read_at,
         missing=missing,
         final_read_done=final_read_done,
-        rhythm=_rhythm(cluster, job_id, every_s),
+        schedule=_poll_schedule(cluster, job_id, every_s),
     )
 
 
-def _rhythm(cluster: Cluster, job_id: str, every_s: float) -> Rhythm:
+def _poll_schedule(cluster: Cluster, job_id: str, every_s: float) -> PollSchedule:
     """Return the run's rhythm.
 
     For a run that is read at each tick, its moments are halfway between the ticks, so that a late tick misses none.
     """
     if every_s == cluster.poll_interval_s:
-        return Rhythm.of(cluster.name, every_s).halfway()
-    return Rhythm.of(job_id, every_s)
+        return PollSchedule.of(cluster.name, every_s).halfway()
+    return PollSchedule.of(job_id, every_s)
 
 
 def _settings(cluster: Cluster) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ from monitoring.engine.answers import (
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
-from monitoring.engine.identity import identity_of, same, stranger_reason
+from monitoring.engine.identity import identity_of, other_cluster_reason, same
 from monitoring.models import CheckpointStatus, RunState
 from monitoring.polling import plan
 from monitoring.polling.known import KnownCluster, KnownRun, Stored, StoredAnswer
@@ -75,7 +75,7 @@ async def observe(
         return ClusterObservation(NoAnswer(error.reason), known)
     found = identity_of(manager.settings) if manager else None
     if known.identity and found and not same(known.identity, found):
-        answer = NoAnswer(stranger_reason(client.url, known.identity, found))
+        answer = NoAnswer(other_cluster_reason(client.url, known.identity, found))
         return ClusterObservation(answer, known, stranger=found)
     readers = _readers(client, known, jobs, now)
     missing = frozenset(known.expected() - jobs.keys())
@@ -89,7 +89,7 @@ async def observe(
     except TimeoutError:
         for reader in readers:
             reader.cut_off(limit_s)
-    runs = {reader.job.id: reader.observation() for reader in readers if reader.has_news}
+    runs = {reader.job.id: reader.observation() for reader in readers if reader.has_changes}
     problem = misread[0].reason if misread else ""
     return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing, problem=problem)
 
@@ -134,7 +134,7 @@ def _readers(
             readers.append(_RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=due))
         elif run is not None and run.has_backlog:
             reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=True)
-            (listed if reader.goes_by_what_is_stored() else unlisted).append(reader)
+            (listed if reader.uses_stored_answer() else unlisted).append(reader)
     readers.sort(key=lambda reader: reader.job.state in TERMINAL_STATES)
     return [*readers, *listed, *random.sample(unlisted, min(len(unlisted), BACKLOG_RUNS))]
 
@@ -212,32 +212,37 @@ class _RunReader:
         # If an unfinished checkpoint is not in the stored answer, the whole answer must be read.
         self._stored = stored if known is not None and known.unfinished <= stored.entries.keys() else _NO_ANSWER
         self._listed: Mapping[int, CheckpointStats] | None = None
-        self._told: dict[str, Any] = {}  # fields of the RunObservation that are known so far
+        self._reported: dict[str, Any] = {}  # fields of the RunObservation that are known so far
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[Reason | str] = []
         self._read = not due
         self._silent = False
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Return whether there is anything to store."""
         known = self._known
         if known is None or known.missing or known.moved(self.job) or known.next_read_at is not None or not known.live:
             return True
-        return bool(self._told or self._readings or self._problems)
+        return bool(self._reported or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
         problems = tuple(dict.fromkeys(self._problems))
         problem = EngineReason.PROBLEMS(problems=problems) if problems else ""
         return RunObservation(
-            self.job, self._due, listed=self._to_be_written(), readings=self._readings, problem=problem, **self._told
+            self.job,
+            self._due,
+            listed=self._has_rows_to_write(),
+            readings=self._readings,
+            problem=problem,
+            **self._reported,
         )
 
-    def _to_be_written(self) -> dict[int, CheckpointStats]:
+    def _has_rows_to_write(self) -> dict[int, CheckpointStats]:
         stored, listed = self._stored.entries, self._listed or {}
         return {key: entry for key, entry in listed.items() if key in self._readings or stored.get(key) is not entry}
 
-    def goes_by_what_is_stored(self) -> bool:
+    def uses_stored_answer(self) -> bool:
         """Prepare to read only figures, with the stored list of checkpoints. Return False if there is no such list."""
         if self._stored.digest is None:
             return False
@@ -254,7 +259,7 @@ class _RunReader:
         try:
             await self._read_run()
         except (Unreachable, NotReady) as error:
-            self._falls_silent(error)
+            self._stop_answering(error)
         self._read = True
 
     async def _read_run(self) -> None:
@@ -264,22 +269,22 @@ class _RunReader:
         answer = await self._ask(self._client.checkpoints_unless, job_id, stored.digest, stored.entries)
         checkpoints = None if answer is None else answer[1]
         if answer is not None and checkpoints is not None:
-            self._told |= {"checkpoints": checkpoints, "digest": answer[0]}
+            self._reported |= {"checkpoints": checkpoints, "digest": answer[0]}
             self._listed = {entry.id: entry for entry in checkpoints.entries}
         elif answer is not None:
             self._listed = stored.entries
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
         if known is None or not known.vertices:
-            self._told["job_config"] = await self._ask(self._client.job_config, job_id)
+            self._reported["job_config"] = await self._ask(self._client.job_config, job_id)
         if changed or (known is not None and not known.vertices) or self.job.state == RunState.CREATED:
             detail = await self._ask(self._client.job, job_id)
             if detail is not None:
-                told = {"vertices": detail.vertices, "own_end": detail.own_end, "launch_wait": detail.launch_wait}
-                self._told |= told
+                reported = {"vertices": detail.vertices, "own_end": detail.own_end, "launch_wait": detail.launch_wait}
+                self._reported |= reported
         if answer is not None and (changed or (known is not None and not known.has_config)):
-            self._told["config"] = await self._ask(self._client.checkpoint_config, job_id)
+            self._reported["config"] = await self._ask(self._client.checkpoint_config, job_id)
         if changed or self.job.state != RunState.RUNNING:
-            self._told["exceptions"] = await self._ask(self._client.exceptions, job_id)
+            self._reported["exceptions"] = await self._ask(self._client.exceptions, job_id)
 
     def _restarted(self, checkpoints: Checkpoints | None) -> bool:
         if checkpoints is None or checkpoints.restored is None or self._known is None:
@@ -308,12 +313,12 @@ class _RunReader:
         try:
             reading = await self._reading(number, listed=number in (self._listed or ()))
         except (Unreachable, NotReady) as error:
-            self._falls_silent(error)
+            self._stop_answering(error)
             return
         if reading is not None:
             self._readings[number] = reading
 
-    def _falls_silent(self, error: EngineError) -> None:
+    def _stop_answering(self, error: EngineError) -> None:
         if not self._silent:
             self._problems.append(error.reason)
         self._silent = True
@@ -362,9 +367,9 @@ class _RunReader:
 
     def _vertices(self) -> Collection[str]:
         """Return the IDs of the job's operators, from this poll or from the rows."""
-        told: tuple[Vertex, ...] | None = self._told.get("vertices")
+        reported: tuple[Vertex, ...] | None = self._reported.get("vertices")
         known = () if self._known is None else self._known.vertices
-        return [vertex.id for vertex in told] if told else known
+        return [vertex.id for vertex in reported] if reported else known
 
     async def _operator(self, checkpoint_id: int, vertex_id: str) -> tuple[OperatorSubtasks | None, bool]:
         """Return the operator's subtasks, and whether nothing more can be read."""

@@ -32,7 +32,7 @@ _JITTER = 0.2
 
 
 @dataclass(frozen=True)
-class Rhythm:
+class PollSchedule:
     """Moments with the distance `every_s` and a phase that is derived from a name.
 
     Every worker can compute them, so that they are not stored. They spread the jobs of a large cluster evenly over its
@@ -43,22 +43,22 @@ class Rhythm:
     phase: float
 
     @classmethod
-    def of(cls, name: str, every_s: float) -> Rhythm:
+    def of(cls, name: str, every_s: float) -> PollSchedule:
         return cls(every_s, crc32(name.encode()) / 2**32)
 
-    def halfway(self) -> Rhythm:
-        return Rhythm(self.every_s, self.phase + 0.5)
+    def halfway(self) -> PollSchedule:
+        return PollSchedule(self.every_s, self.phase + 0.5)
 
-    def beats_between(self, since: datetime, until: datetime) -> bool:
+    def polls_between(self, since: datetime, until: datetime) -> bool:
         """Return whether a moment of the rhythm is after `since` and not after `until`."""
-        return self._beat(since) < self._beat(until)
+        return self._poll_time(since) < self._poll_time(until)
 
     def next_after(self, now: datetime) -> datetime:
         """Return the first moment that is at least half a period after `now`."""
         beat = math.floor(now.timestamp() / self.every_s - self.phase + 0.5) + 1
         return datetime.fromtimestamp((beat + self.phase) * self.every_s, UTC)
 
-    def _beat(self, at: datetime) -> int:
+    def _poll_time(self, at: datetime) -> int:
         return math.floor(at.timestamp() / self.every_s - self.phase)
 
 
@@ -85,7 +85,7 @@ def shows_more(job_id: str, triggered_at: datetime, since: datetime | None, now:
     age_s = (now - triggered_at).total_seconds()
     if since is None or age_s < PENDING_YOUNG_S:
         return True
-    return Rhythm.of(job_id, 2.0 ** math.floor(math.log2(age_s / 10))).beats_between(since, now)
+    return PollSchedule.of(job_id, 2.0 ** math.floor(math.log2(age_s / 10))).polls_between(since, now)
 
 
 def tick_every_s(poll_interval_s: float, reads_every_s: Iterable[float]) -> float:
@@ -93,14 +93,14 @@ def tick_every_s(poll_interval_s: float, reads_every_s: Iterable[float]) -> floa
     return max(FASTEST_READ_S, min(poll_interval_s, min(reads_every_s, default=poll_interval_s)))
 
 
-def next_tick(rhythm: Rhythm, asked_at: datetime, now: datetime) -> datetime:
-    """Return the next tick after a poll that began at `asked_at` and ends now.
+def next_tick(schedule: PollSchedule, polled_at: datetime, now: datetime) -> datetime:
+    """Return the next tick after a poll that began at `polled_at` and ends now.
 
-    It is the tick directly after `asked_at`, however long the poll took, because each skipped tick is one read less of
+    It is the tick directly after `polled_at`, however long the poll took, because each skipped tick is one read less of
     every run. If that tick is already over, it is the next one after now.
     """
-    planned = rhythm.next_after(min(asked_at, now))
-    return planned if planned > now else rhythm.next_after(now)
+    planned = schedule.next_after(min(polled_at, now))
+    return planned if planned > now else schedule.next_after(now)
 
 
 def next_try(now: datetime, poll_interval_s: float, failures: int, jitter: float) -> datetime:

@@ -31,14 +31,14 @@ from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import EngineError
 from monitoring.engine.evidence import NoAnswer
 from monitoring.models import Cluster
-from monitoring.polling.claim import Claim, ClaimLost, claim_due, give_back, prolong
+from monitoring.polling.claim import Claim, ClaimLost, claim_due, release, renew
 from monitoring.polling.known import KnownCluster, Stored, recall, stored_of
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.observe import observe
 from monitoring.polling.store import postpone, store
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
-from monitoring.selfwatch.ticks import SAID
+from monitoring.selfwatch.ticks import LOG_THROTTLE
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Poller:
         self._make_client = make_client
         self._loop = asyncio.new_event_loop()
         self._network = threading.Thread(target=self._loop.run_forever, name="poller-network", daemon=True)
-        self._desk: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._database_work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._flights: dict[Claim, Future[None]] = {}
         self._known: dict[int, KnownCluster] = {}
         self._clients: dict[int, _Connected] = {}  # used by the network thread only
@@ -81,7 +81,7 @@ class Poller:
         self._loop.close()
         leaders.forget_all()
         with suppress(DatabaseError, InterfaceError):  # then the claims expire
-            give_back(self._flights.keys())
+            release(self._flights.keys())
 
     @property
     def in_flight(self) -> int:
@@ -95,7 +95,9 @@ class Poller:
             known = recall(claim.cluster, self._known.get(claim.cluster.pk), self._now())
             flight = asyncio.run_coroutine_threadsafe(self._fly(claim, known, self._now()), self._loop)
             self._flights[claim] = flight
-            flight.add_done_callback(lambda _, claim=claim: self._desk.put(lambda: self._landed(claim)))  # type: ignore[misc]
+            flight.add_done_callback(
+                lambda _, claim=claim: self._database_work.put(lambda: self._finish_flight(claim))  # type: ignore[misc]
+            )
 
     def serve(self, limit_s: float) -> list[Reason]:
         """Execute the database work that flights have queued, and return what changed.
@@ -103,37 +105,37 @@ class Poller:
         Wait at most `limit_s` for the first.
         """
         try:
-            self._desk.get(timeout=limit_s)()
+            self._database_work.get(timeout=limit_s)()
             while True:
-                self._desk.get_nowait()()
+                self._database_work.get_nowait()()
         except queue.Empty:
             pass
         changes, self._changes = self._changes, []
         return changes
 
-    def prolong(self) -> None:
-        prolong(self._flights.keys(), self._now())
+    def renew_claims(self) -> None:
+        renew(self._flights.keys(), self._now())
 
     # --- the network thread
 
-    async def _fly(self, claim: Claim, known: KnownCluster, asked_at: datetime) -> None:
-        observation = await self._observe(claim, known, asked_at)
-        await self._at_the_desk(self._write, claim, observation, asked_at)
+    async def _fly(self, claim: Claim, known: KnownCluster, polled_at: datetime) -> None:
+        observation = await self._observe(claim, known, polled_at)
+        await self._run_in_database_thread(self._write, claim, observation, polled_at)
 
-    async def _observe(self, claim: Claim, known: KnownCluster, asked_at: datetime) -> ClusterObservation:
+    async def _observe(self, claim: Claim, known: KnownCluster, polled_at: datetime) -> ClusterObservation:
         async def lookup(job_ids: AbstractSet[str]) -> Stored:
-            return await self._at_the_desk(stored_of, claim.cluster, job_ids) if job_ids else Stored()
+            return await self._run_in_database_thread(stored_of, claim.cluster, job_ids) if job_ids else Stored()
 
         try:
             client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once
-            return await observe(client, known, asked_at, lookup, at_once=at_once)
+            return await observe(client, known, polled_at, lookup, at_once=at_once)
         except EngineError as error:
             return ClusterObservation(NoAnswer(error.reason), known)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
         """Return the client with open connections, or a new one if the cluster's connection settings changed.
 
-        Raises NotAsked.
+        Raises RequestNotSent.
         """
         connection = connection_of(cluster)
         connected = self._clients.get(cluster.pk)
@@ -151,7 +153,7 @@ class Poller:
         for connected in self._clients.values():
             await connected.client.close()
 
-    async def _at_the_desk(self, work: Callable[..., T], *given: Any) -> T:
+    async def _run_in_database_thread(self, work: Callable[..., T], *given: Any) -> T:
         """Execute `work` in the thread with the database connection, and return its result."""
         done: Future[T] = Future()
 
@@ -162,28 +164,28 @@ class Poller:
                 except Exception as error:  # noqa: BLE001  (raised again in the flight, which handles it)
                     done.set_exception(error)
 
-        self._desk.put(do)
+        self._database_work.put(do)
         return await asyncio.wrap_future(done)
 
     # --- the caller's thread
 
-    def _write(self, claim: Claim, observation: ClusterObservation, asked_at: datetime) -> None:
+    def _write(self, claim: Claim, observation: ClusterObservation, polled_at: datetime) -> None:
         cluster = claim.cluster
         try:
-            changed, self._known[cluster.pk] = store(claim, observation, self._now(), asked_at)
+            changed, self._known[cluster.pk] = store(claim, observation, self._now(), polled_at)
         except ClaimLost:
             self._known.pop(cluster.pk, None)
             changed = WorkReason.POLL_OVERTAKEN(cluster=str(cluster))
         if changed is not None:
             self._changes.append(changed)
 
-    def _landed(self, claim: Claim) -> None:
+    def _finish_flight(self, claim: Claim) -> None:
         flight = self._flights.pop(claim, None)
         error = flight.exception() if flight is not None and not flight.cancelled() else None
         if error is not None:  # one cluster must not stop the others
             self._known.pop(claim.cluster.pk, None)
             self._postpone(claim, error)
-            if SAID.worth_a_line(f"storing {claim.cluster.pk}", type(error).__name__):
+            if LOG_THROTTLE.should_log(f"storing {claim.cluster.pk}", type(error).__name__):
                 # For a database that is full or restarts, a traceback is of no use.
                 trace = None if isinstance(error, OperationalError | InterfaceError) else error
                 why = str(error).strip().partition("\n")[0]

@@ -128,14 +128,14 @@ def _arrays(read: OperatorSubtasks | None, size: int) -> dict[str, Sequence[Any]
     """Return the figures as arrays indexed by subtask, empty if the engine forgot the subtasks."""
     if read is None or not size:
         return dict.fromkeys(_PER_SUBTASK, ())
-    told = {subtask.index: _figures_of(subtask) for subtask in read.subtasks}
-    by_subtask = [told.get(index, _NO_FIGURES) for index in range(size)]
+    reported = {subtask.index: _figures_of(subtask) for subtask in read.subtasks}
+    by_subtask = [reported.get(index, _NO_FIGURES) for index in range(size)]
     return dict(zip(_PER_SUBTASK, zip(*by_subtask, strict=True), strict=True))
 
 
 def _slowest(operators: Iterable[OperatorSubtasks]) -> dict[str, int | None]:
-    told = [_slow_figures_of(subtask) for operator in operators for subtask in operator.subtasks]
-    by_figure = zip(*told, strict=True) if told else repeat((), len(SLOWEST))
+    reported = [_slow_figures_of(subtask) for operator in operators for subtask in operator.subtasks]
+    by_figure = zip(*reported, strict=True) if reported else repeat((), len(SLOWEST))
     return {column: _largest(values) for column, values in zip(SLOWEST, by_figure, strict=True)}
 
 

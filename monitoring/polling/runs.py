@@ -46,11 +46,11 @@ class StoredRun:
     observed: RunObservation | None = None
     newest_checkpoint: int | None = None
     # The run began after the cluster's last answer, so nothing of it was seen before this answer.
-    began_unseen: bool = False
+    started_unobserved: bool = False
     # The engine's counters were reset: its job manager was replaced since the last answer.
     replaced: bool = False
     # The newest exception is new.
-    failed_anew: bool = False
+    has_new_failure: bool = False
 
 
 @dataclass
@@ -203,7 +203,7 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
     Run.objects.bulk_create(rows)
     for run, observed in zip(rows, new, strict=True):
         watched = cluster.last_answer_at is not None and cluster.last_answer_at <= run.started_at
-        runs.stored.append(StoredRun(run, observed, began_unseen=watched))
+        runs.stored.append(StoredRun(run, observed, started_unobserved=watched))
         runs.before[run.pk] = _snapshot(run)
         why = reasons.columns("why", EngineReason.FIRST_SEEN())
         runs.changes.append(RunStateChange(run=run, at=now, target=run.state, **why))
@@ -254,7 +254,7 @@ def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime
             continue
         if each.observed is not None:
             run.observed_at = now
-            each.failed_anew = _remember_exceptions(each.observed, run)
+            each.has_new_failure = _remember_exceptions(each.observed, run)
             _named(runs, each.observed, run, now)
         elif run.live:
             if run.missing_since is None:
@@ -270,7 +270,7 @@ def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime
 def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> None:
     run.missing_since, run.missing_polls = None, 0
     state = observed.job.state
-    if state == run.state and not _ended_anew(run, observed):
+    if state == run.state and not _has_ended_again(run, observed):
         return
     revived = RunState(run.state).terminal
     run.launch_wait = {}  # it belonged to the previous status
@@ -282,7 +282,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     run.final_read_done = False
 
 
-def _ended_anew(run: Run, observed: RunObservation) -> bool:
+def _has_ended_again(run: Run, observed: RunObservation) -> bool:
     """Return whether the run came back and ended again between two polls: its end is later than the stored one."""
     at = observed.job.ended_at
     return RunState(run.state).terminal and at is not None and run.ended_at is not None and at > run.ended_at
@@ -345,8 +345,8 @@ def remember_answers(runs: Runs, now: datetime) -> None:
         if observed.config is not None:
             run.checkpoint_config = dict(observed.config.raw)
         if observed.checkpoints is not None:
-            _remember_restore(runs, run, observed.checkpoints.restored, now)
-        if each.failed_anew:
+            _store_restore(runs, run, observed.checkpoints.restored, now)
+        if each.has_new_failure:
             _remember_restart(runs, run, observed.job.moved_at, now)
         if observed.checkpoints is not None:
             counts = observed.checkpoints.counts
@@ -357,7 +357,7 @@ def remember_answers(runs: Runs, now: datetime) -> None:
             run.moved_at = observed.job.moved_at
 
 
-def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: datetime) -> None:
+def _store_restore(runs: Runs, run: Run, restored: Restored | None, now: datetime) -> None:
     """Record a restart that the engine did between two polls: only the restore shows it."""
     if restored is None or restored.at == run.restored_at:
         return
@@ -414,15 +414,15 @@ def _choose_current(runs: Runs) -> None:
 
 def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
     """Store how Waymark's job manager started the jobs, as their launch records for a restart."""
-    told = [
+    reported = [
         Launched(each.run, {"kind": "waymark", **each.observed.job_config.launch})
         for each in runs
         if each.observed is not None and each.observed.job_config is not None and each.observed.job_config.launch
     ]
-    if not told:
+    if not reported:
         return
-    known = dict(Job.objects.filter(pk__in=[each.run.job_id for each in told]).values_list("pk", "launch"))
-    launched = [each for each in told if known[each.run.job_id] != each.spec or each.run.launch_version_id is None]
+    known = dict(Job.objects.filter(pk__in=[each.run.job_id for each in reported]).values_list("pk", "launch"))
+    launched = [each for each in reported if known[each.run.job_id] != each.spec or each.run.launch_version_id is None]
     if launched:
         remember(launched, LaunchOrigin.FOUND, "", now)
 

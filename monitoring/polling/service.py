@@ -1,7 +1,7 @@
 """Runs one poller per process in a separate thread, as long as Celery's ticks continue.
 
 A tick returns at once, so a slow engine never blocks a worker's thread. Each tick keeps the poller running for
-`GOES_ON_FOR_S`. So polling survives a shorter loss of Redis or beat, and ends by itself without ticks.
+`CONTINUES_FOR_S`. So polling survives a shorter loss of Redis or beat, and ends by itself without ticks.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from monitoring.polling.poller import Poller
 from monitoring.reasons.report import CycleReport
 from monitoring.selfwatch.ticks import database_away
 
-GOES_ON_FOR_S = 300.0
-LOOK_EVERY_S = 0.25
-_PROLONG_EVERY_S = LEASE.total_seconds() / 3
-_DATABASE_AWAY_S = 2.0
+CONTINUES_FOR_S = 300.0
+SERVE_LIMIT_S = 0.25
+_RENEW_EVERY_S = LEASE.total_seconds() / 3
+_DATABASE_RETRY_S = 2.0
 # Seconds after the start of the poller: at once, and again when the rest of the process has been loaded.
 _SETTLED_AFTER_S = (0.0, 60.0)
 # Number of objects. An answer creates hundreds of objects, which the next answer frees. With Python's default of 700,
@@ -40,12 +40,12 @@ class PollingThread:
         self._ended = threading.Event()
         self._settles_at: list[float] = []
 
-    def keep_going(self, say: Callable[[CycleReport], None]) -> None:
-        """Start the poller or keep it running for GOES_ON_FOR_S. `say` gets the reports of changes."""
+    def keep_going(self, log_report: Callable[[CycleReport], None]) -> None:
+        """Start the poller or keep it running for CONTINUES_FOR_S. `log_report` gets the reports of changes."""
         with self._lock:
-            self._until = time.monotonic() + GOES_ON_FOR_S
+            self._until = time.monotonic() + CONTINUES_FOR_S
             if not self._ended.is_set() and not self.alive:
-                self._thread = threading.Thread(target=self._run, args=(say,), name="poller", daemon=True)
+                self._thread = threading.Thread(target=self._run, args=(log_report,), name="poller", daemon=True)
                 self._thread.start()
 
     def end(self) -> None:
@@ -63,35 +63,35 @@ class PollingThread:
     def _wanted(self) -> bool:
         return not self._ended.is_set() and time.monotonic() < self._until
 
-    def _run(self, say: Callable[[CycleReport], None]) -> None:
+    def _run(self, log_report: Callable[[CycleReport], None]) -> None:
         self._settles_at = [time.monotonic() + after_s for after_s in _SETTLED_AFTER_S]
         gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
         try:
             while self._wanted():
                 try:
-                    self._poll(say)
+                    self._poll(log_report)
                 except (DatabaseError, InterfaceError) as error:
                     # Claims expire by themselves, and the next poll reads the lost answers again.
                     database_away(error)
                     close_old_connections()
-                    self._ended.wait(_DATABASE_AWAY_S)
+                    self._ended.wait(_DATABASE_RETRY_S)
         finally:
             connection.close()
 
-    def _poll(self, say: Callable[[CycleReport], None]) -> None:
+    def _poll(self, log_report: Callable[[CycleReport], None]) -> None:
         with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
             while self._wanted():
                 self._settle()
                 close_old_connections()
                 poller.start_due()
-                if time.monotonic() - prolonged_at > _PROLONG_EVERY_S:
-                    poller.prolong()
+                if time.monotonic() - prolonged_at > _RENEW_EVERY_S:
+                    poller.renew_claims()
                     prolonged_at = time.monotonic()
                 looked_at = time.monotonic()
-                while (left_s := LOOK_EVERY_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
+                while (left_s := SERVE_LIMIT_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
                     for change in poller.serve(left_s):
-                        say(CycleReport((change,)))
+                        log_report(CycleReport((change,)))
 
     def _settle(self) -> None:
         """Exclude the present objects from garbage collection.

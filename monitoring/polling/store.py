@@ -35,19 +35,19 @@ _POLLING = (
 
 
 def store(
-    claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime
+    claim: Claim, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
     """Store the observation. Return what changed, and the new copy of the rows.
 
-    `asked_at`: when the poll began. Raises ClaimLost; then nothing was stored.
+    `polled_at`: when the poll began. Raises ClaimLost; then nothing was stored.
     """
-    if _is_old_news(claim.cluster, observation, now) and not outages.is_late(claim.cluster, asked_at):
-        return None, _nothing_new(claim, observation, now, asked_at)
+    if _is_outdated(claim.cluster, observation, now) and not outages.is_late(claim.cluster, polled_at):
+        return None, _nothing_new(claim, observation, now, polled_at)
     with transaction.atomic():
-        return _store(locked(claim), observation, now, asked_at)
+        return _store(locked(claim), observation, now, polled_at)
 
 
-def _is_old_news(cluster: Cluster, observation: ClusterObservation, now: datetime) -> bool:
+def _is_outdated(cluster: Cluster, observation: ClusterObservation, now: datetime) -> bool:
     """Return whether there is nothing to store except that the cluster answered."""
     adopted_at = observation.known.adopted_at
     return (
@@ -60,15 +60,15 @@ def _is_old_news(cluster: Cluster, observation: ClusterObservation, now: datetim
     )
 
 
-def _nothing_new(claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime) -> KnownCluster:
+def _nothing_new(claim: Claim, observation: ClusterObservation, now: datetime, polled_at: datetime) -> KnownCluster:
     cluster = claim.cluster
     held = Cluster.objects.filter(pk=cluster.pk, poll_claimed_by=claim.token)
     if not held.update(
         poll_claimed_by="",
         poll_claimed_until=None,
         last_answer_at=now,
-        read_until=asked_at,
-        next_poll_at=_next_poll(cluster, observation.known, asked_at, now),
+        read_until=polled_at,
+        next_poll_at=_next_poll(cluster, observation.known, polled_at, now),
     ):
         raise ClaimLost
     return replace(observation.known, jobs=_jobs(observation))
@@ -87,15 +87,15 @@ def _save(cluster: Cluster) -> None:
 
 
 def _store(
-    cluster: Cluster, observation: ClusterObservation, now: datetime, asked_at: datetime
+    cluster: Cluster, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
-    outages.note_lateness(cluster, asked_at)
+    outages.note_lateness(cluster, polled_at)
     match observation.answer:
         case NoAnswer(why):
             changed, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
         case Answered():
-            changed, known = _answered(cluster, observation.answer, observation, now, asked_at)
-            cluster.read_until = asked_at
+            changed, known = _answered(cluster, observation.answer, observation, now, polled_at)
+            cluster.read_until = polled_at
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
     _save(cluster)
     return changed, replace(known, revision=cluster.revision)
@@ -128,7 +128,7 @@ def _failed(cluster: Cluster, why: Reason | str, now: datetime) -> None:
 
 
 def _answered(
-    cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, asked_at: datetime
+    cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
@@ -140,7 +140,7 @@ def _answered(
     runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)
     history.end_pending(found.ended, now)
-    planned = [*_close_final_reads(cluster, found, asked_at), *_ends_of_hold_downs(found, now)]
+    planned = [*_close_final_reads(cluster, found, polled_at), *_ends_of_hold_downs(found, now)]
     runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named(), now)
@@ -151,7 +151,7 @@ def _answered(
         cluster.revision += 1
     _remember_answer(cluster, observation, found, now)
     known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
-    cluster.next_poll_at = min([_next_poll(cluster, known, asked_at, now), *planned])
+    cluster.next_poll_at = min([_next_poll(cluster, known, polled_at, now), *planned])
     return _changed(cluster, [*back, *found.events], written, adopted or 0), known
 
 
@@ -165,7 +165,7 @@ def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
         cluster.answers_kept_s = manager.answers_kept_s
 
 
-def _close_final_reads(cluster: Cluster, found: runs.Runs, asked_at: datetime) -> list[datetime]:
+def _close_final_reads(cluster: Cluster, found: runs.Runs, polled_at: datetime) -> list[datetime]:
     """Mark ended runs as completely read if nothing is unread and the answer cannot be from before the end.
 
     Return when the other runs may be read, because a restart waits for that.
@@ -179,7 +179,7 @@ def _close_final_reads(cluster: Cluster, found: runs.Runs, asked_at: datetime) -
     kept = _answers_kept(cluster)
     planned: list[datetime] = []
     for run in read:
-        early = run.end_seen_at is not None and asked_at < run.end_seen_at + kept
+        early = run.end_seen_at is not None and polled_at < run.end_seen_at + kept
         run.final_read_done = not early and run.pk not in unfinished
         if early and run.end_seen_at is not None:
             planned.append(run.end_seen_at + kept)
@@ -189,8 +189,8 @@ def _close_final_reads(cluster: Cluster, found: runs.Runs, asked_at: datetime) -
 def _answers_kept(cluster: Cluster) -> timedelta:
     if cluster.engine == Engine.SPARK:
         return timedelta()
-    told = plan.ANSWERS_KEPT if cluster.answers_kept_s is None else timedelta(seconds=cluster.answers_kept_s)
-    return told + plan.KEPT_LONGER
+    reported = plan.ANSWERS_KEPT if cluster.answers_kept_s is None else timedelta(seconds=cluster.answers_kept_s)
+    return reported + plan.KEPT_LONGER
 
 
 def _ends_of_hold_downs(found: runs.Runs, now: datetime) -> list[datetime]:
@@ -227,8 +227,8 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
         cluster.version = observation.overview.version[:50]
         cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK
     _remember_manager(cluster, observation.manager)
-    told = [each.checkpoints.history_length for each in observation.runs.values() if each.checkpoints is not None]
-    cluster.history_length = max(filter(None, told), default=cluster.history_length)
+    reported = [each.checkpoints.history_length for each in observation.runs.values() if each.checkpoints is not None]
+    cluster.history_length = max(filter(None, reported), default=cluster.history_length)
 
 
 def _known(
@@ -251,8 +251,8 @@ def _known(
     for job_id in written:
         observed = observation.runs.get(job_id)
         if observed is not None and observed.digest is not None and not observed.problem:
-            told = observed.checkpoints.entries if observed.checkpoints is not None else ()
-            answers[job_id] = StoredAnswer(observed.digest, {entry.id: entry for entry in told})
+            reported = observed.checkpoints.entries if observed.checkpoints is not None else ()
+            answers[job_id] = StoredAnswer(observed.digest, {entry.id: entry for entry in reported})
         elif observed is None or observed.checkpoints is not None:
             answers.pop(job_id, None)
     adopted_at = now if adopted_now else before.adopted_at
@@ -263,12 +263,12 @@ def _jobs(observation: ClusterObservation) -> dict[str, JobOverview]:
     return dict(observation.answer.jobs) if isinstance(observation.answer, Answered) else {}
 
 
-def _next_poll(cluster: Cluster, known: KnownCluster, asked_at: datetime, now: datetime) -> datetime:
+def _next_poll(cluster: Cluster, known: KnownCluster, polled_at: datetime, now: datetime) -> datetime:
     live = [run for run in known.runs.values() if run.live]
     if any(run.has_backlog for run in live):
         return now + timedelta(seconds=plan.BACKLOG_TICK_S)
-    every_s = plan.tick_every_s(cluster.poll_interval_s, (run.rhythm.every_s for run in live))
-    return plan.next_tick(plan.Rhythm.of(cluster.name, every_s), asked_at, now)
+    every_s = plan.tick_every_s(cluster.poll_interval_s, (run.schedule.every_s for run in live))
+    return plan.next_tick(plan.PollSchedule.of(cluster.name, every_s), polled_at, now)
 
 
 def _changed(cluster: Cluster, events: list[Reason], written: history.HistoryChanges, adopted: int) -> Reason | None:

@@ -192,7 +192,7 @@ class EngineReason(ReasonCode):
     NAMES_AT = "engines.names-at", _("{names} at {servers}")
     NAMELESS = "engines.nameless", _("no name")
     PATH = "engines.path", _("path {path}")
-    STRANGER = (
+    ANOTHER_CLUSTER = (
         "engines.stranger",
         _(
             "Another cluster answers at {url}: it was {known}, and is now {found}. Waymark draws no "

@@ -9,7 +9,7 @@ from monitoring.engine.errors import NotReady, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, SavepointState, StepState
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import end, show_step
-from monitoring.recovery.going_back import bring_back
+from monitoring.recovery.going_back import undo_change
 from monitoring.recovery.stages.await_running import AwaitRunning
 from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
 from monitoring.recovery.stages.check_state import CheckState
@@ -72,7 +72,7 @@ def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now:
 
 
 def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
-    if failed.nothing_runs and bring_back(attempt, now):
+    if failed.nothing_runs and undo_change(attempt, now):
         return
     if automatic(attempt) or attempt.back_from_id is not None or _left_down(attempt, failed):
         sentence = Why.RESTART_FAILED(epoch=attempt.epoch, job=attempt.job.name, why=failed.why)

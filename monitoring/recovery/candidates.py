@@ -46,7 +46,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Life:
+class RestoredRun:
     """A run, and the path from which it was restored ("" if it was not restored or the path is unknown)."""
 
     number: int
@@ -72,9 +72,9 @@ def retains(
     return not (canceled and externalization.get("delete_on_cancellation", False))
 
 
-def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:
+def candidates(states: Collection[State], runs: Collection[RestoredRun], restore_from: RestoreFrom) -> list[State]:
     """Return the snapshots of the line of runs that leads to the newest run, the best first, each path once."""
-    chosen = [state for state in _in_line(states, lives) if restore_from is RestoreFrom.NEWEST or state.is_savepoint]
+    chosen = [state for state in _in_line(states, runs) if restore_from is RestoreFrom.NEWEST or state.is_savepoint]
     # If a checkpoint and a savepoint have the same path, list the savepoint first: people know it by that name.
     chosen.sort(key=_order, reverse=True)
     return list({plain_path(state.path): state for state in reversed(chosen)}.values())[::-1]
@@ -90,14 +90,14 @@ def _order(state: State) -> tuple[datetime, bool, bool, int]:
     return state.taken_at, True, state.savepoint_row is not None, 0
 
 
-def _in_line(states: Collection[State], lives: Collection[Life]) -> Sequence[State]:
+def _in_line(states: Collection[State], runs: Collection[RestoredRun]) -> Sequence[State]:
     taken = {plain_path(state.path): state.taken_at for state in states}
     kept: list[State] = []
     not_after: datetime | None = None
-    for life in sorted(lives, key=lambda life: life.number, reverse=True):
-        own = [state for state in states if state.run_number == life.number]
+    for run in sorted(runs, key=lambda run: run.number, reverse=True):
+        own = [state for state in states if state.run_number == run.number]
         kept += [state for state in own if not_after is None or state.taken_at <= not_after]
-        restored_at = taken.get(plain_path(life.restored_path)) if life.restored_path else None
+        restored_at = taken.get(plain_path(run.restored_path)) if run.restored_path else None
         if restored_at is not None:
             not_after = restored_at if not_after is None else min(not_after, restored_at)
     return kept

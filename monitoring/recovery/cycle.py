@@ -22,7 +22,7 @@ from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBrea
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
 from monitoring.recovery.run_schedule import start_due_runs
-from monitoring.recovery.telling import all_clear, tell
+from monitoring.recovery.telling import resolve_recovered, tell
 from monitoring.recovery.traces import remove_traces
 
 
@@ -32,7 +32,7 @@ def advance(now: datetime) -> CycleReport:
     decided = _decide_all(now)
     moved = [*start_due_runs(now), *_moved(move_attempts(now))]
     remove_traces()
-    if back := all_clear(now):
+    if back := resolve_recovered(now):
         moved.append(Why.BACK_AGAIN(jobs=back))
     return CycleReport(tuple(resumed)) + decided + CycleReport(tuple(moved))
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
-from monitoring.exceptions import in_words
+from monitoring.exceptions import exception_text
 from monitoring.models import (
     AutomationPause,
     Checkpoint,
@@ -19,7 +19,7 @@ from monitoring.models import (
     RunState,
 )
 from monitoring.models.recovery import ENDED
-from monitoring.pauses import why_paused
+from monitoring.pauses import pause_reason
 from monitoring.reasons.columns import stored
 from monitoring.recovery.detection import (
     BRAKE_WINDOW,
@@ -56,7 +56,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         final_read_done=run is not None and run.final_read_done,
         cluster_reachable=job.cluster.reachable,
         auto_restart=job.auto_restart,
-        paused=why_paused(job, now, pauses),
+        paused=pause_reason(job, now, pauses),
         launch_known=job.launch is not None,
         restart_on_lost=job.restart_on_lost,
         breaker_opened_at=job.breaker_opened_at,
@@ -78,7 +78,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
 def cause_of_death(run: Run) -> str:
     """Return the class, message and task of a FAILED run's exception, or "" if the engine reported none."""
     exception = _exception_of_death(run)
-    return in_words(exception) if exception else ""
+    return exception_text(exception) if exception else ""
 
 
 def _exception_of_death(run: Run) -> Mapping[str, str]:

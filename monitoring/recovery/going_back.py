@@ -9,7 +9,7 @@ from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 
 
-def bring_back(failed: RestartAttempt, now: datetime) -> RestartAttempt | None:
+def undo_change(failed: RestartAttempt, now: datetime) -> RestartAttempt | None:
     """Create the restart attempt that undoes `failed`, which has just ended without a running job.
 
     Return None if `failed` has launched nothing, or if going back was not requested. The caller calls this in the

@@ -32,7 +32,7 @@ from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.looking import Patience, StorageSilent
-from monitoring.savepoints.needed import SavepointGoing, hold
+from monitoring.savepoints.needed import SavepointBeingDisposed, hold
 from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
@@ -83,7 +83,7 @@ def restart_from(
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
-    return open_held(
+    return open_restart(
         job,
         Why.RESTART_ASKED(by=by, state=chosen.reason if chosen else path),
         by,
@@ -121,7 +121,7 @@ def change_and_restart(
     chosen = None if state is None else _of_savepoint(job, state)
     args = {"by": by, "what": what, "state": chosen.reason if chosen else STOPPED_WITH}
     asked = Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args)
-    return open_held(
+    return open_restart(
         job,
         asked,
         by,
@@ -149,7 +149,7 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
         raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(job.cluster)))
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
-    return open_held(
+    return open_restart(
         copy,
         Why.CLONE_ASKED(by=by, job=job.name, state=chosen.reason),
         by,
@@ -193,7 +193,7 @@ def submit(
         raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(cluster)))
     job.launch = launch
     job.save(update_fields=["launch"])
-    return open_held(
+    return open_restart(
         job,
         Why.SUBMITTED(by=by, job=name, state=origin.reason),
         by,
@@ -218,7 +218,7 @@ def _checked_name(name: str) -> str:
 
 
 @transaction.atomic
-def open_held(
+def open_restart(
     job: Job,
     reason: Reason,
     by: str,
@@ -235,7 +235,7 @@ def open_held(
     """
     try:
         hold(restore_path)
-    except SavepointGoing as going:
+    except SavepointBeingDisposed as going:
         raise RestartRefused("savepoint", going.state.value, Why.FILES_DISPOSED()) from going
     return open_attempt(job, trigger, reason, by, now, restore_path=restore_path, **options)
 
@@ -247,13 +247,13 @@ def require_answer(job: Job) -> None:
         raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
 
 
-def goes_on_from_stop(job: Job) -> bool:
+def continues_from_stop(job: Job) -> bool:
     """Return whether the job can be restarted from the savepoint of its stop. Only a RUNNING job can."""
     return job.current_run is not None and job.current_run.state == RunState.RUNNING
 
 
 def _require_savepoint_on_stop(job: Job, stop_first: bool = True) -> None:
-    if not goes_on_from_stop(job):
+    if not continues_from_stop(job):
         said = job.current_run.state if job.current_run else "not known"
         raise RestartRefused("state", said, Why.CHOOSE_SAVEPOINT())
     if not stop_first:
@@ -316,7 +316,7 @@ __all__ = [
     "cancel_attempt",
     "change_and_restart",
     "clone",
-    "goes_on_from_stop",
+    "continues_from_stop",
     "has_nothing",
     "restart_from",
     "submit",

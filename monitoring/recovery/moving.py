@@ -29,7 +29,7 @@ BATCH = 50
 # Longer than the limit of an engine call. During a longer act, the claim is renewed.
 CLAIM = timedelta(seconds=90)
 # How often newly due attempts are looked up while acts are in progress.
-LOOK_EVERY_S = 1.0
+DUE_CHECK_EVERY_S = 1.0
 # Stages, and refused snapshots, that an attempt may pass before other attempts have their turn.
 ROUNDS = 12
 
@@ -63,7 +63,7 @@ class _Cycle:
         try:
             self._take_up_due()
             while self._under_way:
-                over, _ = wait(self._under_way, LOOK_EVERY_S, FIRST_COMPLETED)
+                over, _ = wait(self._under_way, DUE_CHECK_EVERY_S, FIRST_COMPLETED)
                 for act in over:
                     self._conclude(self._under_way.pop(act), act.result())
                 if self._under_way:

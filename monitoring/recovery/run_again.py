@@ -14,7 +14,7 @@ from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
-from monitoring.recovery.manual import RestartRefused, open_held, require_answer
+from monitoring.recovery.manual import RestartRefused, open_restart, require_answer
 from monitoring.recovery.states import known_states, restore_candidates
 from monitoring.savepoints.history import plain_path
 
@@ -52,7 +52,7 @@ def run_again(
     require_answer(job)
     origin = origin_of_next_run(job)
     state, what = origin.state, {"job": job.name, "state": origin.reason}
-    return open_held(
+    return open_restart(
         job,
         Why.RUN_SCHEDULED(due=due_at, **what) if due_at else Why.RUN_ASKED(by=by, **what),
         by,

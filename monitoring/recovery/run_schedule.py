@@ -12,7 +12,7 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.models import Job, RestartTrigger
-from monitoring.pauses import why_paused
+from monitoring.pauses import pause_reason
 from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
@@ -62,7 +62,7 @@ def _start(job: Job, now: datetime) -> Reason | None:
                 next_run_at=next_time(job, run_timetable, now), run_problem="", run_problem_value=None
             ):
                 return None
-            if paused := why_paused(job, now):
+            if paused := pause_reason(job, now):
                 raise RestartRefused("automation", "paused", paused)
             attempt = run_again(job, audit.AUTOMATION, now, RestartTrigger.SCHEDULED, due_at)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:

@@ -16,7 +16,7 @@ from monitoring.models import (
     Savepoint,
     SavepointState,
 )
-from monitoring.recovery.candidates import Life, State, candidates, retains
+from monitoring.recovery.candidates import RestoredRun, State, candidates, retains
 from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.history import plain_path
 
@@ -31,8 +31,9 @@ def restore_candidates(job: Job, unseen: Sequence[State] | None = None) -> list[
     `unseen`: checkpoints that no poll saw, if the caller has searched for them.
     """
     unseen = unseen_checkpoints(job).states if unseen is None else unseen
-    lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    found = candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
+    rows = job.runs.values_list("number", "restored_path").order_by("-number")
+    runs = [RestoredRun(number, path) for number, path in rows]
+    found = candidates([*unseen, *known_states(job)], runs, RestoreFrom(job.restore_from))
     return sorted(found, key=lambda state: state.gone)  # missing ones are last: their storage may be available again
 
 

@@ -47,7 +47,7 @@ def tell(job: Job, sentence: Reason, evidence: Mapping[str, object], now: dateti
     return True
 
 
-def all_clear(now: datetime) -> int:
+def resolve_recovered(now: datetime) -> int:
     """Resolve the incidents of jobs that are no longer dead; return how many."""
     cleared = (
         _open_incidents()

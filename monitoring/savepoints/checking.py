@@ -33,7 +33,7 @@ from monitoring.state_roots import names_a_root
 
 BATCH = 20
 LOOK_AGAIN = timedelta(days=1)
-LOOK_AGAIN_WHERE_IT_LIES = timedelta(minutes=10)
+RECHECK_IN_STORAGE = timedelta(minutes=10)
 RETRY = timedelta(minutes=10)
 # A page waits for the answer. The storage's limit is shorter, so that the error names the storage and not the engine.
 LOOK_LIMIT_S = 20.0
@@ -56,7 +56,7 @@ def check_completed(now: datetime) -> Counter[Outcome]:
     return Counter({what: count for what, count in outcome.items() if what})
 
 
-def says_gone(text: str) -> bool:
+def is_missing_error(text: str) -> bool:
     """Return whether the engine's text means that there is no savepoint at the path."""
     return _GONE.search(text) is not None
 
@@ -140,7 +140,7 @@ def _gone(savepoint: Savepoint, fault: Reason | str, now: datetime) -> Outcome:
     The savepoint is checked again, because perhaps only its storage is unavailable.
     """
     since = savepoint.gone_at or now
-    again = now + (LOOK_AGAIN_WHERE_IT_LIES if now - since < LOOK_AGAIN else LOOK_AGAIN)
+    again = now + (RECHECK_IN_STORAGE if now - since < LOOK_AGAIN else LOOK_AGAIN)
     outcome = None if savepoint.gone_at else WorkReason.SAVEPOINTS_GONE
     found = {"checked_at": now, **columns("problem", fault), "gone_at": since}
     said = update(savepoint, outcome, **found, next_check_at=again)
@@ -151,7 +151,7 @@ def _gone(savepoint: Savepoint, fault: Reason | str, now: datetime) -> Outcome:
 
 
 def _again(savepoint: Savepoint) -> timedelta:
-    return LOOK_AGAIN if savepoint.job.cluster.engine == Engine.SPARK else LOOK_AGAIN_WHERE_IT_LIES
+    return LOOK_AGAIN if savepoint.job.cluster.engine == Engine.SPARK else RECHECK_IN_STORAGE
 
 
 def _next_look(savepoint: Savepoint, now: datetime, after: timedelta) -> datetime | None:

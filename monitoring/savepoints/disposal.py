@@ -22,13 +22,13 @@ from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
-from monitoring.savepoints.checking import says_gone
+from monitoring.savepoints.checking import is_missing_error
 from monitoring.savepoints.claims import Outcome, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.needed import Need, needs
-from monitoring.savepoints.stored import READ_WITHIN_S, remove, within_reach
+from monitoring.savepoints.stored import READ_WITHIN_S, is_reachable, remove
 
 BATCH = 50
 # A cluster that is silent for this long counts as gone, so that Waymark removes the files itself.
@@ -39,7 +39,7 @@ LONGEST_RETRY = timedelta(hours=6)
 
 
 @dataclass(frozen=True)
-class Told:
+class DisposalAccepted:
     request_id: str
 
 
@@ -48,7 +48,7 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
     claimed = [each for each in _due(now) if claim(each, now)]
     needed = needs([each.path for each in claimed if not each.disposal_request], now)
     spared = [each for each in claimed if plain_path(each.path) in needed]
-    ours = [each for each in claimed if each not in spared and _gone(each.job.cluster, now) and within_reach(each.path)]
+    ours = [each for each in claimed if each not in spared and _gone(each.job.cluster, now) and is_reachable(each.path)]
     asked = [each for each in claimed if each not in spared and each not in ours]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
@@ -85,21 +85,21 @@ class _Act:
     def __init__(self, savepoint: Savepoint) -> None:
         self._path, self._request_id = savepoint.path, savepoint.disposal_request
 
-    async def __call__(self, client: FlinkClient) -> Told | Operation[None]:
+    async def __call__(self, client: FlinkClient) -> DisposalAccepted | Operation[None]:
         if self._request_id:
             return await client.disposal_status(self._request_id)
-        return Told(await client.dispose_savepoint(self._path))
+        return DisposalAccepted(await client.dispose_savepoint(self._path))
 
 
 def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
     match answer:
-        case Told(request_id):
+        case DisposalAccepted(request_id):
             tries = savepoint.disposal_tries + 1
             return update(savepoint, None, disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
         case Done():
             return _disposed(savepoint, now)
         case Failed(reason, trace=trace):
-            gone = says_gone(reason) or says_gone(trace)
+            gone = is_missing_error(reason) or is_missing_error(trace)
             return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
         case OSError() | NotFlinkMetadata():
             why = answer.reason if isinstance(answer, StorageSilent) else str(answer)
@@ -108,7 +108,7 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
             return _disposed(savepoint, now, failure) if gone else _later(savepoint, failure, now)
         case Forgotten():
             return _later(savepoint, SavepointReason.REMOVAL_FORGOTTEN(), now)
-        case Refused(engine_text=text) if says_gone(text):
+        case Refused(engine_text=text) if is_missing_error(text):
             return _disposed(savepoint, now, text)
         case EngineError() as error if savepoint.disposal_request:
             return update(savepoint, None, **columns("failure", error.reason), next_check_at=now + _wait(savepoint))

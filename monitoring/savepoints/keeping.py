@@ -21,7 +21,7 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.needed import Need, needs
-from monitoring.savepoints.retention import Held, Policy, Verdict, judge, newest_good, outlasted, protected
+from monitoring.savepoints.retention import Policy, RetainedSavepoint, Verdict, judge, newest_good, outlasted, protected
 
 NOTE_LIMIT = 2000
 MOST_KEPT = 10_000
@@ -80,12 +80,12 @@ def dispose(savepoint: Savepoint, why: str, by: str, now: datetime) -> None:
     Raises NotDisposable if the savepoint is protected.
     """
     job = _lock(savepoint.job_id)
-    if reason := why_it_stays(savepoint, now):
+    if reason := retention_reason(savepoint, now):
         raise NotDisposable(reason)
     _begin([savepoint.pk], job, {savepoint.pk: why or SavepointReason.BY_HAND()}, by, now)
 
 
-def why_it_stays(savepoint: Savepoint, now: datetime) -> Reason | None:
+def retention_reason(savepoint: Savepoint, now: datetime) -> Reason | None:
     """Return why the savepoint must not be disposed of now, or None if a person may do so."""
     of_job = _held(_completed([savepoint.job_id]), now)
     held = next((each for each in of_job if each.key == savepoint.pk), None)
@@ -153,15 +153,15 @@ def _completed(jobs: Iterable[int], **which: object) -> list[Savepoint]:
     return list(rows.select_related("job", "checkpoint"))
 
 
-def _held(savepoints: Sequence[Savepoint], now: datetime, *, ended: bool = False) -> list[Held]:
+def _held(savepoints: Sequence[Savepoint], now: datetime, *, ended: bool = False) -> list[RetainedSavepoint]:
     """Return the savepoints with what needs them. `ended`: see `needs`."""
     needed = needs([savepoint.path for savepoint in savepoints], now, ended=ended)
     return [_as_held(each, needed.get(plain_path(each.path), ())) for each in savepoints]
 
 
-def _as_held(savepoint: Savepoint, needed: Sequence[Need] = ()) -> Held:
+def _as_held(savepoint: Savepoint, needed: Sequence[Need] = ()) -> RetainedSavepoint:
     checkpoint = savepoint.checkpoint
-    return Held(
+    return RetainedSavepoint(
         key=savepoint.pk,
         taken_at=checkpoint.triggered_at if checkpoint else savepoint.requested_at,
         origin=SavepointOrigin(savepoint.origin),

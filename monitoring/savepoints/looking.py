@@ -77,7 +77,7 @@ class Looks:
         try:
             return found.result(patience.left_s)
         except TimeoutError:
-            if self._left_alone(root, found):
+            if self._give_up(root, found):
                 raise StorageSilent(place, patience, left_s - patience.left_s) from None
             return found.result()  # the result came at the last moment, or is a TimeoutError of the storage
 
@@ -85,11 +85,11 @@ class Looks:
         try:
             answer = read()
         except BaseException as error:  # noqa: BLE001  (the waiting caller handles it)
-            self._came_back(root, found, partial(found.set_exception, error))
+            self._finish(root, found, partial(found.set_exception, error))
         else:
-            self._came_back(root, found, partial(found.set_result, answer))
+            self._finish(root, found, partial(found.set_result, answer))
 
-    def _came_back(self, root: str, found: Future[T], tell: Callable[[], None]) -> None:
+    def _finish(self, root: str, found: Future[T], tell: Callable[[], None]) -> None:
         with self._lock:
             if found.cancelled():
                 self._hanging[root] -= 1
@@ -97,7 +97,7 @@ class Looks:
                 tell()
         self._free[root].release()
 
-    def _left_alone(self, root: str, found: Future[T]) -> bool:
+    def _give_up(self, root: str, found: Future[T]) -> bool:
         with self._lock:
             gone = found.cancel()
             self._hanging[root] += gone

@@ -26,7 +26,7 @@ _DIED = (RunState.FAILED, RunState.LOST)
 _LIVE = [state for state in RunState if not state.terminal]
 
 
-class SavepointGoing(Exception):
+class SavepointBeingDisposed(Exception):
     """Raised if the savepoint's files are removed or are being removed; `state` says which."""
 
     def __init__(self, savepoint: Savepoint) -> None:
@@ -72,7 +72,7 @@ def needs(paths: Iterable[str], now: datetime, *, ended: bool = False) -> dict[s
 def hold(path: str) -> None:
     """Prevent the disposal of savepoints at `path` ("": none) until the caller's transaction ends.
 
-    In the same transaction, the caller must store the row that `needs` finds later. Raises SavepointGoing.
+    In the same transaction, the caller must store the row that `needs` finds later. Raises SavepointBeingDisposed.
     """
     if not path:
         return
@@ -81,7 +81,7 @@ def hold(path: str) -> None:
     list(owners.select_for_update())
     going = rows.filter(state__in=(SavepointState.DISPOSING, SavepointState.DISPOSED)).first()
     if going is not None:
-        raise SavepointGoing(going)
+        raise SavepointBeingDisposed(going)
 
 
 def _needing(ended: bool) -> Q:

@@ -19,7 +19,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
-from monitoring.pauses import why_paused
+from monitoring.pauses import pause_reason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
@@ -74,7 +74,7 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
         unseen_since=_unseen_since(job, now) if scheduled else None,
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
-        paused=why_paused(job, now) if scheduled else None,
+        paused=pause_reason(job, now) if scheduled else None,
     )
 
 

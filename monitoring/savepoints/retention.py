@@ -49,7 +49,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Held:
+class RetainedSavepoint:
     """A completed savepoint. `good`: no problem is known that prevents a restore. `needed`: why a job needs it."""
 
     key: int
@@ -62,12 +62,12 @@ class Held:
 
 @dataclass(frozen=True)
 class Verdict:
-    held: Held
-    goes: bool
+    held: RetainedSavepoint
+    is_expired: bool
     why: Reason
 
 
-def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Verdict]:
+def judge(savepoints: Iterable[RetainedSavepoint], policy: Policy, now: datetime) -> list[Verdict]:
     """Return one verdict per savepoint, newest first."""
     newest_first = sorted(savepoints, key=_age, reverse=True)
     last_good = newest_good(newest_first)
@@ -75,32 +75,36 @@ def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Ver
     return [_judge(held, places.get(held), last_good, policy.of(held.origin), now) for held in newest_first]
 
 
-def _places(newest_first: Sequence[Held], origins: Collection[SavepointOrigin]) -> dict[Held, int]:
+def _places(
+    newest_first: Sequence[RetainedSavepoint], origins: Collection[SavepointOrigin]
+) -> dict[RetainedSavepoint, int]:
     return {held: place for place, held in enumerate((h for h in newest_first if h.origin in origins), start=1)}
 
 
-def newest_good(savepoints: Iterable[Held]) -> Held | None:
+def newest_good(savepoints: Iterable[RetainedSavepoint]) -> RetainedSavepoint | None:
     return max((held for held in savepoints if held.good), key=_age, default=None)
 
 
-def outlasted(verdicts: Sequence[Verdict]) -> list[Held]:
+def outlasted(verdicts: Sequence[Verdict]) -> list[RetainedSavepoint]:
     """Return the savepoints to delete, oldest first."""
-    return [verdict.held for verdict in reversed(verdicts) if verdict.goes]
+    return [verdict.held for verdict in reversed(verdicts) if verdict.is_expired]
 
 
-def _age(held: Held) -> tuple[datetime, int]:
+def _age(held: RetainedSavepoint) -> tuple[datetime, int]:
     return held.taken_at, held.key
 
 
-def _judge(held: Held, place: int | None, last_good: Held | None, policy: Policy, now: datetime) -> Verdict:
+def _judge(
+    held: RetainedSavepoint, place: int | None, last_good: RetainedSavepoint | None, policy: Policy, now: datetime
+) -> Verdict:
     kept = protected(held, last_good) or _kept_by_policy(held, place, policy, now)
     if kept:
-        return Verdict(held, goes=False, why=kept)
+        return Verdict(held, is_expired=False, why=kept)
     why = SavepointReason.OUTLASTED(place=place, age=now - held.taken_at, policy=policy.reason)
-    return Verdict(held, goes=True, why=why)
+    return Verdict(held, is_expired=True, why=why)
 
 
-def protected(held: Held, last_good: Held | None) -> Reason | None:
+def protected(held: RetainedSavepoint, last_good: RetainedSavepoint | None) -> Reason | None:
     """Return why the savepoint must stay regardless of the policy, or None."""
     if held.pinned:
         return SavepointReason.PINNED()
@@ -109,7 +113,7 @@ def protected(held: Held, last_good: Held | None) -> Reason | None:
     return SavepointReason.NEWEST_GOOD() if held == last_good else None
 
 
-def _kept_by_policy(held: Held, place: int | None, policy: Policy, now: datetime) -> Reason | None:
+def _kept_by_policy(held: RetainedSavepoint, place: int | None, policy: Policy, now: datetime) -> Reason | None:
     if place is None:
         return SavepointReason.NOT_OURS()
     if policy.count is None and policy.age is None:

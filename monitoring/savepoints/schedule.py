@@ -100,7 +100,7 @@ def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[Outcome]:
             waiting.append(job)
         elif done := _request(job, now):
             outcome[done] += 1
-    _let_wait(waiting, cluster, now)
+    _defer_waiting(waiting, cluster, now)
     return outcome
 
 
@@ -108,7 +108,7 @@ def _request(job: Job, now: datetime) -> Outcome:
     """Request the job's savepoint and return the result, or None if the job has nothing to save."""
     job.next_savepoint_at = _next_of(job, now)
     job.save(update_fields=["next_savepoint_at"])
-    if job.current_run is None or _ended_as_wished(job):
+    if job.current_run is None or _has_intended_end(job):
         return None
     try:
         request_savepoint(job, SavepointOrigin.SCHEDULED, audit.AUTOMATION, now)
@@ -121,13 +121,13 @@ def _request(job: Job, now: datetime) -> Outcome:
     return WorkReason.SAVEPOINTS_REQUESTED
 
 
-def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
+def _defer_waiting(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
     """Leave the jobs due, and store what they wait for, so that pages show it."""
     reason = SavepointReason.WAITS(cluster=cluster.name, count=cluster.savepoints_at_once)
-    _defer([job for job in jobs if not _ended_as_wished(job)], reason, now)
+    _defer([job for job in jobs if not _has_intended_end(job)], reason, now)
 
 
-def _ended_as_wished(job: Job) -> bool:
+def _has_intended_end(job: Job) -> bool:
     """Return whether the job has an intended end, so that there is nothing to save until it runs again."""
     return job.current_run is not None and RunState(job.current_run.state) in (RunState.CANCELED, RunState.FINISHED)
 

@@ -47,11 +47,11 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
             # Flink: the job failed during its stop, but after the savepoint was complete, so the savepoint is usable.
             return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason, now)
         case Forgotten():
-            return _look_in_history(savepoint, now)
+            return _find_in_history(savepoint, now)
         case ForgottenBut(savepoints):
             since = savepoint.requested_at - CLOCK_SKEW
-            return _look_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
-        case Refused(of_the_request=True) | NotFound():
+            return _find_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
+        case Refused(is_request_invalid=True) | NotFound():
             return _fail(savepoint, answer.reason, now)
         case EngineError():
             return _keep(savepoint, now, RETRY, answer.reason)
@@ -73,7 +73,7 @@ def link_to_history(now: datetime) -> int:
     return len(found)
 
 
-def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> Outcome:
+def _find_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> Outcome:
     """Look for the savepoint in the stored history.
 
     `listed`: the engine lists a savepoint that may be the requested one, so the request is not sent again.

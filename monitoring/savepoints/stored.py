@@ -62,17 +62,17 @@ async def validate(
     None: neither is possible.
     """
     answer = await client.validate_savepoint(path, entry_class)
-    return answer if answer is not None else await asyncio.to_thread(_look_or_silence, path, Patience(limit_s))
+    return answer if answer is not None else await asyncio.to_thread(_look_within_limit, path, Patience(limit_s))
 
 
-def _look_or_silence(path: str, patience: Patience) -> SavepointValidation | StorageSilent | None:
+def _look_within_limit(path: str, patience: Patience) -> SavepointValidation | StorageSilent | None:
     try:
         return look(path, patience)
     except StorageSilent as silent:
         return silent
 
 
-def within_reach(path: str) -> bool:
+def is_reachable(path: str) -> bool:
     """Return whether Waymark can reach the path in storage.
 
     It is False, too, if the storage does not answer in time.

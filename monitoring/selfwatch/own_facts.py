@@ -13,7 +13,7 @@ from django.db import DatabaseError, connection
 from redis import RedisError
 
 from monitoring import broker
-from monitoring.broker import Sign
+from monitoring.broker import Heartbeat
 from monitoring.history_job import why_not_running
 from monitoring.models import ArchivedFile, ArchivedState, Cluster, Tick
 from monitoring.reasons.archive import ArchiveReason
@@ -65,19 +65,19 @@ class Queue:
 
     latency_s: float
     waiting: int
-    signs: tuple[Sign, ...]
+    heartbeats: tuple[Heartbeat, ...]
 
     @property
-    def beats(self) -> list[Sign]:
-        return [sign for sign in self.signs if sign.kind == "beat"]
+    def beats(self) -> list[Heartbeat]:
+        return [heartbeat for heartbeat in self.heartbeats if heartbeat.kind == "beat"]
 
     @property
-    def workers(self) -> list[Sign]:
-        return [sign for sign in self.signs if sign.kind == "worker"]
+    def workers(self) -> list[Heartbeat]:
+        return [heartbeat for heartbeat in self.heartbeats if heartbeat.kind == "worker"]
 
 
 @dataclass(frozen=True)
-class Away:
+class Unavailable:
     why: str
 
 
@@ -141,8 +141,8 @@ class Facts:
     """The facts for a verdict. `periods`: the interval of each periodic task. `stored`: None without the database."""
 
     at: datetime
-    database: Database | Away
-    queue: Queue | Away
+    database: Database | Unavailable
+    queue: Queue | Unavailable
     periods: Mapping[str, timedelta]
     stored: Stored | None
 
@@ -153,13 +153,13 @@ def gather(at: datetime | None = None) -> Facts:
     `at` is the current time, by default the database's, because all stored times are by the database's clock.
     """
     database = _database()
-    at = at or (datetime.now(UTC) if isinstance(database, Away) else database.now)
+    at = at or (datetime.now(UTC) if isinstance(database, Unavailable) else database.now)
     stored = None
     if isinstance(database, Database):
         try:
             stored = _stored(at)
         except DatabaseError as error:
-            database = Away(_line(error))
+            database = Unavailable(_line(error))
     return Facts(at, database, _queue(at), periods(), stored)
 
 
@@ -173,27 +173,27 @@ def periods() -> dict[str, timedelta]:
     }
 
 
-def _database() -> Database | Away:
+def _database() -> Database | Unavailable:
     here, started = datetime.now(UTC), time.monotonic()
     try:
         with connection.cursor() as cursor:
             cursor.execute(_DATABASE)
             there, size = cursor.fetchone() or (here, 0)
     except DatabaseError as error:
-        return Away(_line(error))
+        return Unavailable(_line(error))
     took = time.monotonic() - started
     return Database(there, took, size, (here - there).total_seconds() + took)
 
 
-def _queue(at: datetime) -> Queue | Away:
+def _queue(at: datetime) -> Queue | Unavailable:
     started = time.monotonic()
     try:
         with broker.connect() as redis:
             waiting = broker.waiting(redis)
             took = time.monotonic() - started
-            return Queue(took, waiting, tuple(broker.signs(redis, at)))
+            return Queue(took, waiting, tuple(broker.heartbeats(redis, at)))
     except RedisError as error:
-        return Away(_line(error))
+        return Unavailable(_line(error))
 
 
 def _stored(now: datetime) -> Stored:

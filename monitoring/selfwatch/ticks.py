@@ -40,7 +40,7 @@ ON CONFLICT (task) DO UPDATE SET failed_at = excluded.failed_at, failure = exclu
 """
 
 
-class OnceAMinute:
+class LogThrottle:
     """Decides whether a message is logged: when it is new, and once a minute while it repeats. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +48,7 @@ class OnceAMinute:
         self._lock = threading.Lock()
         self._said: dict[str, tuple[object, float]] = {}
 
-    def worth_a_line(self, subject: str, what: object) -> bool:
+    def should_log(self, subject: str, what: object) -> bool:
         now = self._monotonic()
         with self._lock:
             last, at = self._said.get(subject, (None, 0.0))
@@ -57,17 +57,17 @@ class OnceAMinute:
             self._said[subject] = (what, now)
             return True
 
-    def over(self, subject: str) -> bool:
+    def clear(self, subject: str) -> bool:
         """Return whether the subject had been logged, and forget it, because it is over."""
         with self._lock:
             return self._said.pop(subject, None) is not None
 
 
-SAID = OnceAMinute()
+LOG_THROTTLE = LogThrottle()
 _DATABASE = "database"
 
 
-def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
+def recorded(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
     """Return the body of a task, which runs `act`, records its report, and raises nothing.
 
     Celery does not see a failure: the next tick tries again, and no code reads a task's result.
@@ -79,7 +79,7 @@ def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
         started = time.monotonic()
         try:
             report = act() or CycleReport()
-            _note_done(task, report, round((time.monotonic() - started) * 1000), clock.now())
+            _record_success(task, report, round((time.monotonic() - started) * 1000), clock.now())
         except (OperationalError, InterfaceError) as error:
             database_away(error)
         except Exception as error:  # noqa: BLE001  (outermost level: a failed tick must not stop the next)
@@ -88,15 +88,15 @@ def noted(act: Callable[[], CycleReport | None]) -> Callable[[], None]:
     return run
 
 
-def say(report: CycleReport) -> None:
+def log_report(report: CycleReport) -> None:
     """Log the report if it is not empty."""
     if report != CycleReport():
         log.log(logging.DEBUG if report.is_quiet else logging.INFO, "%s", report)
 
 
-def _note_done(task: str, report: CycleReport, took_ms: int, now: datetime) -> None:
-    if SAID.worth_a_line(f"{task} says", report):  # while a task waits, each tick has the same report
-        say(report)
+def _record_success(task: str, report: CycleReport, took_ms: int, now: datetime) -> None:
+    if LOG_THROTTLE.should_log(f"{task} says", report):  # while a task waits, each tick has the same report
+        log_report(report)
     reason = None if report.is_quiet else WorkReason.REPORT(parts=[*report.done, *report.left])
     _write(
         _DONE,
@@ -108,20 +108,20 @@ def _note_done(task: str, report: CycleReport, took_ms: int, now: datetime) -> N
         value=None if reason is None else json.dumps(reason.as_json()),
         said_at=None if reason is None else now,
     )
-    SAID.over(task)
-    if SAID.over(_DATABASE):
+    LOG_THROTTLE.clear(task)
+    if LOG_THROTTLE.clear(_DATABASE):
         log.info("The database can be used again.")
 
 
 def database_away(error: Exception) -> None:
     """Log that the database does not answer, once a minute for all tasks and the poller together."""
-    if SAID.worth_a_line(_DATABASE, "away"):
+    if LOG_THROTTLE.should_log(_DATABASE, "away"):
         log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 
 
 def _failed(task: str, error: Exception) -> None:
     text = f"{type(error).__name__}: {_first_line(error)}"[:_TEXT_LIMIT]
-    if SAID.worth_a_line(task, text):
+    if LOG_THROTTLE.should_log(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
     try:
         _write(_FAILED, task=task, now=clock.now(), failure=text)

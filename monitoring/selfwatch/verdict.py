@@ -10,7 +10,7 @@ from typing import TypeGuard
 from monitoring.models import Tick
 from monitoring.reasons.health import HealthReason, TaskName
 from monitoring.reasons.reason import Reason
-from monitoring.selfwatch.own_facts import Away, ClusterLag, Facts, Queue, Stored
+from monitoring.selfwatch.own_facts import ClusterLag, Facts, Queue, Stored, Unavailable
 
 # A process renews its sign of life every second or two.
 _SILENT_AFTER = timedelta(seconds=15)
@@ -70,14 +70,14 @@ def judge(facts: Facts, blind_after_s: float) -> Verdict:
 
 
 def _servers(facts: Facts) -> Iterator[Finding]:
-    if isinstance(facts.database, Away):
+    if isinstance(facts.database, Unavailable):
         yield Finding("database", HealthReason.DATABASE_SILENT(why=facts.database.why))
-    if isinstance(facts.queue, Away):
+    if isinstance(facts.queue, Unavailable):
         yield Finding("redis", HealthReason.REDIS_SILENT(why=facts.queue.why))
 
 
 def _processes(facts: Facts) -> Iterator[Finding]:
-    if isinstance(facts.queue, Away):
+    if isinstance(facts.queue, Unavailable):
         return
     if not any(beat.facts.get("leads") for beat in facts.queue.beats if _lives(beat.at, facts)):
         yield Finding("beat", HealthReason.NO_BEAT())
@@ -151,7 +151,7 @@ def _of(some: list[ClusterLag], all_of_them: tuple[ClusterLag, ...]) -> Reason:
 
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
-    ahead_s = 0.0 if isinstance(facts.database, Away) else facts.database.clock_ahead_s
+    ahead_s = 0.0 if isinstance(facts.database, Unavailable) else facts.database.clock_ahead_s
     if abs(ahead_s) > _CLOCKS_APART_S:
         where = HealthReason.CLOCK_AHEAD if ahead_s > 0 else HealthReason.CLOCK_BEHIND
         yield Finding("clocks", where(length=abs(ahead_s)))

@@ -34,9 +34,9 @@ MOST_BYTES = 4_000_000  # largest size of an answer
 _PROBLEM_LIMIT = 2_000
 
 
-def answer_next(now: datetime) -> CycleReport | None:
+def run_next_read(now: datetime) -> CycleReport | None:
     """Answer the query that has waited longest. Do nothing while another query is in progress."""
-    _give_up_lost(now)
+    _fail_orphaned(now)
     read = _claim(now)
     if read is None:
         return None
@@ -48,7 +48,7 @@ def answer_next(now: datetime) -> CycleReport | None:
     return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 
 
-def _give_up_lost(now: datetime) -> None:
+def _fail_orphaned(now: datetime) -> None:
     lost = StateRead.objects.filter(state=StateReadState.RUNNING, claimed_until__lt=now)
     problem = columns("problem", StateReadReason.WORKER_GONE())
     lost.update(state=StateReadState.FAILED, **problem, ended_at=now, claimed_until=None)

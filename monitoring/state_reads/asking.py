@@ -20,7 +20,7 @@ MOST_WAITING = 20
 OFFERED = 12
 
 
-class CannotAsk(Exception):
+class StateReadRefused(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
@@ -72,16 +72,19 @@ def label_of(checkpoint: Checkpoint) -> Reason:
 def ask(
     job: Job, snapshot: Checkpoint, question: Question, by: str, now: datetime, other: Checkpoint | None = None
 ) -> StateRead:
-    """Store the query and return its row. If the same query is already waiting, return that one. Raises CannotAsk."""
+    """Store the query and return its row. If the same query is already waiting, return that one.
+
+    Raises StateReadRefused.
+    """
     for each in (snapshot, other):
         if each is not None and each.run.job_id != job.pk:
-            raise CannotAsk(StateReadReason.SNAPSHOT_OF_ANOTHER_JOB(number=each.checkpoint_id))
+            raise StateReadRefused(StateReadReason.SNAPSHOT_OF_ANOTHER_JOB(number=each.checkpoint_id))
     asked = _fields(job, snapshot, question, other)
     waiting = StateRead.objects.filter(state__in=[s for s in StateReadState if s.open])
     if (same := waiting.filter(**asked).first()) is not None:
         return same
     if waiting.count() >= MOST_WAITING:
-        raise CannotAsk(StateReadReason.TOO_MANY(count=MOST_WAITING))
+        raise StateReadRefused(StateReadReason.TOO_MANY(count=MOST_WAITING))
     with transaction.atomic():
         forget(job, now)
         label = label_of(snapshot)

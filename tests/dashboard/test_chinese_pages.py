@@ -133,8 +133,8 @@ def reader(db: None, redis_url: str, settings: Any, monkeypatch: pytest.MonkeyPa
     with broker.connect() as redis:
         for number in (1, 2):
             monkeypatch.setattr(broker, "process_name", lambda number=number: f"waymark-{number}:412{number}")
-            broker.leave_sign(redis, "beat", leads=number == 1)
-            broker.leave_sign(redis, "worker", threads=4, taken=100)
+            broker.write_heartbeat(redis, "beat", leads=number == 1)
+            broker.write_heartbeat(redis, "worker", threads=4, taken=100)
         yield _in_chinese()
         redis.flushall()
 

@@ -15,10 +15,10 @@ from monitoring import history_job
 from monitoring.history.packing import packed, place
 from monitoring.history_job import (
     NAME,
-    BringBack,
     Cancel,
     Facts,
     Leave,
+    RestoreOld,
     Submit,
     Upgrade,
     decide,
@@ -42,7 +42,7 @@ RUNNING = Facts(
     state=RunState.RUNNING,
     up_to_date=True,
     attempt_open=False,
-    failed_lately=None,
+    recent_failure=None,
     paused=None,
 )
 
@@ -62,8 +62,8 @@ RUNNING = Facts(
         ({"wanted": False, "state": RunState.RESTARTING}, Cancel()),
         ({"wanted": False, "state": RunState.CANCELLING}, Leave(WorkReason.PIPELINE_STOPPING())),
         ({"wanted": False, "state": RunState.CANCELED}, Leave(WorkReason.PIPELINE_OFF())),
-        ({"state": RunState.CANCELED}, BringBack(RunState.CANCELED)),
-        ({"state": RunState.FINISHED}, BringBack(RunState.FINISHED)),
+        ({"state": RunState.CANCELED}, RestoreOld(RunState.CANCELED)),
+        ({"state": RunState.FINISHED}, RestoreOld(RunState.FINISHED)),
         ({"state": RunState.FINISHED, "failed_lately": IN_VAIN}, Leave(IN_VAIN)),
         ({"state": RunState.FINISHED, "attempt_open": True}, Leave(WorkReason.PIPELINE_RESTARTING())),
         ({"state": RunState.FAILED}, Leave(WorkReason.PIPELINE_DEAD())),

@@ -7,7 +7,7 @@ nearly all jobs, and each of them costs only its share of one query.
 from __future__ import annotations
 
 from monitoring.alerts.gathering import completions, failures, figures, growth, runs, savepoints, scheduled_runs
-from monitoring.alerts.gathering.ask import Ask, Found, Gatherer
+from monitoring.alerts.gathering.query import FactQuery, Found, Gatherer
 from monitoring.alerts.kinds.base import Source
 
 _GATHERERS: dict[Source, Gatherer] = {
@@ -18,12 +18,12 @@ _GATHERERS: dict[Source, Gatherer] = {
     Source.HOURLY_SIZE: growth.gather_hourly_sizes,
     Source.SAVEPOINTS: savepoints.gather_savepoints,
     Source.FAILED_SAVEPOINTS: savepoints.gather_failed_savepoints,
-    Source.RUNS: runs.gather_dead,
+    Source.RUNS: runs.gather_ended_runs,
     Source.RESTARTS: runs.gather_restarts,
     Source.SCHEDULED_RUNS: scheduled_runs.gather_scheduled_runs,
 }
 
 
-def gather(ask: Ask) -> Found:
+def gather(query: FactQuery) -> Found:
     """Return facts by job, for `ask.must` and for every job for which a rule may have opened or closed."""
-    return _GATHERERS[ask.kind.source](ask)
+    return _GATHERERS[query.kind.source](query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from monitoring.alerts.gathering.ask import Ask, select
+from monitoring.alerts.gathering.query import FactQuery, select
 from monitoring.alerts.kinds.ages import Age
 
 # A run's limit in seconds: the rules set it, or it is derived from the run's configuration as in
@@ -26,16 +26,16 @@ WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "li
 """
 
 
-def suspects(ask: Ask, marks: str, parameters: Mapping[str, Any]) -> set[int]:
+def suspects(query: FactQuery, marks: str, parameters: Mapping[str, Any]) -> set[int]:
     """Return the jobs whose age may reach a limit, and `ask.must`.
 
     `marks` is a statement that returns rows (job, limit in seconds, start of the age, first event of the time range).
     """
-    rows = select(_SUSPECTS.format(marks=marks), {**parameters, **_limits(ask)})
-    return {*ask.must, *(job for (job,) in rows)}
+    rows = select(_SUSPECTS.format(marks=marks), {**parameters, **_limits(query)})
+    return {*query.must, *(job for (job,) in rows)}
 
 
-def _limits(ask: Ask) -> dict[str, Any]:
+def _limits(query: FactQuery) -> dict[str, Any]:
     """Return the shortest limit that a rule sets, and whether a rule derives its limit from the job."""
-    limits = [cast("Age", ask.kind).limit_without_run(terms) for terms in ask.terms]
+    limits = [cast("Age", query.kind).limit_without_run(terms) for terms in query.terms]
     return {"set": min((limit for limit in limits if limit is not None), default=None), "derived": None in limits}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitoring.alerts.gathering.ages import LIMIT, suspects
-from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, select
+from monitoring.alerts.gathering.query import LONGEST, FactQuery, Found, by_job, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.data_loss_risk import DataLossRisk
 from monitoring.alerts.rule_facts import Facts
@@ -50,11 +50,11 @@ SELECT r.job_id, last.* FROM monitoring_run r CROSS JOIN LATERAL (
 """
 
 
-def gather_completions(ask: Ask) -> Found:
+def gather_completions(query: FactQuery) -> Found:
     """Gather completions. For the data-loss risk, savepoints count, too, and dead jobs are included."""
-    at_risk = isinstance(ask.kind, DataLossRisk)
-    parameters = {"since": ask.since, "until": ask.until, "savepoints": at_risk, "dead": at_risk}
-    moved = list(suspects(ask, _MARKS, parameters | {"jobs": list(ask.jobs)}))
-    runs = runs_of(moved, ask.since)
+    at_risk = isinstance(query.kind, DataLossRisk)
+    parameters = {"since": query.since, "until": query.until, "savepoints": at_risk, "dead": at_risk}
+    moved = list(suspects(query, _MARKS, parameters | {"jobs": list(query.jobs)}))
+    runs = runs_of(moved, query.since)
     events = by_job(select(_COMPLETIONS, parameters | {"jobs": moved})) if moved else {}
     return {job: Facts(events=events.get(job, ()), runs=runs.get(job, ())) for job in moved}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.query import LONGEST, FactQuery, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,31 +51,31 @@ WHERE (c.status = 'FAILED' AND c.failed_at > coalesce(f.floor, '-infinity') AND 
 """  # noqa: S608 (constants only)
 
 
-def gather_failures(ask: Ask) -> Found:
-    after = _first_counted(ask) if isinstance(ask.kind, FailedInTotal) else ask.counted_from
-    return facts_of(ask, by_job(select(_FAILURES, _parameters(ask) | {"after": after, "least": ask.least})))
+def gather_failures(query: FactQuery) -> Found:
+    after = _first_counted(query) if isinstance(query.kind, FailedInTotal) else query.counted_from
+    return facts_of(query, by_job(select(_FAILURES, _parameters(query) | {"after": after, "least": query.least})))
 
 
-def gather_settled(ask: Ask) -> Found:
-    return facts_of(ask, by_job(select(_SETTLED, _parameters(ask))))
+def gather_settled(query: FactQuery) -> Found:
+    return facts_of(query, by_job(select(_SETTLED, _parameters(query))))
 
 
-def _first_counted(ask: Ask) -> datetime:
+def _first_counted(query: FactQuery) -> datetime:
     """Return the time right before the earliest day from which a rule counts."""
-    starts = (first_moment(terms) or _BEGINNING for terms in ask.terms)
+    starts = (first_moment(terms) or _BEGINNING for terms in query.terms)
     return min(starts, default=_BEGINNING) - timedelta.resolution
 
 
-def _parameters(ask: Ask) -> dict[str, object]:
+def _parameters(query: FactQuery) -> dict[str, object]:
     """Return the query's parameters.
 
     For more than 1,000 jobs, the query uses the index on time and reads all jobs. The caller drops the others.
     """
-    jobs = list(ask.jobs)
+    jobs = list(query.jobs)
     return {
-        "since": ask.since,
-        "until": ask.until,
+        "since": query.since,
+        "until": query.until,
         "jobs": jobs if len(jobs) <= 1000 else [],
         "all": len(jobs) > 1000,
-        "must": list(ask.must),
+        "must": list(query.must),
     }

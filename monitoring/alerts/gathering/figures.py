@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from math import inf
 from typing import cast
 
-from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.query import LONGEST, FactQuery, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.kinds.relative import ENOUGH, RelativeFigure, weeks_of
 from monitoring.history.quantiles import ROLLED, of_the_same_hours, of_whole_days
@@ -72,39 +72,39 @@ _AT_ONCE = 500  # jobs whose hourly roll-ups are in memory at the same time
 ByHour = Mapping[date, Sequence[float | None]]
 
 
-def gather_figures(ask: Ask) -> Found:
-    kind = cast("CheckpointFigure", ask.kind)
-    highest = _highest(ask, kind.column)
+def gather_figures(query: FactQuery) -> Found:
+    kind = cast("CheckpointFigure", query.kind)
+    highest = _highest(query, kind.column)
     if isinstance(kind, RelativeFigure):
-        return _relative(ask, kind, highest)
-    return _load(ask, kind, {*(job for job, figure in highest.items() if figure >= ask.least), *ask.must})
+        return _relative(query, kind, highest)
+    return _load(query, kind, {*(job for job, figure in highest.items() if figure >= query.least), *query.must})
 
 
-def _highest(ask: Ask, column: str) -> dict[int, int]:
+def _highest(query: FactQuery, column: str) -> dict[int, int]:
     """Return the highest figure of each job that has one in the time range."""
-    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
-    rows = ask.once("highest figures", lambda: select(_HIGHEST, parameters))
+    parameters = {"since": query.since, "until": query.until, "jobs": list(query.jobs)}
+    rows = query.once("highest figures", lambda: select(_HIGHEST, parameters))
     place = _COLUMNS.index(column) + 1
     return {row[0]: row[place] for row in rows if row[place] is not None}
 
 
-def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:
+def _load(query: FactQuery, kind: CheckpointFigure, jobs: set[int]) -> Found:
     if not jobs:
         return {}
-    parameters = {"since": ask.since, "until": ask.until, "jobs": list(jobs)}
-    return facts_of(ask, by_job(select(_FIGURES.format(column=kind.column), parameters)))
+    parameters = {"since": query.since, "until": query.until, "jobs": list(jobs)}
+    return facts_of(query, by_job(select(_FIGURES.format(column=kind.column), parameters)))
 
 
-def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
+def _relative(query: FactQuery, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
     """Gather figures with baselines. The rules of one request have the same days and weeks (`gathered_by`)."""
-    days, weeks = ask.terms[0].parameters["days"], weeks_of(ask.terms[0])
-    jobs, dates = {*highest, *ask.must}, _dates(ask.since, ask.until)
+    days, weeks = query.terms[0].parameters["days"], weeks_of(query.terms[0])
+    jobs, dates = {*highest, *query.must}, _dates(query.since, query.until)
     usual = baselines(kind.column, jobs, days, dates)
     by_hour = baselines_of_hours(kind.column, jobs, weeks, dates) if weeks else {}
-    floor = min(terms.parameters.get("least_ms") or 0 for terms in ask.terms)
-    least = {job: ask.least * max(_lowest(usual.get(job, {}), by_hour.get(job, {})), floor) for job in jobs}
+    floor = min(terms.parameters.get("least_ms") or 0 for terms in query.terms)
+    least = {job: query.least * max(_lowest(usual.get(job, {}), by_hour.get(job, {})), floor) for job in jobs}
     moved = {job for job, figure in highest.items() if 100 * figure >= least[job]}
-    found = _load(ask, kind, moved | set(ask.must))
+    found = _load(query, kind, moved | set(query.must))
     # The last checkpoint before the time range is compared with its own hour, too.
     older = {event.at.astimezone(UTC).date() for facts in found.values() for event in facts.events} - set(dates)
     of_older = baselines_of_hours(kind.column, set(found), weeks, sorted(older)) if weeks else {}

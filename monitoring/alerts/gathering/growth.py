@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from monitoring.alerts.gathering.ask import Ask, Found, select
+from monitoring.alerts.gathering.query import FactQuery, Found, select
 from monitoring.alerts.kinds.state_growth import DAY, FRESH, hour_of, hours
 from monitoring.alerts.rule_facts import Event, Facts
 
@@ -26,19 +26,19 @@ ORDER BY r.job_id, mark, last.latest_ack_at DESC
 """
 
 
-def gather_hourly_sizes(ask: Ask) -> Found:
+def gather_hourly_sizes(query: FactQuery) -> Found:
     """Gather sizes of jobs that may have grown by a threshold.
 
     A smaller state cannot have grown by the threshold, so for most jobs only the hours of the time range are read.
     """
-    looked_at = {hour_of(ask.until), *hours(ask.since, ask.until)}
-    large = [job for job, events in _standing(ask.jobs, looked_at).items() if max(_sizes(events)) >= ask.least]
-    found = _standing(large, _and_a_day_before(looked_at))
+    looked_at = {hour_of(query.until), *hours(query.since, query.until)}
+    large = [job for job, events in _standing(query.jobs, looked_at).items() if max(_sizes(events)) >= query.least]
+    found = _standing(large, _with_day_before(looked_at))
     told = {
-        *ask.must,
-        *(job for job, events in found.items() if max(_sizes(events)) - min(_sizes(events)) >= ask.least),
+        *query.must,
+        *(job for job, events in found.items() if max(_sizes(events)) - min(_sizes(events)) >= query.least),
     }
-    found = _standing(told, _and_a_day_before({hour_of(ask.since), *looked_at}))
+    found = _standing(told, _with_day_before({hour_of(query.since), *looked_at}))
     return {job: Facts(events=sorted(found.get(job, ()))) for job in told}
 
 
@@ -51,7 +51,7 @@ def _standing(jobs: Collection[int], marks: Collection[datetime]) -> dict[int, s
     return found
 
 
-def _and_a_day_before(marks: Collection[datetime]) -> set[datetime]:
+def _with_day_before(marks: Collection[datetime]) -> set[datetime]:
     return {each for mark in marks for each in (mark, mark - DAY)}
 
 

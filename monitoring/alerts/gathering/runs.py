@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.query import FactQuery, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.counting import NEW_RUN
 from monitoring.alerts.rule_facts import Facts, RunFact
-from monitoring.exceptions import in_words
+from monitoring.exceptions import exception_text
 
 _RUNS = """
 SELECT r.job_id, r.number, r.started_at, r.ended_at, r.state IN ('FAILED', 'LOST'), r.state = 'LOST',
@@ -65,7 +65,7 @@ def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
 
 def _cause(exception: str | None) -> str:
     """Return the complete exception of a failed run as text, or an empty text."""
-    return in_words(json.loads(exception)) if exception else ""
+    return exception_text(json.loads(exception)) if exception else ""
 
 
 def _number(text: str | None) -> int | None:
@@ -74,13 +74,13 @@ def _number(text: str | None) -> int | None:
     return value if 0 <= value < 2**53 else None
 
 
-def gather_dead(ask: Ask) -> Found:
-    rows = select(_DEAD, {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)})
-    suspects = {*(job for (job,) in rows), *ask.must}
-    runs = runs_of(suspects, ask.since)
+def gather_ended_runs(query: FactQuery) -> Found:
+    rows = select(_DEAD, {"since": query.since, "until": query.until, "jobs": list(query.jobs)})
+    suspects = {*(job for (job,) in rows), *query.must}
+    runs = runs_of(suspects, query.since)
     return {job: Facts(runs=runs.get(job, ())) for job in suspects}
 
 
-def gather_restarts(ask: Ask) -> Found:
-    parameters = {"after": ask.counted_from, "until": ask.until, "jobs": list(ask.jobs), "must": list(ask.must)}
-    return facts_of(ask, by_job(select(_RESTARTS, parameters | {"least": ask.least, "new_run": NEW_RUN})))
+def gather_restarts(query: FactQuery) -> Found:
+    parameters = {"after": query.counted_from, "until": query.until, "jobs": list(query.jobs), "must": list(query.must)}
+    return facts_of(query, by_job(select(_RESTARTS, parameters | {"least": query.least, "new_run": NEW_RUN})))

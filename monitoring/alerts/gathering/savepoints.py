@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitoring.alerts.gathering.ages import LIMIT, suspects
-from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.query import FactQuery, Found, by_job, facts_of, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.rule_facts import Facts
 
@@ -37,11 +37,11 @@ WHERE state IN ('completed', 'failed') AND coalesce(completed_at, requested_at) 
 _FIRST_SEEN = "SELECT id, created_at FROM monitoring_job WHERE id = ANY(%(jobs)s)"
 
 
-def gather_savepoints(ask: Ask) -> Found:
-    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
-    moved = list(suspects(ask, _MARKS, parameters))
+def gather_savepoints(query: FactQuery) -> Found:
+    parameters = {"since": query.since, "until": query.until, "jobs": list(query.jobs)}
+    moved = list(suspects(query, _MARKS, parameters))
     asked = parameters | {"jobs": moved}
-    runs, first_seen = runs_of(moved, ask.since), dict(select(_FIRST_SEEN, asked))
+    runs, first_seen = runs_of(moved, query.since), dict(select(_FIRST_SEEN, asked))
     events = by_job(select(_COMPLETED, asked)) if moved else {}
     return {
         job: Facts(events=events.get(job, ()), runs=runs.get(job, ()), first_seen_at=first_seen.get(job))
@@ -49,7 +49,7 @@ def gather_savepoints(ask: Ask) -> Found:
     }
 
 
-def gather_failed_savepoints(ask: Ask) -> Found:
+def gather_failed_savepoints(query: FactQuery) -> Found:
     """Gather savepoints for failure streaks. A failed one has its request time, because the failure's is not known."""
-    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs), "must": list(ask.must)}
-    return facts_of(ask, by_job(select(_SETTLED, parameters)))
+    parameters = {"since": query.since, "until": query.until, "jobs": list(query.jobs), "must": list(query.must)}
+    return facts_of(query, by_job(select(_SETTLED, parameters)))

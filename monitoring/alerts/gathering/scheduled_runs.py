@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
-from monitoring.alerts.gathering.ask import Ask, Found, select
+from monitoring.alerts.gathering.query import FactQuery, Found, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.run_missed import CLOCK_SKEW
 from monitoring.alerts.rule_facts import Event, Facts, RunFact
@@ -21,11 +21,11 @@ ORDER BY job_id, started_at DESC
 """
 
 
-def gather_scheduled_runs(ask: Ask) -> Found:
-    jobs = {job.pk: job for job in Job.objects.filter(pk__in=ask.jobs).exclude(run_cron="")}
-    runs = _runs(jobs, ask.since)
-    found = {key: Facts(events=_due_times(job, runs[key], ask.until), runs=runs[key]) for key, job in jobs.items()}
-    return found | {key: Facts() for key in ask.must if key not in found}
+def gather_scheduled_runs(query: FactQuery) -> Found:
+    jobs = {job.pk: job for job in Job.objects.filter(pk__in=query.jobs).exclude(run_cron="")}
+    runs = _runs(jobs, query.since)
+    found = {key: Facts(events=_due_times(job, runs[key], query.until), runs=runs[key]) for key, job in jobs.items()}
+    return found | {key: Facts() for key in query.must if key not in found}
 
 
 def _runs(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:

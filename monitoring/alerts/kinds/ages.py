@@ -42,4 +42,4 @@ class Age(Kind):
 
 def live_run(facts: Facts, at: datetime) -> RunFact | None:
     run = facts.run(at)
-    return run if run and run.lives_at(at) else None
+    return run if run and run.is_live_at(at) else None

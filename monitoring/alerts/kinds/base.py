@@ -66,8 +66,8 @@ class Source(Enum):
     RESTARTS = "restarts"
     SCHEDULED_RUNS = "scheduled runs"
     OUTAGES = "outages"
-    STRANGERS = "strangers"
-    NOT_ASKED = "not asked"
+    OTHER_CLUSTERS = "strangers"
+    NOT_POLLED = "not asked"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class DataLossRisk(Age):
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         """Return None for a job that ended without failing or never had a snapshot: it has no state to lose."""
         run, last = facts.run(at), facts.last(at)
-        if run is None or last is None or (not run.lives_at(at) and not run.failed):
+        if run is None or last is None or (not run.is_live_at(at) and not run.failed):
             return None
         return last.at
 

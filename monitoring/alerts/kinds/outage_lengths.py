@@ -95,7 +95,7 @@ class AnotherClusterReason(ReasonCode):
 class AnotherCluster(OutageLength):
     name = "another_cluster"
     title = _("Another cluster answers")
-    source = Source.STRANGERS
+    source = Source.OTHER_CLUSTERS
     subject = Subject.CLUSTER
     threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
 
@@ -132,7 +132,7 @@ class WaymarkBlind(OutageLength):
 
     name = "waymark_blind"
     title = _("Waymark not polling")
-    source = Source.NOT_ASKED
+    source = Source.NOT_POLLED
     subject = Subject.WAYMARK
     threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))
 

@@ -77,7 +77,7 @@ class RunMissed(Age):
             "threshold_s": terms.threshold,
             "due_at": due.at.isoformat(),
             "run": run.number if run else None,
-            "failed": bool(run and not run.lives_at(at)),
+            "failed": bool(run and not run.is_live_at(at)),
             "cause": run.cause[:1000] if run and run.failed else "",
             "problem": due.text,
         }
@@ -86,7 +86,7 @@ class RunMissed(Age):
             return Finding(RunMissedReason.NOT_RUN_PROBLEM(**said, problem=due.text), evidence)
         if run is None:
             return Finding(RunMissedReason.NOT_RUN(**said), evidence)
-        code = RunMissedReason.UNFINISHED if run.lives_at(at) else RunMissedReason.FAILED
+        code = RunMissedReason.UNFINISHED if run.is_live_at(at) else RunMissedReason.FAILED
         return Finding(code(**said, run=run.number), evidence)
 
 

@@ -131,7 +131,7 @@ class ConfigurationReason(ReasonCode):
     EXACTLY_ONCE = "diagnosis.exactly-once", _("if its results must be exact")
 
 
-class Counsel(Sign):
+class SettingSign(Sign):
     """A sign that gives an advice. `weight` is its importance among advices."""
 
     of_checkpoint = False
@@ -156,7 +156,7 @@ class Counsel(Sign):
         return ()
 
 
-class IntervalTooShort(Counsel):
+class IntervalTooShort(SettingSign):
     name = "interval_too_short"
     at = "min_pause"
     title = ConfigurationReason.INTERVAL_TOO_SHORT()
@@ -182,7 +182,7 @@ class IntervalTooShort(Counsel):
         )
 
 
-class TimeoutNear(Counsel):
+class TimeoutNear(SettingSign):
     name = "timeout_near"
     at = "timeout"
     title = ConfigurationReason.TIMEOUT_NEAR()
@@ -198,7 +198,7 @@ class TimeoutNear(Counsel):
         return timeout_too_short.advice(scene.normal.duration_p95 or 0)
 
 
-class NoPeriodicCheckpoints(Counsel):
+class NoPeriodicCheckpoints(SettingSign):
     name = "no_periodic_checkpoints"
     at = "interval"
     title = ConfigurationReason.NO_PERIODIC_CHECKPOINTS()
@@ -214,7 +214,7 @@ class NoPeriodicCheckpoints(Counsel):
         return (Advice("execution.checkpointing.interval", "1 min", why, CHECKPOINTING),)
 
 
-class OneRetained(Counsel):
+class OneRetained(SettingSign):
     name = "one_retained"
     at = "num_retained"
     title = ConfigurationReason.ONE_RETAINED()
@@ -229,13 +229,13 @@ class OneRetained(Counsel):
         return (Advice(key_of(scene, "execution.checkpointing.num-retained"), "3", why, CHECKPOINTS),)
 
 
-class NotKept(Counsel):
+class NotKept(SettingSign):
     name = "not_kept"
     at = "externalization"
     title = ConfigurationReason.NOT_KEPT()
 
     def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.kept_after_end is not False or scene.settings.interval is None:
+        if scene.settings.retained_after_end is not False or scene.settings.interval is None:
             return None
         return ConfigurationReason.DELETED_WITH_JOB()
 
@@ -245,13 +245,13 @@ class NotKept(Counsel):
         return (Advice(key, "RETAIN_ON_CANCELLATION", why, CHECKPOINTS),)
 
 
-class NoSavepoints(Counsel):
+class NoSavepoints(SettingSign):
     name = "no_savepoint_schedule"
     title = ConfigurationReason.NO_SAVEPOINT_SCHEDULE()
     weight = 0.3
 
     def sentence(self, scene: Scene) -> Reason | None:
-        if scene.savepoints_are_scheduled or not scene.savepoints_are_ours or not scene.runs:
+        if scene.has_savepoint_schedule or not scene.manages_savepoints or not scene.runs:
             return None
         return ConfigurationReason.ONLY_CHECKPOINTS()
 
@@ -260,16 +260,16 @@ class NoSavepoints(Counsel):
         return (Advice("Waymark: savepoint schedule", "every 1 d", why),)
 
 
-class NoTolerance(Counsel):
+class NoTolerance(SettingSign):
     name = "no_tolerance"
     at = "tolerable_failed_checkpoints"
     title = ConfigurationReason.NO_TOLERANCE()
     weight = 0.7
 
     def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.tolerable != 0 or scene.failed_lately < 1 or scene.restarted_lately < 1:
+        if scene.settings.tolerable != 0 or scene.recent_failures < 1 or scene.recent_restarts < 1:
             return None
-        return ConfigurationReason.MAY_RESTART(failed=scene.failed_lately, restarted=scene.restarted_lately)
+        return ConfigurationReason.MAY_RESTART(failed=scene.recent_failures, restarted=scene.recent_restarts)
 
     def advise(self, scene: Scene) -> Sequence[Advice]:
         why = ConfigurationReason.TOLERATE_FAILURES()
@@ -277,12 +277,12 @@ class NoTolerance(Counsel):
 
     def evidence(self, scene: Scene) -> Sequence[Evidence]:
         return (
-            Evidence(ConfigurationReason.FAILED_LATELY(), str(scene.failed_lately)),
-            Evidence(ConfigurationReason.RESTARTED_LATELY(), str(scene.restarted_lately)),
+            Evidence(ConfigurationReason.FAILED_LATELY(), str(scene.recent_failures)),
+            Evidence(ConfigurationReason.RESTARTED_LATELY(), str(scene.recent_restarts)),
         )
 
 
-class NoRestart(Counsel):
+class NoRestart(SettingSign):
     name = "no_restart"
     title = ConfigurationReason.NO_RESTART()
     weight = 0.8
@@ -290,7 +290,7 @@ class NoRestart(Counsel):
     def sentence(self, scene: Scene) -> Reason | None:
         strategy = scene.settings.restart_strategy.strip().lower()
         off = strategy in ("none", "disable", "off") or "restart deactivated" in strategy
-        if not off or scene.restarts_are_ours:
+        if not off or scene.manages_restarts:
             return None
         return ConfigurationReason.FIRST_FAILURE_ENDS()
 
@@ -303,7 +303,7 @@ class NoRestart(Counsel):
         )
 
 
-class BigStateFull(Counsel):
+class BigStateFull(SettingSign):
     name = "big_state_full"
     at = "state_backend"
     title = ConfigurationReason.BIG_STATE_FULL()
@@ -325,7 +325,7 @@ class BigStateFull(Counsel):
         )
 
 
-class NoLocalRecovery(Counsel):
+class NoLocalRecovery(SettingSign):
     name = "no_local_recovery"
     title = ConfigurationReason.NO_LOCAL_RECOVERY()
     weight = 0.2
@@ -342,7 +342,7 @@ class NoLocalRecovery(Counsel):
         return (Advice(key_of(scene, self._KEYS[0]), "true", why, LARGE_STATE),)
 
 
-class AtLeastOnce(Counsel):
+class AtLeastOnce(SettingSign):
     name = "at_least_once"
     at = "mode"
     title = ConfigurationReason.AT_LEAST_ONCE()

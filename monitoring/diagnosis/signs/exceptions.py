@@ -216,7 +216,7 @@ class Thrown(Sign):
         return self.family.title
 
     def find(self, scene: Scene) -> Finding | None:
-        raised = next((each for each in _of_interest(scene) if family_of(each) is self.family), None)
+        raised = next((each for each in _relevant_exceptions(scene) if family_of(each) is self.family), None)
         return _finding(self.family, scene.checkpoint, raised) if raised else None
 
 
@@ -229,7 +229,7 @@ def family_of(raised: Raised) -> Family:
     return USER_CODE
 
 
-def _of_interest(scene: Scene) -> Iterator[Raised]:
+def _relevant_exceptions(scene: Scene) -> Iterator[Raised]:
     """Return the exceptions during the checkpoint, or without a checkpoint the job's last exception."""
     checkpoint = scene.checkpoint
     causes = [each for each in scene.raised if not _CONSEQUENCE.search(each.text)]
@@ -243,10 +243,10 @@ def _of_interest(scene: Scene) -> Iterator[Raised]:
     within = [each for each in causes if begin <= each.at <= end]
     yield from within
     if not within:
-        yield from _said_by_the_engine(checkpoint, end)
+        yield from _is_named_by_engine(checkpoint, end)
 
 
-def _said_by_the_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[Raised]:
+def _is_named_by_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[Raised]:
     """Return the failure message as an exception, if it says more than that the checkpoint failed."""
     reason = reason_of(checkpoint.failure)
     more = checkpoint.failure.removeprefix(PREFIXES[reason]).strip(" .:\n") if reason else checkpoint.failure

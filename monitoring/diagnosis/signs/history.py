@@ -11,7 +11,7 @@ from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import Label, Sign, milliseconds, size
-from monitoring.diagnosis.signs.configuration import CHECKPOINTING, Counsel
+from monitoring.diagnosis.signs.configuration import CHECKPOINTING, SettingSign
 from monitoring.diagnosis.signs.phases import incremental
 from monitoring.history.expectations import Basis
 from monitoring.marking import plural as ngettext
@@ -109,7 +109,7 @@ class SlowForThisHour(Sign):
         )
 
 
-class TimeoutForeseen(Counsel):
+class TimeoutForeseen(SettingSign):
     name = "timeout_foreseen"
     at = "timeout"
     title = HistoryReason.TIMEOUT_FORESEEN()
@@ -137,7 +137,7 @@ class TimeoutForeseen(Counsel):
         return (Evidence(HistoryReason.STATE_PER_DAY(), grown), *days) if grown else days
 
 
-class StateDoubles(Counsel):
+class StateDoubles(SettingSign):
     name = "state_doubles"
     title = HistoryReason.STATE_DOUBLES()
     weight = 0.4

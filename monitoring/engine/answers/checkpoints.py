@@ -69,14 +69,14 @@ class CheckpointStats:
 
     @classmethod
     def known_or_parsed(cls, fields: Fields, known: Mapping[int, CheckpointStats]) -> CheckpointStats:
-        told = fields.told(_CHECKPOINT)
-        key = told[0]
+        raw_values = fields.raw_values(_CHECKPOINT)
+        key = raw_values[0]
         before = known.get(key) if type(key) is int else None
-        if before is None or not before.final or before.answer[:-1] != told[:-1]:
+        if before is None or not before.final or before.answer[:-1] != raw_values[:-1]:
             return cls.parse(fields)
-        if before.answer == told:
+        if before.answer == raw_values:
             return before
-        return replace(before, discarded=fields.flag("discarded", False), answer=told)
+        return replace(before, discarded=fields.flag("discarded", False), answer=raw_values)
 
     @classmethod
     def parse(cls, fields: Fields) -> CheckpointStats:
@@ -96,7 +96,7 @@ class CheckpointStats:
             tasks={name: TaskStats.parse(task) for name, task in fields.named("tasks").items()}
             if fields.raw.get("tasks")
             else {},
-            answer=fields.told(_CHECKPOINT),
+            answer=fields.raw_values(_CHECKPOINT),
         )
 
 

@@ -38,7 +38,7 @@ class CheckpointConfig:
             tolerable_failed_checkpoints=fields.amount("tolerable_failed_checkpoints") or 0,
             retained_on_cancellation=externalization.flag("enabled")
             and not externalization.flag("delete_on_cancellation"),
-            raw=fields.kept() if periodic else {**fields.kept(), "interval": None},
+            raw=fields.storable() if periodic else {**fields.storable(), "interval": None},
         )
 
 
@@ -61,7 +61,7 @@ class JobConfig:
         return cls(
             restart_strategy=execution.optional_text("restart-strategy"),
             parallelism=execution.amount("job-parallelism"),
-            user_config={} if user_config is None else user_config.kept(),
+            user_config={} if user_config is None else user_config.storable(),
             launch=None if launch is None else launch_record(launch),
         )
 
@@ -81,5 +81,5 @@ def launch_record(fields: Fields) -> dict[str, Any]:
         "entry_class": fields.optional_text("entryClass"),
         "program_args": fields.texts("programArgsList"),
         "parallelism": fields.amount("parallelism"),
-        "configuration": {} if configuration is None else dict(configuration.kept()),
+        "configuration": {} if configuration is None else dict(configuration.storable()),
     }

@@ -45,7 +45,7 @@ class JobOverview:
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
             moved_at=fields.optional_moment("last-modification"),
-            answer=fields.told(_JOB_OVERVIEW),
+            answer=fields.raw_values(_JOB_OVERVIEW),
         )
 
     @classmethod
@@ -72,7 +72,7 @@ class JobOverview:
     def _parse_unless_known(cls, job: Fields, known: Mapping[str, JobOverview]) -> JobOverview:
         key = job.raw.get("jid")
         before = known.get(key) if isinstance(key, str) else None
-        return before if before is not None and before.answer == job.told(_JOB_OVERVIEW) else cls.parse(job)
+        return before if before is not None and before.answer == job.raw_values(_JOB_OVERVIEW) else cls.parse(job)
 
 
 @dataclass(frozen=True)

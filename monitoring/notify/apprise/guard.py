@@ -44,7 +44,7 @@ class Exchange:
 
     answers: list[Answer] = field(default_factory=list)
     denied: Denied | None = None
-    trouble: Reason | None = None
+    failure: Reason | None = None
 
 
 class AddressRefused(requests.ConnectionError):
@@ -77,8 +77,8 @@ class _CheckedAdapter(HTTPAdapter):
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **options: Any) -> requests.Response:
         if time.monotonic() > self._until:
-            self._exchange.trouble = NotifyReason.TOO_SLOW(limit_s=LIMIT_S)
-            raise requests.Timeout(str(self._exchange.trouble))
+            self._exchange.failure = NotifyReason.TOO_SLOW(limit_s=LIMIT_S)
+            raise requests.Timeout(str(self._exchange.failure))
         request.headers.setdefault("Host", urlsplit(request.url or "").netloc.rpartition("@")[2])
         request.headers.setdefault("Idempotency-Key", self._key)
         try:
@@ -86,10 +86,10 @@ class _CheckedAdapter(HTTPAdapter):
         except AddressRefused:
             raise
         except requests.Timeout:
-            self._exchange.trouble = NotifyReason.NO_ANSWER_IN_TIME()
+            self._exchange.failure = NotifyReason.NO_ANSWER_IN_TIME()
             raise
         except requests.RequestException as problem:
-            self._exchange.trouble = NotifyReason.NOT_REACHED(why=_innermost(problem))
+            self._exchange.failure = NotifyReason.NOT_REACHED(why=_innermost(problem))
             raise
         _read(response)
         self._exchange.answers.append(_answer(response))

@@ -145,7 +145,7 @@ def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
     if sent and (last is None or last.status < 300):
         return Sent(_words(last) if last else NotifyReason.APPRISE_SENT())
     if last is None:
-        return Failed(exchange.trouble or NotifyReason.APPRISE_FAILED())
+        return Failed(exchange.failure or NotifyReason.APPRISE_FAILED())
     if last.status < 300:
         return Failed(NotifyReason.REFUSED(answer=_words(last)), permanent=True)
     if last.status < 400:

@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from monitoring.models import Channel, Language
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
-from monitoring.notify.wording.words import event_word, kind_word, severity_word
+from monitoring.notify.wording.words import event_label, kind_label, severity_label
 
 SUBJECT_LENGTH = 180
 
@@ -77,9 +77,9 @@ def _context(message: Message, language: Language) -> dict[str, Any]:
 
 def _values(item: Item, language: Language) -> dict[str, object]:
     return {
-        "event": event_word(item.event, language),
-        "severity": severity_word(item.severity, language),
-        "kind": kind_word(item.kind, language),
+        "event": event_label(item.event, language),
+        "severity": severity_label(item.severity, language),
+        "kind": kind_label(item.kind, language),
         "job": item.job,
         "cluster": item.cluster,
         "sentence": item.text(language.value),

@@ -22,17 +22,17 @@ _EVENTS = {
 _SEVERITIES = {"warning": pgettext_lazy("message", "warning"), "critical": pgettext_lazy("message", "critical")}
 
 
-def event_word(event: str, language: Language) -> str:
+def event_label(event: str, language: Language) -> str:
     with override(language.value):
         return str(_EVENTS.get(event, event))
 
 
-def severity_word(severity: str, language: Language) -> str:
+def severity_label(severity: str, language: Language) -> str:
     with override(language.value):
         return str(_SEVERITIES.get(severity, severity))
 
 
-def kind_word(kind: str, language: Language) -> str:
+def kind_label(kind: str, language: Language) -> str:
     """Return the word for a kind. A language without one shows the title of the rule."""
     title = kinds()[kind].title if kind in kinds() else kind.replace("_", " ")
     with override(language.value):

@@ -11,12 +11,14 @@ from monitoring.polling.observation import RunObservation
 
 
 def record(seen: Sequence[tuple[Run, RunObservation]]) -> None:
-    told = {(run.pk, digest(exception)): exception for run, observed in seen for exception in observed.exceptions or ()}
-    if not told:
+    reported = {
+        (run.pk, digest(exception)): exception for run, observed in seen for exception in observed.exceptions or ()
+    }
+    if not reported:
         return
-    runs, digests = {run for run, _ in told}, {known for _, known in told}
+    runs, digests = {run for run, _ in reported}, {known for _, known in reported}
     stored = set(RunException.objects.filter(run__in=runs, digest__in=digests).values_list("run_id", "digest"))
-    rows = [_row(*key, exception) for key, exception in told.items() if key not in stored]
+    rows = [_row(*key, exception) for key, exception in reported.items() if key not in stored]
     RunException.objects.bulk_create(rows, ignore_conflicts=True)
 
 

@@ -24,12 +24,12 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    engine_runs_of,
     launch_of,
-    lives_of,
     wait_for,
     write,
 )
-from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
+from monitoring.recovery.stages.check_state import reject, remember_finding, reports_missing_path, reports_missing_state
 
 # The attempt waits at most this long for a poll that stores the running run, so that it can link the run.
 LINK_WITHIN = timedelta(seconds=30)
@@ -55,10 +55,10 @@ class AwaitRunning:
     step = _("Wait until it runs")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        lives = lives_of(attempt)
+        engine_runs = engine_runs_of(attempt)
 
         async def act(client: FlinkClient) -> object:
-            return await _look(client, lives.own(await client.jobs_overview()))
+            return await _look(client, engine_runs.own(await client.jobs_overview()))
 
         return Act(act)
 
@@ -120,8 +120,8 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
 
     If it failed because of its snapshot, an automatic restart tries the next snapshot under a new engine job ID.
     """
-    if is_of_state := says_state_gone(failure):
-        remember_finding(attempt, failure, now, missing=says_no_state(failure))
+    if is_of_state := reports_missing_state(failure):
+        remember_finding(attempt, failure, now, missing=reports_missing_path(failure))
     if automatic(attempt) and is_of_state:
         return reject(attempt, failure, now, (attempt.engine_job_id,), state_gone=True)
     why = Why.NEW_RUN_SAYS(state=state, failure=failure or Why.NO_REASON_GIVEN())

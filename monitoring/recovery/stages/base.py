@@ -16,7 +16,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
-from monitoring.pauses import why_paused
+from monitoring.pauses import pause_reason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.rows_written_again import end_states
@@ -100,14 +100,14 @@ def automatic(attempt: RestartAttempt) -> bool:
     return attempt.trigger == RestartTrigger.AUTOMATIC
 
 
-def restores_unasked(attempt: RestartAttempt) -> bool:
+def is_unattended_restore(attempt: RestartAttempt) -> bool:
     """Return whether rows may be written again by a restore that no person requested."""
     if attempt.trigger == RestartTrigger.SCHEDULED:
         return plain_path(attempt.restore_path) not in end_states(attempt.old_run)
     return automatic(attempt)
 
 
-def of_ended_job(attempt: RestartAttempt) -> bool:
+def requires_ended_job(attempt: RestartAttempt) -> bool:
     """Return whether the attempt was created because the job had ended. If the job runs after all, it is left alone."""
     return attempt.trigger in (RestartTrigger.AUTOMATIC, RestartTrigger.AGAIN, RestartTrigger.SCHEDULED)
 
@@ -120,7 +120,7 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     """
     if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None
-    if why := why_paused(attempt.job, now):
+    if why := pause_reason(attempt.job, now):
         return End(AttemptState.CANCELED, Why.AUTOMATION_PAUSED(why=why))
     if not automatic(attempt):
         return None
@@ -137,7 +137,7 @@ def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
 
 
 @dataclass(frozen=True)
-class Lives:
+class EngineRuns:
     """Identifies runs of a job in the engine's list: by its name and all engine job IDs of its runs and attempts.
 
     `old`: the ID of the run whose end caused the attempt, and when it ended by the engine's clock; None: not known.
@@ -152,7 +152,7 @@ class Lives:
         """Return the run that this attempt started."""
         return next((job for job in jobs if job.id == self.own_id), None)
 
-    def died_anew(self, jobs: Iterable[JobOverview]) -> bool:
+    def old_run_ended_again(self, jobs: Iterable[JobOverview]) -> bool:
         """Return whether the old run came back and ended again, later than the end that caused the attempt."""
         old_id, ended_at = self.old or ("", None)
         return any(job.id == old_id and job.ended_at and ended_at and job.ended_at > ended_at for job in jobs)
@@ -178,8 +178,8 @@ class Lives:
         return (job for job in jobs if job.id != self.own_id and (job.name == self.name or job.id in self.ids))
 
 
-def lives_of(attempt: RestartAttempt) -> Lives:
+def engine_runs_of(attempt: RestartAttempt) -> EngineRuns:
     runs = Run.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
     attempts = RestartAttempt.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
     old = (attempt.old_run.engine_job_id, attempt.old_run.ended_at) if attempt.old_run else None
-    return Lives(attempt.job.name, frozenset([*runs, *attempts]), attempt.engine_job_id, old)
+    return EngineRuns(attempt.job.name, frozenset([*runs, *attempts]), attempt.engine_job_id, old)

@@ -40,7 +40,7 @@ from monitoring.savepoints.stored import validate
 # The job may be down during the check. If storage does not answer by then, the engine checks the snapshot at the start.
 STATE_READ_WITHIN_S = 15.0
 # Flink's messages for a snapshot that is missing or incomplete. Flink checks it only when it starts the job.
-_STATE_GONE = re.compile(
+_MISSING_STATE = re.compile(
     r"Cannot find (checkpoint|savepoint|meta ?data)|Could not load checkpoint|_metadata\b", re.IGNORECASE
 )
 # Messages of Flink and of Waymark's job manager for a path without a snapshot.
@@ -81,7 +81,7 @@ class CheckState:
             case SavepointValidation(fault=fault, missing=missing):
                 remember_finding(attempt, fault, now, missing=missing)
                 return reject(attempt, fault, now)
-            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+            case Unreachable() | NotReady() | Malformed() | Refused(is_request_invalid=False):
                 return wait_for(answer)  # this answer says nothing about the snapshot
             case EngineError():
                 return reject(attempt, answer.reason, now)
@@ -131,12 +131,12 @@ def remember_finding(attempt: RestartAttempt, problem: Reason | str, now: dateti
     record_finding(owner, attempt.restore_path, problem, now, missing=missing)
 
 
-def says_state_gone(failure: str) -> bool:
+def reports_missing_state(failure: str) -> bool:
     """Return whether the engine's text says that the snapshot is missing or incomplete."""
-    return _STATE_GONE.search(failure) is not None
+    return _MISSING_STATE.search(failure) is not None
 
 
-def says_no_state(failure: str) -> bool:
+def reports_missing_path(failure: str) -> bool:
     """Return whether the engine's text says that there is no snapshot at the path."""
     return _NO_STATE.search(failure) is not None
 

@@ -53,7 +53,7 @@ class ImportState:
                 return _not_copied(refusal or _CLASS.sub("", trace.partition("\n")[0]) or reason)
             case NotFound():
                 return _not_copied(Why.NO_IMPORTS_HERE())
-            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+            case Unreachable() | NotReady() | Malformed() | Refused(is_request_invalid=False):
                 return wait_for(answer)
             case EngineError():
                 return _not_copied(answer.reason)

@@ -107,7 +107,7 @@ class UploadProgram:
                 placed(attempt.job.cluster, jar_id, program)
                 write(attempt, launch={**launch, "jar_id": jar_id})
                 return Next(next_state(attempt), Why.PROGRAM_UPLOADED(program=program.name, id=jar_id))
-            case Unreachable() | NotReady() | Malformed() | Refused(of_the_request=False):
+            case Unreachable() | NotReady() | Malformed() | Refused(is_request_invalid=False):
                 return wait_for(answer)
             case EngineError():
                 return End(AttemptState.FAILED, Why.PROGRAM_REFUSED(answer=answer.reason))

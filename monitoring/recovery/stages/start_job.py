@@ -20,7 +20,7 @@ from django.utils.translation import gettext_noop as _
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
-from monitoring.engine.identity import Identity, identity_of, same, stranger_reason
+from monitoring.engine.identity import Identity, identity_of, other_cluster_reason, same
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.reasons.columns import columns, stored
@@ -44,13 +44,18 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    engine_runs_of,
     given_up,
+    is_unattended_restore,
     launch_of,
-    lives_of,
-    restores_unasked,
     write,
 )
-from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
+from monitoring.recovery.stages.check_state import (
+    reject,
+    remember_finding,
+    reports_missing_path,
+    reports_missing_state,
+)
 from monitoring.recovery.stages.prepare_program import lost
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
@@ -67,14 +72,14 @@ class Known:
 
 
 @dataclass(frozen=True)
-class OtherLife:
+class OtherRun:
     """Another run of the job was started after the end of the old one: it is live, or had an intended end."""
 
     job: JobOverview
 
 
 @dataclass(frozen=True)
-class DiedAnew:
+class OldRunEndedAgain:
     """The run whose end caused the attempt came back and ended again."""
 
 
@@ -132,13 +137,13 @@ class StartJob:
                 # From now on the stage looks for the job. `error` keeps the launch's error, if the job never appears.
                 found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
                 write(attempt, launch_sent_at=now, **found)
-                return _looked_for(attempt, why)
+                return _search_description(attempt, why)
             case Known(job):
                 write(attempt, launched_at=now)
                 return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
-            case OtherLife(job):
+            case OtherRun(job):
                 return End(AttemptState.CANCELED, _by_another(job))
-            case DiedAnew():
+            case OldRunEndedAgain():
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
             case Stranger(why, withheld):
                 if withheld and attempt.launches == 1:
@@ -148,12 +153,12 @@ class StartJob:
                 return _not_seen(attempt, now)
             case NotFound():
                 return End(AttemptState.FAILED, Why.PROGRAM_GONE(answer=answer.reason))
-            case Refused(of_the_request=True):
+            case Refused(is_request_invalid=True):
                 # The engine refused the launch, so it has not started the job.
                 write(attempt, deadline_at=_deadline(attempt, now), launch_sent_at=None)
                 return _refused(attempt, answer, now)
             case EngineError():
-                return _looked_for(attempt, answer)
+                return _search_description(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is not an answer to a launch")
 
@@ -167,7 +172,7 @@ def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
     return attempt.deadline_at + max(now - (attempt.launch_sent_at or now), timedelta())
 
 
-def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
+def _search_description(attempt: RestartAttempt, answer: EngineError) -> Wait:
     return Wait(Why.LOOKED_FOR(id=attempt.engine_job_id, answer=answer.reason))
 
 
@@ -175,14 +180,14 @@ def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcom
     text = refused.engine_text
     if isinstance(refused, NotRun):
         return End(AttemptState.FAILED, Why.COMMAND_NOT_RUN(why=refused.reason), nothing_runs=True)
-    if says_no_state(text):
+    if reports_missing_path(text):
         remember_finding(attempt, refused.reason, now, missing=True)
     if _NO_PROGRAM.search(text):
         return _program_lost(attempt)
     if automatic(attempt):
         ids = refused.engine_job_ids if isinstance(refused, StartRefused) else ()
         started_as = (attempt.engine_job_id, *ids)
-        return reject(attempt, refused.reason, now, started_as, state_gone=says_state_gone(text))
+        return reject(attempt, refused.reason, now, started_as, state_gone=reports_missing_state(text))
     return End(AttemptState.FAILED, Why.START_REFUSED(how=_from(attempt), why=refused.reason), nothing_runs=True)
 
 
@@ -206,14 +211,14 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
 
 
 def _act(attempt: RestartAttempt, send: bool) -> Act:
-    lives, decided_by_itself = lives_of(attempt), automatic(attempt)
+    engine_runs, decided_by_itself = engine_runs_of(attempt), automatic(attempt)
     launch = launch_of(attempt) or {}
     order = LaunchOrder(
         launch,
         attempt.engine_job_id,
         attempt.job.name,
         attempt.restore_path,
-        is_automatic=restores_unasked(attempt),
+        is_automatic=is_unattended_restore(attempt),
     )
     kind, row = kind_of(launch), attempt.job.cluster.identity
     known = Identity.from_row(row) if row else None
@@ -222,14 +227,14 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         if known is not None and (why := await _why_another(client, known)):
             return Stranger(why, withheld=send)
         jobs = await client.jobs_overview()
-        if own := lives.own(jobs):
+        if own := engine_runs.own(jobs):
             return Known(own)
-        if living := lives.live(jobs):
-            return OtherLife(living)
-        if decided_by_itself and lives.died_anew(jobs):
-            return DiedAnew()
-        if decided_by_itself and send and (ended := lives.ended_since(jobs)):
-            return OtherLife(ended)
+        if living := engine_runs.live(jobs):
+            return OtherRun(living)
+        if decided_by_itself and engine_runs.old_run_ended_again(jobs):
+            return OldRunEndedAgain()
+        if decided_by_itself and send and (ended := engine_runs.ended_since(jobs)):
+            return OtherRun(ended)
         if not send:
             return NotSeen()
         named = frozenset(job.id for job in jobs)
@@ -250,7 +255,7 @@ async def _why_another(client: FlinkClient, known: Identity) -> Reason | None:
     """Return why another cluster answers, None for the job's own cluster and for one without an identity."""
     config = await client.manager_config_if_shown()
     found = identity_of(config.settings) if config else None
-    return stranger_reason(client.url, known, found) if found and not same(known, found) else None
+    return other_cluster_reason(client.url, known, found) if found and not same(known, found) else None
 
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:

@@ -15,10 +15,10 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview, SavepointValidation
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotAsked, Refused
-from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
+from monitoring.engine.errors import EngineError, Refused, RequestNotSent
+from monitoring.engine.high_availability import HighAvailability, find_recovery_reason, high_availability_of
 from monitoring.engine.leaders import quorum_of
-from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
+from monitoring.engine.zookeeper import Quorum, stored_job_reason
 from monitoring.models import (
     AttemptState,
     Cluster,
@@ -44,10 +44,10 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    engine_runs_of,
     given_up,
     launch_of,
-    lives_of,
-    of_ended_job,
+    requires_ended_job,
     wait_for,
     write,
 )
@@ -61,7 +61,7 @@ STATE_READ_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
-class Living:
+class LiveRun:
     """The job's run that has not ended, if any.
 
     `failed`: the run to stop is FAILED; `may_come_back`: why the engine may start the job again; `unseen`: the high
@@ -89,47 +89,47 @@ class StopJob:
             return stopped
         try:
             store = _store(attempt.job.cluster)
-        except NotAsked as problem:
+        except RequestNotSent as problem:
             return wait_for(problem)
-        lives, known = lives_of(attempt), _known_life(attempt)
+        engine_runs, known = engine_runs_of(attempt), _known_run(attempt)
         is_ours = attempt.job.cluster.engine == Engine.SPARK
         to_cancel = known if _may_cancel(attempt) else None
         saved_before, path, program = attempt.stop_first, attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
             jobs = await client.jobs_overview()
-            living = lives.live(jobs)
+            living = engine_runs.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 if saved_before and (why := await _why_gone(client, path, program)):
                     return StateGone(why)
                 await client.cancel(living.id)  # canceling twice does no harm
-            found = Living(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
+            found = LiveRun(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
             if living is not None or known is None:
                 return found
             if store is not None:
-                return replace(found, may_come_back=await asyncio.to_thread(why_it_may_come_back, store, known))
+                return replace(found, may_come_back=await asyncio.to_thread(stored_job_reason, store, known))
             wished = any(job.id == known and job.state in WISHED for job in jobs)
-            return found if wished or is_ours else await _may_be_taken_up(client, known, found)
+            return found if wished or is_ours else await _add_recovery_reason(client, known, found)
 
         return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
-            case Living(None, failed=True) if _may_be_taken_back(attempt, now):
+            case LiveRun(None, failed=True) if _may_be_taken_back(attempt, now):
                 return Wait(Why.MAY_BE_TAKEN_BACK())
-            case Living(None, may_come_back=why) if why:
+            case LiveRun(None, may_come_back=why) if why:
                 return Wait(Why.MAY_COME_BACK(why=why))
-            case Living(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
+            case LiveRun(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
                 return Wait(Why.NEXT_LEADER_MAY_START(kind=unseen.kind, until=until), LOOK_AGAIN)
-            case Living(None):
+            case LiveRun(None):
                 # The start has its full time limit, however long the stop took.
                 write(attempt, deadline_at=now + TIME_LIMIT)
                 return _ended(attempt)
-            case Living(JobOverview() as life) if of_ended_job(attempt):
+            case LiveRun(JobOverview() as life) if requires_ended_job(attempt):
                 return End(AttemptState.CANCELED, Why.JOB_LIVES(id=life.id, state=life.state))
-            case Living(JobOverview() as life) if life.id != _known_life(attempt):
+            case LiveRun(JobOverview() as life) if life.id != _known_run(attempt):
                 return End(AttemptState.CANCELED, Why.OTHER_RUN_NOT_STOPPED(id=life.id, state=life.state))
-            case Living(JobOverview() as life):
+            case LiveRun(JobOverview() as life):
                 return _stopping(attempt, life, now)
             case StateGone(why):
                 gone = Why.STATE_GONE(path=attempt.restore_path, why=why)
@@ -147,13 +147,13 @@ def _store(cluster: Cluster) -> Quorum | None:
     return quorum_of(cluster)
 
 
-async def _may_be_taken_up(client: FlinkClient, known: str, found: Living) -> Living:
+async def _add_recovery_reason(client: FlinkClient, known: str, found: LiveRun) -> LiveRun:
     """Ask a cluster without a known ZooKeeper whether and where it stores its jobs, and add the result to `found`."""
     config = await client.manager_config_if_shown()
-    available = told_by(config.settings) if config else None
+    available = high_availability_of(config.settings) if config else None
     if available is None:
         return found
-    why = await asyncio.to_thread(why_taken_up, available, known)
+    why = await asyncio.to_thread(find_recovery_reason, available, known)
     return replace(found, unseen=available) if why is None else replace(found, may_come_back=why)
 
 
@@ -168,7 +168,7 @@ def _held_until(attempt: RestartAttempt, unseen: HighAvailability, now: datetime
 
 
 def _may_cancel(attempt: RestartAttempt) -> bool:
-    if of_ended_job(attempt):
+    if requires_ended_job(attempt):
         return False
     saved = attempt.stop_savepoint
     is_saved = saved is not None and saved.state == SavepointState.COMPLETED
@@ -189,13 +189,13 @@ async def _why_gone(client: FlinkClient, path: str, program: str | None) -> Reas
     try:
         found = await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
     except Refused as refused:
-        if refused.of_the_request:
+        if refused.is_request_invalid:
             return refused.reason
         raise
     return found.fault if isinstance(found, SavepointValidation) else ""
 
 
-def _known_life(attempt: RestartAttempt) -> str | None:
+def _known_run(attempt: RestartAttempt) -> str | None:
     """Return the engine job ID of the run that the attempt replaces."""
     return attempt.old_run.engine_job_id if attempt.old_run else None
 
@@ -211,14 +211,14 @@ def _may_be_taken_back(attempt: RestartAttempt, now: datetime) -> bool:
 def _ended(attempt: RestartAttempt) -> Outcome:
     saved = attempt.stop_savepoint
     if attempt.from_stop:
-        return _go_on_from(attempt, saved)
-    if saved is None and (of_ended_job(attempt) or attempt.stop_first):
+        return _continue_from(attempt, saved)
+    if saved is None and (requires_ended_job(attempt) or attempt.stop_first):
         return Next(AttemptState.LAUNCHING, Why.NOT_RUNNING(), StepState.SKIPPED)
     text = Why.STOPPED_AND_SAVED(path=saved.path) if saved and saved.path else Why.STOPPED()
     return Next(AttemptState.LAUNCHING, text)
 
 
-def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
+def _continue_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
     """Continue from the savepoint with which the job stopped, or fail if the job ended without it."""
     if saved is None:
         return End(AttemptState.FAILED, Why.ENDED_WITHOUT_SAVEPOINT(), nothing_runs=True)
@@ -241,7 +241,7 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
         return Wait(Why.CANCELLING(state=life.state))
     saved = attempt.stop_savepoint
     if saved is None:
-        return _ask_to_stop(attempt, now)
+        return _request_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
         return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=stored(saved, "failure")), job_goes_on=True)
     if not _restores_a_checkpoint(attempt):
@@ -251,7 +251,7 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
     return Wait(Why.SAVING_BEFORE_CANCEL(state=life.state))
 
 
-def _ask_to_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
+def _request_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
     stops_job = not _restores_a_checkpoint(attempt)
     try:
         saved = request_savepoint(attempt.job, SavepointOrigin.RESTART, attempt.requested_by, now, stops_job=stops_job)

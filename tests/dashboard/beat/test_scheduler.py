@@ -143,7 +143,7 @@ def test_a_clock_that_was_set_forward_sends_each_entry_once(
 def test_heartbeat_reports_the_leader(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     beat = make_beat()
     tick(beat)
-    [sign] = broker.signs(redis, datetime.now(UTC))
-    assert (sign.kind, sign.name, sign.facts["leads"]) == ("beat", broker.process_name(), True)
+    [heartbeat] = broker.heartbeats(redis, datetime.now(UTC))
+    assert (heartbeat.kind, heartbeat.name, heartbeat.facts["leads"]) == ("beat", broker.process_name(), True)
     beat.close()
-    assert broker.signs(redis, datetime.now(UTC)) == []
+    assert broker.heartbeats(redis, datetime.now(UTC)) == []

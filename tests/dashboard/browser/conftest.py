@@ -90,8 +90,8 @@ def signs_of_life(redis_url: str, settings: Any) -> Iterator[None]:
     with broker.connect() as redis, pytest.MonkeyPatch.context() as patch:
         for number in (1, 2):
             patch.setattr(broker, "process_name", lambda number=number: f"waymark-{number}:412{number}")
-            broker.leave_sign(redis, "beat", leads=number == 1)
-            broker.leave_sign(redis, "worker", threads=4, taken=172_800 // number)
+            broker.write_heartbeat(redis, "beat", leads=number == 1)
+            broker.write_heartbeat(redis, "worker", threads=4, taken=172_800 // number)
         redis.lpush(broker.QUEUE, "a", "b", "c")
         yield
         redis.flushall()

@@ -33,8 +33,8 @@ def seeing(db: None, redis: Redis) -> None:
     now = timezone.now()
     for task in periods():
         Tick.objects.create(task=task, ended_at=now, took_ms=12, runs=4)
-    broker.leave_sign(redis, "beat", leads=True)
-    broker.leave_sign(redis, "worker", threads=4, taken=1200)
+    broker.write_heartbeat(redis, "beat", leads=True)
+    broker.write_heartbeat(redis, "worker", threads=4, taken=1200)
 
 
 def test_it_is_healthy_while_it_sees(seeing: None, stranger: Client) -> None:

@@ -15,7 +15,7 @@ from pytest_httpserver import HTTPServer
 from monitoring.launches import Launched, remember
 from monitoring.models import AuditEntry, Cluster, Job, LaunchOrigin, RestartAttempt, Run, RunState
 from monitoring.programs import content_of, copy_of
-from monitoring.recovery.going_back import bring_back
+from monitoring.recovery.going_back import undo_change
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -308,7 +308,7 @@ def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: 
         state="failed", error="It does not fit.", launches=1, restore_path="file:/sp/1", ended_at=failed.created_at
     )
     failed.refresh_from_db()
-    back = bring_back(failed, failed.created_at)
+    back = undo_change(failed, failed.created_at)
     assert back is not None
     shown = admin.get(page).content.decode()
     assert f'href="{reverse("restart-progress", args=[back.pk])}"' in shown

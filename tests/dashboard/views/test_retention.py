@@ -69,7 +69,7 @@ def test_what_would_go_is_shown_and_changes_nothing(operator: Client, job: Job) 
     asked = {"preview": "1", "savepoints_kept": "1", "savepoints_kept_s": "150 min"}
     response = operator.get(reverse("job-retention", args=[job.pk]), asked)
     assert response.context["going"] == 2
-    assert [verdict.goes for _, verdict in response.context["judged"]] == [False, False, True, True]
+    assert [verdict.is_expired for _, verdict in response.context["judged"]] == [False, False, True, True]
     job.refresh_from_db()
     assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
     assert not Savepoint.objects.filter(state=SavepointState.DISPOSING).exists()

@@ -578,7 +578,7 @@ def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run,
     assert "1 frozen" in str(evaluate_due(later(3600)))
     assert not Incident.objects.exists()
 
-    Outage.objects.create(cluster=job.cluster, kind=OutageKind.NOT_ASKED, began_at=later(5), ended_at=later(3700))
+    Outage.objects.create(cluster=job.cluster, kind=OutageKind.NOT_POLLED, began_at=later(5), ended_at=later(3700))
     Cluster.objects.update(next_poll_at=later(9999))
     rows.checkpoint(run, 2, triggered_at=later(3690), latest_ack_at=later(3695))
     evaluate_due(later(3705))

@@ -19,8 +19,9 @@ def test_declined_for_a_named_cause_is_still_declined():
 
 
 def test_an_unknown_message_is_shown_as_it_came_on_one_line():
-    assert checkpoint_failure("Disk is full.\n\tat Storage.write") == UnlistedFailure.SAID(message="Disk is full")
+    found = checkpoint_failure("Disk is full.\n\tat Storage.write")
+    assert found == UnlistedFailure.WITH_MESSAGE(message="Disk is full")
 
 
 def test_no_message_is_said_to_be_none():
-    assert checkpoint_failure("") == UnlistedFailure.UNSAID()
+    assert checkpoint_failure("") == UnlistedFailure.WITHOUT_MESSAGE()

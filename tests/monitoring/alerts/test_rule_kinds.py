@@ -410,14 +410,20 @@ CASES = [
     Case("cluster_unreachable", "after its time, until it answers", lambda s: s.outage(100, 400), [(160, 400)]),
     Case("cluster_unreachable", "a shorter one is none", lambda s: s.outage(100, 160), []),
     Case(
-        "another_cluster", "until it is itself again", lambda s: s.outage(100, 400, OutageKind.STRANGER), [(160, 400)]
+        "another_cluster",
+        "until the known cluster answers again",
+        lambda s: s.outage(100, 400, OutageKind.ANOTHER_CLUSTER),
+        [(160, 400)],
     ),
     Case("another_cluster", "silence is no stranger", lambda s: s.outage(100, 400), []),
-    Case("cluster_unreachable", "a stranger is not silence", lambda s: s.outage(100, 400, OutageKind.STRANGER), []),
+    Case("cluster_unreachable", "another cluster", lambda s: s.outage(100, 400, OutageKind.ANOTHER_CLUSTER), []),
     Case(
-        "waymark_blind", "told of when it looks again", lambda s: s.outage(100, 400, OutageKind.NOT_ASKED), [(220, 400)]
+        "waymark_blind",
+        "reported when polling resumes",
+        lambda s: s.outage(100, 400, OutageKind.NOT_POLLED),
+        [(220, 400)],
     ),
-    Case("waymark_blind", "a shorter one is none", lambda s: s.outage(100, 219, OutageKind.NOT_ASKED), []),
+    Case("waymark_blind", "a shorter one is none", lambda s: s.outage(100, 219, OutageKind.NOT_POLLED), []),
 ]
 
 

@@ -84,8 +84,8 @@ scenes = st.builds(
     last_triggered_at=st.one_of(st.none(), moments),
     silent_since=st.one_of(st.none(), moments),
     runs=st.booleans(),
-    failed_lately=st.integers(0, 5),
-    restarted_lately=st.integers(0, 5),
+    recent_failures=st.integers(0, 5),
+    recent_restarts=st.integers(0, 5),
 )
 
 

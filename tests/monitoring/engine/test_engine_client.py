@@ -23,7 +23,7 @@ from monitoring.engine.answers import (
 )
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
-from monitoring.engine.errors import Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.errors import Malformed, NotFound, NotReady, Refused, RequestNotSent, Unreachable
 from monitoring.engine.fields import Fields
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.reasons.engines import EngineReason
@@ -423,7 +423,7 @@ async def test_nobody_listens():
 
 async def test_an_address_that_is_none():
     async with FlinkClient(Connection("http://[nonsense")) as client:
-        with pytest.raises(NotAsked, match="This is not a valid address"):
+        with pytest.raises(RequestNotSent, match="This is not a valid address"):
             await client.overview()
 
 

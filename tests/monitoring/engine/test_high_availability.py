@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from dashboard.stack.ports import any_free
 from monitoring.engine import high_availability
-from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
+from monitoring.engine.high_availability import HighAvailability, find_recovery_reason, high_availability_of
 from monitoring.engine.zookeeper import Quorum
 from monitoring.reasons.engines import EngineReason
 from tests.monitoring.engine.flink_server import MANAGER
@@ -20,7 +20,7 @@ KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "
 
 
 def told(settings: dict[str, str]) -> HighAvailability:
-    found = told_by(settings)
+    found = high_availability_of(settings)
     assert found is not None
     return found
 
@@ -42,7 +42,7 @@ def test_a_real_flink_with_zookeeper_tells_where_its_jobs_are_stored() -> None:
     ],
 )
 def test_without_high_availability_nobody_takes_up_a_job(settings: dict[str, str]) -> None:
-    assert told_by(settings) is None
+    assert high_availability_of(settings) is None
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ class TestLooking:
 
     def test_while_it_is_stored_it_may_be_taken_up(self, client: KazooClient, led: None, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans/abc/locks", makepath=True)
-        assert why_taken_up(available, "abc") == EngineReason.JOB_STORED(job_id="abc")
-        assert why_taken_up(available, "def") == ""
+        assert find_recovery_reason(available, "abc") == EngineReason.JOB_STORED(job_id="abc")
+        assert find_recovery_reason(available, "def") == ""
 
     def test_where_nobody_leads_is_not_the_place(self, client: KazooClient, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans", makepath=True)
-        assert why_taken_up(available, "abc") is None
+        assert find_recovery_reason(available, "abc") is None
 
     def test_a_name_is_resolved_once_and_judged(self, led: None, available, zookeeper_hosts: str) -> None:
         port = zookeeper_hosts.split(",")[0].rpartition(":")[2]
@@ -134,27 +134,27 @@ class TestLooking:
         named = HighAvailability(
             "zookeeper", available.lease, Quorum(f"zk.example:{port}", available.quorum.root, "/ha")
         )
-        assert why_taken_up(named, "abc", resolve) == ""
+        assert find_recovery_reason(named, "abc", resolve) == ""
         assert asked == ["zk.example"]
 
     def test_a_forbidden_address_among_them_is_not_connected_to(self, led: None, available, zookeeper_hosts) -> None:
         hosts = f"{zookeeper_hosts},169.254.169.254:2181"
         forbidden = HighAvailability("zookeeper", available.lease, Quorum(hosts, available.quorum.root, "/ha"))
-        assert why_taken_up(available, "abc") == ""
-        assert why_taken_up(forbidden, "abc") is None
+        assert find_recovery_reason(available, "abc") == ""
+        assert find_recovery_reason(forbidden, "abc") is None
 
     def test_silence_is_no_word(self, available, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(high_availability, "_LOOK_LIMIT_S", 0.3)
+        monkeypatch.setattr(high_availability, "_ZOOKEEPER_LIMIT_S", 0.3)
         silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
-        assert why_taken_up(HighAvailability("zookeeper", available.lease, silent), "abc") is None
+        assert find_recovery_reason(HighAvailability("zookeeper", available.lease, silent), "abc") is None
 
 
 def test_a_name_that_does_not_resolve_is_not_looked_at() -> None:
     def resolve(_host: str, _port: int) -> Sequence[str]:
         raise OSError("no such name")
 
-    assert why_taken_up(told(MANAGER), "abc", resolve) is None
+    assert find_recovery_reason(told(MANAGER), "abc", resolve) is None
 
 
 def test_kubernetes_is_not_looked_into() -> None:
-    assert why_taken_up(told(KUBERNETES), "abc") is None
+    assert find_recovery_reason(told(KUBERNETES), "abc") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitoring.engine.identity import Identity, identity_of, same, stranger_reason
+from monitoring.engine.identity import Identity, identity_of, other_cluster_reason, same
 from tests.monitoring.engine.flink_server import MANAGER, PROCESS
 
 STANDALONE = {"jobmanager.rpc.address": "jm", "jobmanager.rpc.port": "6123", "web.tmpdir": MANAGER["web.tmpdir"]}
@@ -76,7 +76,7 @@ def test_it_survives_being_stored() -> None:
 
 
 def test_the_sentence_names_both() -> None:
-    reason = stranger_reason("http://x", first(MANAGER), read(MANAGER, **{"high-availability.cluster-id": "/b"}))
+    reason = other_cluster_reason("http://x", first(MANAGER), read(MANAGER, **{"high-availability.cluster-id": "/b"}))
     sentence = str(reason)
     assert sentence.startswith("Another cluster answers at http://x: it was path /flink, cluster-id /demo at zk1:2181")
     assert "is now path /flink, cluster-id /b at zk1:2181" in sentence

@@ -13,7 +13,7 @@ import pytest
 
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
-from monitoring.engine.errors import Malformed, NotAsked, Redirected, Trouble, Unreachable
+from monitoring.engine.errors import ConnectionFailure, Malformed, Redirected, RequestNotSent, Unreachable
 from monitoring.engine.transport import Answer, Transport
 
 BODY_LIMIT = 10_000
@@ -122,19 +122,19 @@ async def test_the_size_of_an_answer_is_limited(of):
 
 
 @pytest.mark.parametrize(
-    ("of", "trouble"),
+    ("of", "kind"),
     [
-        ("cut short", Trouble.BROKEN),
-        ("no HTTP", Trouble.NO_HTTP),
-        ("a header without end", Trouble.NO_HTTP),
-        ("nothing", Trouble.HUNG_UP),
+        ("cut short", ConnectionFailure.BROKEN),
+        ("no HTTP", ConnectionFailure.NO_HTTP),
+        ("a header without end", ConnectionFailure.NO_HTTP),
+        ("nothing", ConnectionFailure.CLOSED_BY_SERVER),
     ],
 )
-async def test_what_is_wrong_is_told_apart(of, trouble):
+async def test_what_is_wrong_is_told_apart(of, kind):
     async with playing(ANSWERS[of]) as server, FlinkClient(Connection(server.url)) as client:
         with pytest.raises(Unreachable) as told:
             await client.overview()
-        assert told.value.trouble is trouble
+        assert told.value.kind is kind
 
 
 async def test_what_is_asked():
@@ -232,7 +232,7 @@ async def test_a_secret_with_a_line_break_is_sent_to_nobody():
 
 async def test_an_address_that_is_not_allowed_is_not_asked():
     async with asking("http://169.254.169.254") as reads:
-        with pytest.raises(NotAsked):
+        with pytest.raises(RequestNotSent):
             await reads.ask("GET", "/jobs", 2.0)
 
 

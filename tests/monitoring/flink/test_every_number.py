@@ -13,7 +13,7 @@ from django.utils import timezone
 from monitoring.engine.operations import Done, Failed
 from monitoring.models import Checkpoint, CheckpointGap, Cluster, Job, Run, Savepoint, SavepointOrigin
 from monitoring.polling.poller import Poller
-from monitoring.polling.service import LOOK_EVERY_S
+from monitoring.polling.service import SERVE_LIMIT_S
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.record import Recording, expected_checkpoint, expected_operators, recording
@@ -40,7 +40,7 @@ class Beat:
     def until(self, what: str, condition: Callable[[], T]) -> T:
         def polled() -> T:
             self._poller.start_due()
-            self._poller.serve(LOOK_EVERY_S)
+            self._poller.serve(SERVE_LIMIT_S)
             return condition()
 
         return eventually(what, polled, limit_s=SECONDS + 120)

@@ -13,10 +13,10 @@ import pytest
 from django.utils import timezone
 
 from monitoring.engine.examination import examine
-from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
+from monitoring.engine.high_availability import HighAvailability, find_recovery_reason, high_availability_of
 from monitoring.engine.identity import identity_of, same
 from monitoring.engine.probe import Found
-from monitoring.engine.zookeeper import Leader, Quorum, find_leader, why_it_may_come_back
+from monitoring.engine.zookeeper import Leader, Quorum, find_leader, stored_job_reason
 from monitoring.launches import remember_edit
 from monitoring.models import Cluster, Job, RestartAttempt, RestartDecision, Run, RunStateChange, Verdict
 from monitoring.programs import keep
@@ -87,14 +87,14 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         waymark.until("the other leader is polled", followed, 120)
         completed = job.runs.get().checkpoints.filter(status="COMPLETED", triggered_at__gt=killed)
         waymark.until("it goes on", completed.exists, 120)
-        assert why_it_may_come_back(quorum, job_id) == EngineReason.JOB_STORED(job_id=job_id)
+        assert stored_job_reason(quorum, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         assert not RestartAttempt.objects.exists()
         assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()
         # For a cluster that is stored by address, Flink's configuration has the location of its nodes.
         told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
-        available = told_by(told)
+        available = high_availability_of(told)
         assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
-        assert why_taken_up(available, job_id) == EngineReason.JOB_STORED(job_id=job_id)
+        assert find_recovery_reason(available, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         moves = set(RunStateChange.objects.values_list("target", flat=True))
         assert not moves & {"LOST", "FAILED", "CANCELED", "FINISHED"}
 
@@ -109,14 +109,14 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
         assert (back.state, back.old_run.engine_job_id) == ("succeeded", job_id), back.error
         assert "has been FAILED since" in back.reason
         assert back.restore_path
-        assert why_taken_up(available, job_id) == ""
+        assert find_recovery_reason(available, job_id) == ""
         assert flink.state(back.engine_job_id) == "RUNNING"
         lives = [each["jid"] for each in flink.get("/jobs/overview")["jobs"] if each["state"] == "RUNNING"]
         assert lives == [back.engine_job_id]
 
         # 3. A job that a person cancels stays canceled.
         jobs.ask(lambda client: client.cancel(back.engine_job_id))
-        eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, back.engine_job_id), 60)
+        eventually("no leader starts it again", lambda: not stored_job_reason(quorum, back.engine_job_id), 60)
         waymark.until("it is canceled", lambda: job.runs.filter(state="CANCELED").exists())
     assert RestartAttempt.objects.count() == 1
     assert cluster.rest_url == flink.url

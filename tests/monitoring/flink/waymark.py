@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from monitoring.models import AttemptState, Job, RestartAttempt, Run, Savepoint, SavepointOrigin, SavepointState
 from monitoring.polling.poller import Poller
-from monitoring.polling.service import LOOK_EVERY_S
+from monitoring.polling.service import SERVE_LIMIT_S
 from monitoring.recovery import cycle as recovery
 from monitoring.savepoints import cycle as savepoints
 from monitoring.savepoints.request import request_savepoint
@@ -42,7 +42,7 @@ class Waymark:
     def until(self, what: str, condition: Callable[[], T], limit_s: float = 90) -> T:
         def turned() -> T:
             self._poller.start_due()
-            self._poller.serve(LOOK_EVERY_S)
+            self._poller.serve(SERVE_LIMIT_S)
             savepoints.advance(self.now())
             recovery.advance(self.now())
             return condition()

@@ -53,7 +53,7 @@ def test_during_maintenance_it_waits_for_the_windows_end(reason):
 
 def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told():
     assert isinstance(judge(Facts(RESOLVED, RE, window=WINDOW)), Wait)
-    assert judge(Facts(RESOLVED, RE, window=WINDOW, was_told=True)) == Go()
+    assert judge(Facts(RESOLVED, RE, window=WINDOW, was_notified=True)) == Go()
 
 
 def test_nothing_overtakes_an_earlier_message_about_the_same():

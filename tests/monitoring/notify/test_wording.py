@@ -15,7 +15,7 @@ from monitoring.models import Channel, IncidentKind, Language, NotificationReaso
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
 from monitoring.notify.wording.texts import text_of
-from monitoring.notify.wording.words import event_word, kind_word
+from monitoring.notify.wording.words import event_label, kind_label
 from monitoring.reasons.alerts import AlertReason
 
 ITEM = Item(
@@ -118,9 +118,9 @@ def test_a_subject_is_one_line():
 @pytest.mark.parametrize("language", list(Language))
 def test_every_event_and_every_kind_of_rule_has_a_word(language):
     for event in (*NotificationReason.values, "test"):
-        assert event_word(event, language)
+        assert event_label(event, language)
     for kind in (*kinds(), *IncidentKind.values):
-        word = kind_word(kind, language)
+        word = kind_label(kind, language)
         assert "_" not in word
         if language == Language.CHINESE:
             assert not word.isascii()

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import Cluster
-from monitoring.polling.claim import LEASE, ClaimLost, claim_due, give_back, prolong
+from monitoring.polling.claim import LEASE, ClaimLost, claim_due, release, renew
 from monitoring.polling.known import KnownCluster, recall
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.store import store
@@ -68,11 +68,11 @@ def test_a_flight_that_outlived_its_lease_does_not_tell_either_that_nothing_is_n
 def test_a_lease_is_prolonged_while_it_is_held_and_not_when_it_was_lost():
     cluster = make()
     (slow,) = claim_due(NOW)
-    prolong([slow], NOW + timedelta(seconds=15))
+    renew([slow], NOW + timedelta(seconds=15))
     assert claim_due(NOW + LEASE) == []
     (taken,) = claim_due(NOW + LEASE + timedelta(seconds=15))
-    prolong([slow], NOW + timedelta(hours=1))
-    give_back([slow])
+    renew([slow], NOW + timedelta(hours=1))
+    release([slow])
     cluster.refresh_from_db()
     assert (cluster.poll_claimed_by, cluster.poll_claimed_until) == (
         taken.token,
@@ -82,5 +82,5 @@ def test_a_lease_is_prolonged_while_it_is_held_and_not_when_it_was_lost():
 
 def test_what_is_given_back_is_due_at_once():
     make()
-    give_back(claim_due(NOW))
+    release(claim_due(NOW))
     assert len(claim_due(NOW)) == 1

@@ -133,7 +133,7 @@ def test_a_subsumed_checkpoint_is_marked_discarded(engine, cluster, poll):
     assert dict(Checkpoint.objects.values_list("checkpoint_id", "discarded")) == {1: True, 2: False}
 
 
-def told(job_id: str) -> list[tuple[object, ...]]:
+def reported(job_id: str) -> list[tuple[object, ...]]:
     """Return a job's stored checkpoints and operators, without keys and the operators' names and positions."""
     checkpoints = Checkpoint.objects.filter(run__engine_job_id=job_id).order_by("checkpoint_id")
     operators = OperatorCheckpoint.objects.filter(checkpoint__in=checkpoints)
@@ -152,8 +152,8 @@ def test_a_completed_checkpoint_is_known_by_its_operators_alone(engine, cluster,
     poll()
     details = {path.split("/")[2] for path in engine.asked if re.fullmatch(".*/details/[12]", path)}
     assert details == {in_full.id}
-    assert told(job.id) == told(in_full.id)
-    assert len(told(job.id)) == 2 + 4
+    assert reported(job.id) == reported(in_full.id)
+    assert len(reported(job.id)) == 2 + 4
 
 
 def test_an_operator_that_the_job_did_not_name_is_found_in_the_details(engine, cluster, poll):

@@ -48,10 +48,10 @@ def test_another_cluster_loses_nobody_and_adopts_nobody(
     assert (watched.state, watched.missing_since, cluster.reachable) == ("RUNNING", None, False)
     assert Job.objects.count() == 1
     assert "Another cluster answers at" in said
-    assert cluster.last_error_value.code is EngineReason.STRANGER
+    assert cluster.last_error_value.code is EngineReason.ANOTHER_CLUSTER
     assert "cluster-id /demo" in cluster.last_error
     assert cluster.stranger["names"]["cluster-id"] == "/other"
-    assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.STRANGER, None)]
+    assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.ANOTHER_CLUSTER, None)]
 
     says(engine, MANAGER)
     engine.jobs[:] = [job]
@@ -71,7 +71,7 @@ def test_silence_that_turns_out_to_be_another_cluster_is_told_apart(
     says(engine, ANOTHER)
     said = " ".join(poll() for _ in range(3))
     kinds = [(each.kind, each.ended_at is None) for each in Outage.objects.order_by("began_at")]
-    assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.STRANGER, True)]
+    assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.ANOTHER_CLUSTER, True)]
     assert said.count("Another cluster answers at") == 1
 
 

@@ -28,7 +28,7 @@ def test_a_poll_that_nobody_made_in_time_was_our_own_outage(engine, cluster, pol
     poll()
 
     (outage,) = Outage.objects.all()
-    assert (outage.kind, outage.began_at) == (OutageKind.NOT_ASKED, due)
+    assert (outage.kind, outage.began_at) == (OutageKind.NOT_POLLED, due)
     assert outage.ended_at is not None
 
 

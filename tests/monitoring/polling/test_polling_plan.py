@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_tick, next_try, read_every_s, shows_more, tick_every_s
+from monitoring.polling.plan import (
+    FASTEST_READ_S,
+    PollSchedule,
+    next_tick,
+    next_try,
+    read_every_s,
+    shows_more,
+    tick_every_s,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -62,9 +70,9 @@ def test_the_cluster_ticks_for_the_run_that_is_read_most_often():
     tick_s=st.floats(min_value=0.5, max_value=5),
 )
 def test_a_run_is_due_once_in_each_period_whoever_asks(name, every_s, tick_s):
-    rhythm = Rhythm.of(name, every_s)
+    schedule = PollSchedule.of(name, every_s)
     ticks = [NOW + timedelta(seconds=tick_s) * number for number in range(min(500, int(3 * every_s / tick_s) + 2))]
-    due = sum(rhythm.beats_between(before, after) for before, after in pairwise(ticks))
+    due = sum(schedule.polls_between(before, after) for before, after in pairwise(ticks))
     periods = (ticks[-1] - ticks[0]).total_seconds() / every_s
     assert min(periods, len(ticks) - 1) - 1.01 <= due <= periods + 1.01
 
@@ -72,8 +80,8 @@ def test_a_run_is_due_once_in_each_period_whoever_asks(name, every_s, tick_s):
 @settings(deadline=None)
 @given(name=st.text(min_size=1), every_s=st.floats(min_value=1, max_value=600), after_s=st.floats(0, 10_000))
 def test_the_next_tick_keeps_the_beat_and_leaves_half_a_period(name, every_s, after_s):
-    rhythm, now = Rhythm.of(name, every_s), NOW + timedelta(seconds=after_s)
-    wait_s = (rhythm.next_after(now) - now).total_seconds()
+    schedule, now = PollSchedule.of(name, every_s), NOW + timedelta(seconds=after_s)
+    wait_s = (schedule.next_after(now) - now).total_seconds()
     assert every_s / 2 - 0.001 <= wait_s <= every_s * 1.5 + 0.001
 
 
@@ -81,17 +89,17 @@ def test_the_next_tick_keeps_the_beat_and_leaves_half_a_period(name, every_s, af
     ("took_s", "ticks"), [(0.1, 1), (4.9, 1), (5.1, 1), (9.9, 1), (10.1, 2), (14.9, 2), (15.1, 3), (25.0, 3)]
 )
 def test_a_flight_that_takes_long_leaves_no_tick_out_that_is_still_to_come(took_s, ticks):
-    rhythm = Rhythm.of("a cluster", 10.0)
-    asked_at = rhythm.next_after(NOW)
-    now = asked_at + timedelta(seconds=took_s)
-    assert next_tick(rhythm, asked_at, now) == asked_at + timedelta(seconds=10 * ticks)
-    assert next_tick(rhythm, now + timedelta(days=1), now) <= now + timedelta(seconds=15), "the clock was put back"
+    schedule = PollSchedule.of("a cluster", 10.0)
+    polled_at = schedule.next_after(NOW)
+    now = polled_at + timedelta(seconds=took_s)
+    assert next_tick(schedule, polled_at, now) == polled_at + timedelta(seconds=10 * ticks)
+    assert next_tick(schedule, now + timedelta(days=1), now) <= now + timedelta(seconds=15), "the clock was put back"
 
 
 def test_the_runs_of_a_large_cluster_are_spread_over_its_ticks():
-    rhythms = [Rhythm.of(f"{number:032x}", 10.0) for number in range(1000)]
+    rhythms = [PollSchedule.of(f"{number:032x}", 10.0) for number in range(1000)]
     ticks = [NOW + timedelta(seconds=2) * number for number in range(6)]
-    due = [sum(rhythm.beats_between(*span) for rhythm in rhythms) for span in pairwise(ticks)]
+    due = [sum(schedule.polls_between(*span) for schedule in rhythms) for span in pairwise(ticks)]
     assert sum(due) == 1000
     assert all(150 < count < 250 for count in due)
 

@@ -96,9 +96,9 @@ def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, clu
 
 
 @pytest.mark.parametrize(("told", "kept_s"), [({}, 3.2), ({"web.refresh-interval": "700"}, 0.9)])
-def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engine, watch, poll, told, kept_s):
+def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engine, watch, poll, reported, kept_s):
     """This holds for any poll interval, because a restart waits for the last read."""
-    engine.instead["/jobmanager/config"] = [{"key": key, "value": value} for key, value in told.items()]
+    engine.instead["/jobmanager/config"] = [{"key": key, "value": value} for key, value in reported.items()]
     watch(engine, poll_interval_s=60)
     job = engine.job()
     poll()
@@ -466,9 +466,9 @@ def ended_by_itself(job, **end):
         {"id": f"{number}" * 32, "name": kind, "parallelism": 1, "status": job.state, "kind": kind, "metrics": metrics}
         for number, (kind, metrics) in enumerate(metrics, start=1)
     ]
-    told = {"is-saved": True, "final-savepoint": None, "state-path": None, **end}
+    reported = {"is-saved": True, "final-savepoint": None, "state-path": None, **end}
     queries = [{"name": "a", "batches": 2}, {"name": "b", "batches": 1}]
-    return {**job.overview(), "vertices": vertices, "queries": queries, "ended-by-itself": told}
+    return {**job.overview(), "vertices": vertices, "queries": queries, "ended-by-itself": reported}
 
 
 @pytest.mark.parametrize("adopted_before", [False, True])

@@ -125,7 +125,7 @@ def test_a_cluster_that_hangs_keeps_no_other_from_its_next_polls(engine, make_en
     for number in range(1, 5):
         poll.clock += timedelta(seconds=10)
         job.add(number)
-        worker.prolong()
+        worker.renew_claims()
         worker.start_due()
         while worker.in_flight > 1:
             worker.serve(30.0)

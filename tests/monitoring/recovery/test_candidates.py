@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitoring.models import RestoreFrom, RunState, Savepoint
-from monitoring.recovery.candidates import Life, State, candidates
+from monitoring.recovery.candidates import RestoredRun, State, candidates
 from monitoring.recovery.states import restore_candidates
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -13,11 +13,11 @@ def state(path, minute, run=1, is_savepoint=False, row=None):
     return State(path, NOON + timedelta(minutes=minute), is_savepoint, run, savepoint_row=row)
 
 
-ONE_LIFE = (Life(1, ""),)
+ONE_RUN = (RestoredRun(1, ""),)
 
 
-def paths(states, lives=ONE_LIFE, restore_from=RestoreFrom.NEWEST):
-    return [each.path for each in candidates(states, lives, restore_from)]
+def paths(states, runs=ONE_RUN, restore_from=RestoreFrom.NEWEST):
+    return [each.path for each in candidates(states, runs, restore_from)]
 
 
 def test_the_newest_state_of_any_kind_comes_first():
@@ -32,25 +32,25 @@ def test_savepoints_only_when_the_job_says_so():
 
 def test_a_place_known_twice_is_one_candidate_and_the_savepoints_row():
     twice = [state("file:///sp", 2, is_savepoint=True), state("/sp", 2, is_savepoint=True, row=7)]
-    (only,) = candidates(twice, [Life(1, "")], RestoreFrom.NEWEST)
+    (only,) = candidates(twice, [RestoredRun(1, "")], RestoreFrom.NEWEST)
     assert only.savepoint_row == 7
 
 
 def test_the_states_of_earlier_runs_count():
-    lives = [Life(1, ""), Life(2, "chk-1")]
-    assert paths([state("chk-1", 1), state("chk-7", 9, run=2)], lives) == ["chk-7", "chk-1"]
+    runs = [RestoredRun(1, ""), RestoredRun(2, "chk-1")]
+    assert paths([state("chk-1", 1), state("chk-7", 9, run=2)], runs) == ["chk-7", "chk-1"]
 
 
 def test_what_somebody_went_back_behind_is_not_restored_again():
     """Run 1 has snapshots at 1 and 5. A person restored 1, and run 2 died before its first checkpoint."""
-    lives = [Life(1, ""), Life(2, "sp-1")]
-    assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], lives) == ["sp-1"]
+    runs = [RestoredRun(1, ""), RestoredRun(2, "sp-1")]
+    assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], runs) == ["sp-1"]
 
 
 def test_going_back_twice_hides_what_either_hid():
-    lives = [Life(1, ""), Life(2, "a"), Life(3, "b")]
+    runs = [RestoredRun(1, ""), RestoredRun(2, "a"), RestoredRun(3, "b")]
     states = [state("a", 1), state("x", 2), state("b", 4, run=2), state("y", 6, run=2)]
-    assert paths(states, lives) == ["b", "a"]
+    assert paths(states, runs) == ["b", "a"]
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_a_claim_is_renewed_while_its_act_is_under_way(job, tmp_path, now, monke
         return real(*given)
 
     monkeypatch.setattr(moving, "_due", due)
-    monkeypatch.setattr(moving, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(moving, "DUE_CHECK_EVERY_S", 0.1)
     monkeypatch.setattr(moving, "CLAIM", timedelta(seconds=3))
     advance(now)
     assert claims[-1] > claims[0]

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import Cluster, Job, PlacedProgram, Program, ProgramPart, RestartAttempt
-from monitoring.programs import Damaged, content_of, copy_of, discard_unused, keep, keep_unkept
+from monitoring.programs import Damaged, content_of, copy_missing_programs, copy_of, discard_unused, keep
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.manual import change_and_restart
 from tests.monitoring.fake_job_manager import FakeJobManager
@@ -126,15 +126,15 @@ class TestOneThatCameAnotherWay:
         job_manager.jars["program.py"] = CONTENT
 
     def test_it_is_copied_once_where_it_is_handed_out(self, job, job_manager, now):
-        assert (keep_unkept(now), keep_unkept(now)) == (1, 0)
+        assert (copy_missing_programs(now), copy_missing_programs(now)) == (1, 0)
         assert content_of(copy_of(job.cluster, "program.py")) == CONTENT
         assert job_manager.count("content") == 1
 
     def test_a_cluster_that_has_lost_it_already_is_no_failure(self, job_manager, now):
         job_manager.jars.clear()
-        assert keep_unkept(now) == 0
+        assert copy_missing_programs(now) == 0
 
     def test_flink_is_not_asked(self, job_manager, now):
         Job.objects.update(launch=LAUNCH | {"kind": "flink-jar"})
-        assert keep_unkept(now) == 0
+        assert copy_missing_programs(now) == 0
         assert job_manager.count("content") == 0

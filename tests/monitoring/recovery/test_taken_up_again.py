@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from dashboard.stack.ports import any_free
-from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
+from monitoring.engine.zookeeper import Quorum, stored_job_reason
 from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger
 from monitoring.reasons.engines import EngineReason
 from monitoring.recovery.attempt import open_attempt
@@ -54,15 +54,15 @@ def store(ensemble: KazooClient, quorum: Quorum, job_id: str, place: str = "exec
 @pytest.mark.parametrize("place", ["execution-plans", "jobgraphs"])
 def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, place):
     path = store(ensemble, quorum, "abc", place)
-    assert why_it_may_come_back(quorum, "abc") == EngineReason.JOB_STORED(job_id="abc")
-    assert not why_it_may_come_back(quorum, "def")
+    assert stored_job_reason(quorum, "abc") == EngineReason.JOB_STORED(job_id="abc")
+    assert not stored_job_reason(quorum, "def")
     ensemble.delete(f"{path}/locks")
-    assert not why_it_may_come_back(quorum, "abc")
+    assert not stored_job_reason(quorum, "abc")
 
 
 def test_a_silent_ensemble_is_no_word_that_it_will_not():
     silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
-    why = why_it_may_come_back(silent, "abc", limit_s=0.5)
+    why = stored_job_reason(silent, "abc", limit_s=0.5)
     assert why == EngineReason.ZOOKEEPER_SILENT(hosts=silent.hosts)
 
 

@@ -21,10 +21,10 @@ from monitoring.reasons.work import WorkReason
 from monitoring.recovery import cycle as recovery
 from monitoring.recovery.manual import RestartRefused, restart_from
 from monitoring.recovery.states import restore_candidates
-from monitoring.savepoints.checking import LOOK_AGAIN, LOOK_AGAIN_WHERE_IT_LIES, RETRY, check_completed
+from monitoring.savepoints.checking import LOOK_AGAIN, RECHECK_IN_STORAGE, RETRY, check_completed
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
-from monitoring.savepoints.keeping import verdicts, why_it_stays
+from monitoring.savepoints.keeping import retention_reason, verdicts
 from monitoring.savepoints.request import request_savepoint
 from tests.monitoring.savepoints.snapshots import lay_down
 
@@ -81,8 +81,8 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
     job_manager.invalid_paths[savepoint.path] = "state/7.sst is missing"
     assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
     assert reload(savepoint).problem == "state/7.sst is missing"
-    assert why_it_stays(older, now) == Why.STAYS(reason=Why.NEWEST_GOOD())
-    assert why_it_stays(savepoint, now) is None
+    assert retention_reason(older, now) == Why.STAYS(reason=Why.NEWEST_GOOD())
+    assert retention_reason(savepoint, now) is None
 
     job_manager.invalid_paths.clear()
     check_completed(now + LOOK_AGAIN)
@@ -113,15 +113,16 @@ class TestOneThatSomebodyElseRemoved:
         assert (reload(removed).state, removed.gone_at, removed.checked_at) == ("completed", now, now)
         assert check_completed(now) == {}
         assert (reload(older).checked_at, older.gone_at) == (now, None)
-        assert older.next_check_at == now + LOOK_AGAIN_WHERE_IT_LIES
+        assert older.next_check_at == now + RECHECK_IN_STORAGE
 
     def test_is_neither_the_newest_good_one_nor_counted_by_the_retention(self, removed, job, now):
         older, oldest = completed(job, now, 5), completed(job, now, 6)
         check_completed(now)
         job.savepoints_kept = 1
         job.save()
-        assert [(each.held.key, each.goes) for each in verdicts(job, now)] == [(older.pk, False), (oldest.pk, True)]
-        assert why_it_stays(removed, now) is None
+        found = [(each.held.key, each.is_expired) for each in verdicts(job, now)]
+        assert found == [(older.pk, False), (oldest.pk, True)]
+        assert retention_reason(removed, now) is None
 
     def test_comes_last_of_what_the_automation_tries(self, removed, job, now):
         older = completed(job, now, 5)
@@ -139,12 +140,12 @@ class TestOneThatSomebodyElseRemoved:
     def test_may_be_back_when_its_storage_was_away(self, removed, job_manager, now):
         check_completed(now)
         job_manager.missing_paths.clear()
-        check_completed(now + LOOK_AGAIN_WHERE_IT_LIES)
+        check_completed(now + RECHECK_IN_STORAGE)
         assert (reload(removed).gone_at, removed.problem) == (None, "")
 
     def test_is_looked_at_again_soon_at_first_and_then_daily(self, removed, now):
         check_completed(now)
-        assert reload(removed).next_check_at == now + LOOK_AGAIN_WHERE_IT_LIES
+        assert reload(removed).next_check_at == now + RECHECK_IN_STORAGE
         Savepoint.objects.update(next_check_at=now + LOOK_AGAIN)
         for days in (1, 2):
             assert check_completed(now + days * LOOK_AGAIN) == {}
@@ -222,7 +223,7 @@ class TestWhereTheEngineCannotTell:
 
         file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
         file.unlink()
-        assert check_completed(now + LOOK_AGAIN_WHERE_IT_LIES) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
+        assert check_completed(now + RECHECK_IN_STORAGE) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
         assert (reload(savepoint).problem, savepoint.gone_at) == (f"{file} is missing", None)
         assert savepoint.problem_value == Why.FILE_MISSING(file=str(file))
 

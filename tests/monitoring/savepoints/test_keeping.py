@@ -20,7 +20,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
 from monitoring.savepoints.flink_metadata import MAGIC
-from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
+from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, retention_reason
 from tests.monitoring.savepoints.snapshots import lay_down
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
@@ -111,7 +111,7 @@ def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
     job.save()
     open_attempt(job, RestartTrigger.MANUAL, "because", "ada", now)
     assert apply_retention(now) == 0
-    assert why_it_stays(old, now) == Why.RESTART_UNDER_WAY(epoch=1)
+    assert retention_reason(old, now) == Why.RESTART_UNDER_WAY(epoch=1)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from monitoring.models import SavepointOrigin
 from monitoring.reasons.savepoints import SavepointReason as Why
-from monitoring.savepoints.retention import OURS, Held, Policy, judge, outlasted
+from monitoring.savepoints.retention import OURS, Policy, RetainedSavepoint, judge, outlasted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def held(key, hours_old, origin=SavepointOrigin.SCHEDULED, **facts):
-    return Held(key, NOW - timedelta(hours=hours_old), origin, **facts)
+    return RetainedSavepoint(key, NOW - timedelta(hours=hours_old), origin, **facts)
 
 
 def going(savepoints, count=None, hours=None):
@@ -35,8 +35,8 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
         ({"count": 1, "hours": 4.5}, [5]),
     ],
 )
-def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, goes):
-    assert going(FIVE, **policy) == goes
+def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, is_expired):
+    assert going(FIVE, **policy) == is_expired
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_goes_says_why():
 
 SAVEPOINTS = st.lists(
     st.builds(
-        Held,
+        RetainedSavepoint,
         key=st.integers(1, 10_000),
         taken_at=st.integers(0, 500).map(lambda hours: NOW - timedelta(hours=hours)),
         origin=st.sampled_from(SavepointOrigin),

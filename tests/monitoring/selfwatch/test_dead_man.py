@@ -17,8 +17,8 @@ def seeing(db, redis) -> None:
     now = timezone.now()
     for task in periods():
         Tick.objects.create(task=task, ended_at=now)
-    broker.leave_sign(redis, "beat", leads=True)
-    broker.leave_sign(redis, "worker")
+    broker.write_heartbeat(redis, "beat", leads=True)
+    broker.write_heartbeat(redis, "worker")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from monitoring import broker
 from monitoring.models import Tick
-from monitoring.selfwatch.own_facts import Away, Database, Queue, gather
+from monitoring.selfwatch.own_facts import Database, Queue, Unavailable, gather
 
 
 def test_what_there_is_is_told(rows, redis, later, now):
@@ -18,7 +18,7 @@ def test_what_there_is_is_told(rows, redis, later, now):
     rows.run(rows.job(east, name="old"), observed_at=later(-300))
     rows.run(rows.job(east, name="ended"), state="FINISHED", observed_at=later(-9000))
     Tick.objects.create(task="poll_clusters", runs=3)
-    broker.leave_sign(redis, "beat", leads=True)
+    broker.write_heartbeat(redis, "beat", leads=True)
     redis.lpush(broker.QUEUE, "a", "b")
 
     facts = gather(now)
@@ -52,7 +52,7 @@ def test_any_number_of_clusters_and_jobs_is_the_same_number_of_queries(rows, red
 
 def test_redis_that_is_away_is_a_fact(db, settings):
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
-    assert isinstance(gather(timezone.now()).queue, Away)
+    assert isinstance(gather(timezone.now()).queue, Unavailable)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -64,6 +64,6 @@ def test_a_database_that_is_away_is_a_fact(settings, redis):
         facts = gather(timezone.now())
     finally:
         connection.settings_dict["HOST"] = good
-    assert isinstance(facts.database, Away)
+    assert isinstance(facts.database, Unavailable)
     assert facts.stored is None
     assert isinstance(facts.queue, Queue)

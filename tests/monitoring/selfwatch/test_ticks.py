@@ -12,7 +12,7 @@ from monitoring.models import Tick
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 from monitoring.selfwatch import ticks
-from monitoring.selfwatch.ticks import OnceAMinute, noted
+from monitoring.selfwatch.ticks import LogThrottle, recorded
 
 pytestmark = pytest.mark.django_db
 CHANGED = WorkReason.PROGRAMS_COPIED(count=2)
@@ -21,11 +21,11 @@ WAITING = WorkReason.PIPELINE_WAITS(name="history", others=["demo"])
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticks, "SAID", OnceAMinute())
+    monkeypatch.setattr(ticks, "LOG_THROTTLE", LogThrottle())
 
 
 def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
-    @noted
+    @recorded
     def look() -> CycleReport:
         return CycleReport((CHANGED, WAITING))
 
@@ -43,7 +43,7 @@ def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
 def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
     said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
-    look = noted(lambda: next(said))
+    look = recorded(lambda: next(said))
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             look()
@@ -52,7 +52,7 @@ def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
 
 def test_a_run_that_found_nothing_keeps_what_was_said_last():
     said = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
-    look = noted(lambda: next(said))
+    look = recorded(lambda: next(said))
     for _ in range(3):
         look()
     row = Tick.objects.get()
@@ -61,7 +61,7 @@ def test_a_run_that_found_nothing_keeps_what_was_said_last():
 
 
 def test_what_was_left_is_said_quietly(caplog):
-    look = noted(lambda: CycleReport(left=(WAITING,)))
+    look = recorded(lambda: CycleReport(left=(WAITING,)))
     with caplog.at_level(logging.DEBUG):
         look()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("DEBUG", str(WAITING))]
@@ -69,7 +69,7 @@ def test_what_was_left_is_said_quietly(caplog):
 
 
 def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
-    @noted
+    @recorded
     def look() -> None:
         raise ValueError("no such thing\nand more")
 
@@ -83,10 +83,10 @@ def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
 
 def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, caplog):
     now = 0.0
-    monkeypatch.setattr(ticks, "SAID", OnceAMinute(lambda: now))
+    monkeypatch.setattr(ticks, "LOG_THROTTLE", LogThrottle(lambda: now))
     reasons = iter(["one", "one", "other", "other"])
 
-    @noted
+    @recorded
     def look() -> None:
         raise ValueError(next(reasons))
 
@@ -105,7 +105,7 @@ def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
         if away:
             raise OperationalError('connection to server on socket "x" failed\n\tIs the server running?')
 
-    tasks = [noted(act) for _ in range(5)]
+    tasks = [recorded(act) for _ in range(5)]
     with caplog.at_level(logging.INFO):
         for _ in range(20):
             for task in tasks:
@@ -119,7 +119,7 @@ def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
 
 
 def test_noting_is_one_statement(django_assert_num_queries):
-    look = noted(lambda: None)
+    look = recorded(lambda: None)
     with django_assert_num_queries(1):
         look()
     assert connection.in_atomic_block

@@ -7,20 +7,20 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitoring.broker import Sign
+from monitoring.broker import Heartbeat
 from monitoring.models import Tick
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.health import HealthReason, TaskName
 from monitoring.reasons.reason import Reason, ReasonCode
 from monitoring.selfwatch.own_facts import (
     Archive,
-    Away,
     ClusterLag,
     Database,
     Deliveries,
     Facts,
     Queue,
     Stored,
+    Unavailable,
     periods,
 )
 from monitoring.selfwatch.verdict import Verdict, judge
@@ -41,8 +41,8 @@ def tick(**values: object) -> Tick:
     return Tick(**{"task": "poll_clusters", "ended_at": ago(1), **values})
 
 
-LEADER, STANDBY = Sign("beat", "a:1", ago(1), {"leads": True}), Sign("beat", "b:1", ago(1), {"leads": False})
-WORKER = Sign("worker", "a:2", ago(2), {})
+LEADER, STANDBY = Heartbeat("beat", "a:1", ago(1), {"leads": True}), Heartbeat("beat", "b:1", ago(1), {"leads": False})
+WORKER = Heartbeat("worker", "a:2", ago(2), {})
 GOOD = Facts(
     at=NOW,
     database=Database(NOW, 0.001, 10_000_000, 0.0),
@@ -60,8 +60,8 @@ def stored(**changes: object) -> Verdict:
     return verdict(stored=replace(GOOD.stored, **changes))
 
 
-def queue(*signs: Sign) -> Verdict:
-    return verdict(queue=Queue(0.001, 7, signs))
+def queue(*heartbeats: Heartbeat) -> Verdict:
+    return verdict(queue=Queue(0.001, 7, heartbeats))
 
 
 def test_nothing_is_wrong() -> None:
@@ -71,8 +71,8 @@ def test_nothing_is_wrong() -> None:
 
 FAILING = tick(ended_at=ago(70), failed_at=ago(1), failure="ValueError: no such thing")
 BLIND = [
-    (verdict(database=Away("connection refused"), stored=None), "database", HealthReason.DATABASE_SILENT),
-    (verdict(queue=Away("connection refused")), "redis", HealthReason.REDIS_SILENT),
+    (verdict(database=Unavailable("connection refused"), stored=None), "database", HealthReason.DATABASE_SILENT),
+    (verdict(queue=Unavailable("connection refused")), "redis", HealthReason.REDIS_SILENT),
     (queue(STANDBY, WORKER), "beat", HealthReason.NO_BEAT),
     (queue(replace(LEADER, at=ago(40)), WORKER), "beat", HealthReason.NO_BEAT),
     (queue(LEADER), "worker", HealthReason.NO_WORKER_FOR_QUEUE),

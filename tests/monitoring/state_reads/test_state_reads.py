@@ -15,8 +15,8 @@ from monitoring.models import AuditEntry, Checkpoint, Engine, Job, StateRead, St
 from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
 from monitoring.state_reads import answering
-from monitoring.state_reads.answering import answer_next, arguments
-from monitoring.state_reads.asking import KEPT_A_JOB, KEPT_FOR, CannotAsk, Question, ask, snapshot_of, snapshots
+from monitoring.state_reads.answering import arguments, run_next_read
+from monitoring.state_reads.asking import KEPT_A_JOB, KEPT_FOR, Question, StateReadRefused, ask, snapshot_of, snapshots
 from tests.dashboard import builders as make
 from tests.monitoring.reported import done
 from tests.waiting import eventually
@@ -61,7 +61,7 @@ def test_only_completed_snapshots_of_the_job_itself_are_offered(job: Job, now: d
     failed = Checkpoint.objects.get(run__job=job, status="FAILED")
     assert snapshot_of(job, foreign.pk) is None
     assert snapshot_of(job, failed.pk) is None
-    with pytest.raises(CannotAsk, match="does not belong to this job"):
+    with pytest.raises(StateReadRefused, match="does not belong to this job"):
         ask(job, Checkpoint.objects.select_related("run").get(pk=foreign.pk), LIST, "olga", now)
 
 
@@ -81,7 +81,7 @@ def test_the_same_question_twice_is_one_row_and_each_is_audited(job: Job, snapsh
 def test_too_many_questions_are_refused(job: Job, snapshot: Checkpoint, now: datetime) -> None:
     for number in range(20):
         ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
-    with pytest.raises(CannotAsk, match="20 requests are already queued"):
+    with pytest.raises(StateReadRefused, match="20 requests are already queued"):
         ask(job, snapshot, LIST, "olga", now)
 
 
@@ -99,7 +99,7 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
     second = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
     running = {"state": StateReadState.RUNNING, "claimed_until": now + timedelta(minutes=1), "started_at": now}
     StateRead.objects.filter(pk=first.pk).update(**running)
-    assert answer_next(now) is None
+    assert run_next_read(now) is None
     with pytest.raises(IntegrityError), transaction.atomic():
         StateRead.objects.filter(pk=second.pk).update(**running)
 
@@ -112,7 +112,7 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     gone = {"state": StateReadState.RUNNING, "claimed_until": now - timedelta(seconds=1), "started_at": now}
     StateRead.objects.filter(pk=lost.pk).update(**gone)
     waits = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
-    assert answer_next(now) == done(WorkReason.STATE_READ(snapshot=waits.label_value, job=job.name))
+    assert run_next_read(now) == done(WorkReason.STATE_READ(snapshot=waits.label_value, job=job.name))
     lost.refresh_from_db()
     waits.refresh_from_db()
     assert (lost.state, lost.problem_value) == ("failed", StateReadReason.WORKER_GONE())
@@ -141,7 +141,7 @@ def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
         kind, query="q", operator=0, view="total", key_field="a", key_text="-1", contains="--", partition=0
     )
     read = ask(job, snapshot, question, "olga", now, other=snapshot if kind is StateReadKind.DIFF else None)
-    answer_next(now)
+    run_next_read(now)
     read.refresh_from_db()
     assert read.problem.startswith("/data/checkpoints/chk-5: ")
 
@@ -160,7 +160,7 @@ def test_what_went_wrong_is_kept_for_who_asked(
 ) -> None:
     reader(script)
     read = ask(job, snapshot, LIST, "olga", now)
-    answer_next(now)
+    run_next_read(now)
     read.refresh_from_db()
     assert read.state == StateReadState.FAILED
     assert said in read.problem
@@ -178,7 +178,7 @@ def test_a_reader_that_hangs_is_ended_with_all_that_it_started(
         "p.wait()\n"
     )
     read = ask(job, snapshot, LIST, "olga", now)
-    answer_next(now)
+    run_next_read(now)
     read.refresh_from_db()
     assert read.problem_value == StateReadReason.TOO_SLOW(limit_s=4)
     assert read.problem.startswith("Reading took longer than 4 s and was stopped.")

@@ -28,8 +28,8 @@ def overview() -> Callable[[Run], JobOverview]:
 
 
 @pytest.fixture
-def told(overview: Callable[[Run], JobOverview]) -> Callable[..., tuple[Run, RunObservation]]:
-    """Return a function that pairs a run with an observation of it, as in `told(run, vertices=…)`."""
+def reported(overview: Callable[[Run], JobOverview]) -> Callable[..., tuple[Run, RunObservation]]:
+    """Return a function that pairs a run with an observation of it, as in `reported(run, vertices=…)`."""
     return lambda run, **read: (run, RunObservation(overview(run), due=True, **read))
 
 

@@ -17,9 +17,9 @@ def changes():
     ]
 
 
-def test_what_is_read_first_is_no_change(rows, told, now):
+def test_what_is_read_first_is_no_change(rows, reported, now):
     run = rows.run(rows.job())
-    configuration.record([told(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
+    configuration.record([reported(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
     assert changes() == []
     known = JobConfiguration.objects.get()
     assert known.parts == {
@@ -28,18 +28,22 @@ def test_what_is_read_first_is_no_change(rows, told, now):
     }
 
 
-def test_each_key_that_differs_is_a_row(rows, told, now, later):
+def test_each_key_that_differs_is_a_row(rows, reported, now, later):
     job = rows.job()
     first = rows.run(job)
     configuration.record(
-        [told(first, config=checkpointing(), job_config=execution(), vertices=(vertex("map", 2), vertex("sink", 1)))],
+        [
+            reported(
+                first, config=checkpointing(), job_config=execution(), vertices=(vertex("map", 2), vertex("sink", 1))
+            )
+        ],
         now,
     )
     second = rows.run(job)
     changed = checkpointing(interval=30_000, externalization={"enabled": False})
     vertices = (vertex("map", 4), vertex("filter", 1))
-    told_of_second = told(second, config=changed, job_config=execution(user_config={"team": "x"}), vertices=vertices)
-    configuration.record([told_of_second], later(60))
+    second_report = reported(second, config=changed, job_config=execution(user_config={"team": "x"}), vertices=vertices)
+    configuration.record([second_report], later(60))
     assert changes() == [
         ("checkpointing", "externalization.enabled", "changed", True, False),
         ("checkpointing", "interval", "changed", 10_000, 30_000),
@@ -52,37 +56,38 @@ def test_each_key_that_differs_is_a_row(rows, told, now, later):
     assert JobConfiguration.objects.get().since == later(60)
 
 
-def test_the_same_again_and_a_part_that_was_not_read_change_nothing(rows, told, now, later):
+def test_the_same_again_and_a_part_that_was_not_read_change_nothing(rows, reported, now, later):
     run = rows.run(rows.job())
-    configuration.record([told(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
-    configuration.record([told(run, config=checkpointing())], later(5))
-    configuration.record([told(run)], later(6))
-    configuration.record([told(run, vertices=(vertex("map", 2),))], later(7))
+    configuration.record([reported(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
+    configuration.record([reported(run, config=checkpointing())], later(5))
+    configuration.record([reported(run)], later(6))
+    configuration.record([reported(run, vertices=(vertex("map", 2),))], later(7))
     assert changes() == []
     assert JobConfiguration.objects.get().since == now
 
 
-def test_an_older_run_says_nothing_of_how_the_job_is_now(rows, told, now, later):
+def test_an_older_run_says_nothing_of_how_the_job_is_now(rows, reported, now, later):
     job = rows.job()
     old, current = rows.run(job), rows.run(job)
-    configuration.record([told(current, config=checkpointing())], now)
-    configuration.record([told(old, config=checkpointing(interval=5)), told(current, config=checkpointing())], later(5))
+    configuration.record([reported(current, config=checkpointing())], now)
+    observations = [reported(old, config=checkpointing(interval=5)), reported(current, config=checkpointing())]
+    configuration.record(observations, later(5))
     assert changes() == []
 
 
-def test_operators_of_one_name_are_told_apart(rows, told, now, later):
+def test_operators_of_one_name_are_told_apart(rows, reported, now, later):
     run = rows.run(rows.job())
-    configuration.record([told(run, vertices=(vertex("map", 1), vertex("map", 2)))], now)
-    configuration.record([told(run, vertices=(vertex("map", 1), vertex("map", 3)))], later(5))
+    configuration.record([reported(run, vertices=(vertex("map", 1), vertex("map", 2)))], now)
+    configuration.record([reported(run, vertices=(vertex("map", 1), vertex("map", 3)))], later(5))
     assert changes() == [("operators", "map #2", "changed", 2, 3)]
 
 
-def test_a_secret_is_seen_to_change_and_not_seen(rows, told, now, later):
+def test_a_secret_is_seen_to_change_and_not_seen(rows, reported, now, later):
     run = rows.run(rows.job())
     launch = {"entry_class": "a.py:b", "configuration": {"spark.db.password": "hunter2"}}
-    configuration.record([told(run, job_config=execution(launch=launch, user_config={"api-key": "k1"}))], now)
+    configuration.record([reported(run, job_config=execution(launch=launch, user_config={"api-key": "k1"}))], now)
     launch = {"entry_class": "a.py:b", "configuration": {"spark.db.password": "hunter3"}}
-    configuration.record([told(run, job_config=execution(launch=launch, user_config={"api-key": "k1"}))], later(5))
+    configuration.record([reported(run, job_config=execution(launch=launch, user_config={"api-key": "k1"}))], later(5))
     [(_, key, kind, before, after)] = changes()
     assert (key, kind, before != after) == ("spark.db.password", "changed", True)
     stored = f"{changes()} {JobConfiguration.objects.get().parts}"
@@ -91,10 +96,10 @@ def test_a_secret_is_seen_to_change_and_not_seen(rows, told, now, later):
     assert before.startswith("hidden")
 
 
-def test_any_number_of_jobs_is_three_statements(rows, told, now, later):
+def test_any_number_of_jobs_is_three_statements(rows, reported, now, later):
     runs = [rows.run(rows.job()) for _ in range(10)]
-    configuration.record([told(run, config=checkpointing()) for run in runs], now)
+    configuration.record([reported(run, config=checkpointing()) for run in runs], now)
     with CaptureQueriesContext(connection) as asked:
-        configuration.record([told(run, config=checkpointing(interval=1)) for run in runs], later(5))
+        configuration.record([reported(run, config=checkpointing(interval=1)) for run in runs], later(5))
     assert [query["sql"].split()[0] for query in asked] == ["SELECT", "INSERT", "INSERT"]
     assert JobConfiguration.objects.count() == 10

@@ -10,7 +10,7 @@ from monitoring.polling.recording import counters
 from tests.monitoring.polling.recording.conftest import counted
 
 
-def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, told, later):
+def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, reported, later):
     run = rows.run(rows.job())
     steps = [
         (0, {"total": 5, "completed": 5}),
@@ -23,19 +23,19 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, to
         (80, {"total": 9, "completed": 9, "restored": 1}),  # a minute later
     ]
     for at, values in steps:
-        counters.record([told(run, checkpoints=counted(**values))], later(at))
+        counters.record([reported(run, checkpoints=counted(**values))], later(at))
     assert [(round((s.at - later(0)).total_seconds()), s.failed) for s in CounterSample.objects.all()] == [
         *((0, 0), (6, 1), (10, 1), (12, 0), (80, 0)),
     ]
 
 
-def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, told, later):
+def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, reported, later):
     job = rows.job()
     first, second = rows.run(job), rows.run(job)
     for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # a new job manager at 20: increases of 2, 1 and 1
-        counters.record([told(first, checkpoints=counted(failed=failed))], later(at))
+        counters.record([reported(first, checkpoints=counted(failed=failed))], later(at))
     for at, failed in ((40, 0), (50, 4)):
-        counters.record([told(second, checkpoints=counted(failed=failed))], later(at))
+        counters.record([reported(second, checkpoints=counted(failed=failed))], later(at))
 
     def failed(since: float, until: float) -> int:
         return counters.failed_between([job.pk], later(since), later(until)).get(job.pk, 0)
@@ -48,12 +48,12 @@ def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, told, later):
     assert counters.failed_between([rows.job().pk], later(0), later(60)) == {}
 
 
-def test_any_number_of_runs_is_one_statement(rows, told, now):
+def test_any_number_of_runs_is_one_statement(rows, reported, now):
     job = rows.job()
     runs = [rows.run(job) for _ in range(20)]
     with CaptureQueriesContext(
         connection,
     ) as asked:
-        counters.record([told(run, checkpoints=counted(total=1)) for run in runs], now)
+        counters.record([reported(run, checkpoints=counted(total=1)) for run in runs], now)
     assert len(asked) == 1
     assert CounterSample.objects.count() == 20

@@ -10,9 +10,9 @@ from monitoring.polling.recording import exceptions
 from tests.monitoring.polling.recording.conftest import failure
 
 
-def test_an_exception_is_stored_with_its_cause_task_and_host(rows, told):
+def test_an_exception_is_stored_with_its_cause_task_and_host(rows, reported):
     run = rows.run(rows.job())
-    exceptions.record([told(run, exceptions=(failure(),))])
+    exceptions.record([reported(run, exceptions=(failure(),))])
     row = RunException.objects.get()
     assert (row.run, row.name, row.message, row.root_cause) == (
         *(run, "java.io.IOException", "Could not write", "the sink is gone"),
@@ -20,24 +20,24 @@ def test_an_exception_is_stored_with_its_cause_task_and_host(rows, told):
     assert (row.task, row.host, row.at) == ("Sink: routes (2/4)", "tm-1:40123", rows.ago(5))
 
 
-def test_one_that_is_told_again_and_again_is_one_row(rows, told):
+def test_one_that_is_told_again_and_again_is_one_row(rows, reported):
     run, other = rows.run(rows.job()), rows.run(rows.job())
     for _ in range(3):
-        exceptions.record([told(run, exceptions=(failure(5), failure(9)))])
-    exceptions.record([told(other, exceptions=(failure(5),))])
+        exceptions.record([reported(run, exceptions=(failure(5), failure(9)))])
+    exceptions.record([reported(other, exceptions=(failure(5),))])
     assert RunException.objects.filter(run=run).count() == 2
     assert RunException.objects.filter(run=other).count() == 1
 
 
-def test_none_is_dropped_however_many_there_are(rows, told):
+def test_none_is_dropped_however_many_there_are(rows, reported):
     run = rows.run(rows.job())
     for batch in range(5):
-        exceptions.record([told(run, exceptions=tuple(failure(20 * batch + n) for n in range(20)))])
+        exceptions.record([reported(run, exceptions=tuple(failure(20 * batch + n) for n in range(20)))])
     assert RunException.objects.count() == 100
 
 
-def test_any_number_of_them_is_two_statements(rows, told):
+def test_any_number_of_them_is_two_statements(rows, reported):
     runs = [rows.run(rows.job()) for _ in range(10)]
     with CaptureQueriesContext(connection) as asked:
-        exceptions.record([told(run, exceptions=tuple(failure(n) for n in range(20))) for run in runs])
+        exceptions.record([reported(run, exceptions=tuple(failure(n) for n in range(20))) for run in runs])
     assert [query["sql"].split()[0] for query in asked] == ["SELECT", "INSERT"]

@@ -20,7 +20,7 @@ make_interval(secs => coalesce(nullif(r.checkpoint_config ->> 'timeout', '')::fl
 
 
 @dataclass(frozen=True)
-class Ask:
+class FactQuery:
     """A request for facts of `kind` over (since, until] for the jobs, under any of the terms.
 
     `must`: jobs that are returned in any case, because a rule remembers them or a person requests them.
@@ -53,7 +53,7 @@ class Ask:
 
 
 Found = dict[int, Facts]
-Gatherer = Callable[[Ask], Found]
+Gatherer = Callable[[FactQuery], Found]
 
 
 def select(sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -80,5 +80,5 @@ def by_job(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[Event]]:
     return found
 
 
-def facts_of(ask: Ask, events: Mapping[int, Sequence[Event]]) -> Found:
-    return {job: Facts(events=events.get(job, ())) for job in {*events, *ask.must}}
+def facts_of(query: FactQuery, events: Mapping[int, Sequence[Event]]) -> Found:
+    return {job: Facts(events=events.get(job, ())) for job in {*events, *query.must}}

@@ -95,7 +95,7 @@ def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, clu
     assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("told", "kept_s"), [({}, 3.2), ({"web.refresh-interval": "700"}, 0.9)])
+@pytest.mark.parametrize(("reported", "kept_s"), [({}, 3.2), ({"web.refresh-interval": "700"}, 0.9)])
 def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engine, watch, poll, reported, kept_s):
     """This holds for any poll interval, because a restart waits for the last read."""
     engine.instead["/jobmanager/config"] = [{"key": key, "value": value} for key, value in reported.items()]

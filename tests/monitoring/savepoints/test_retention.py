@@ -24,7 +24,7 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
 
 
 @pytest.mark.parametrize(
-    ("policy", "goes"),
+    ("policy", "expired"),
     [
         ({}, []),
         ({"count": 5}, []),
@@ -35,8 +35,8 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
         ({"count": 1, "hours": 4.5}, [5]),
     ],
 )
-def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, is_expired):
-    assert going(FIVE, **policy) == is_expired
+def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, expired):
+    assert going(FIVE, **policy) == expired
 
 
 @pytest.mark.parametrize(

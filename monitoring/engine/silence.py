@@ -85,7 +85,7 @@ def _explained(url: str, error: Exception) -> tuple[ConnectionFailure, Reason]:
         case aiohttp.ConnectionTimeoutError():
             return ConnectionFailure.TIMED_OUT, EngineReason.NOT_CONNECTED(url=url)
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | OSError(errno=errno.ECONNRESET):
-            return ConnectionFailure.CLOSED_BY_SERVER, EngineReason.CLOSED_BY_SERVER(url=url)
+            return ConnectionFailure.CLOSED_BY_SERVER, EngineReason.HUNG_UP(url=url)
         case aiohttp.ClientPayloadError():
             return ConnectionFailure.BROKEN, EngineReason.BROKE_OFF(url=url)
     return ConnectionFailure.BROKEN, EngineReason.NOT_REACHED(url=url, error=str(error))

@@ -49,7 +49,7 @@ class JobFailed(Kind):
         dead = _dead(facts, at)
         if dead is None or dead.ended_at is None:
             run = facts.run(at)
-            code = JobFailedReason.RUNNING if run and run.lives_at(at) else JobFailedReason.STOPPED
+            code = JobFailedReason.RUNNING if run and run.is_live_at(at) else JobFailedReason.STOPPED
             return Finding(code(subject=subject), {"run": run.number if run else None})
         evidence = {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]}
         evidence |= {"lost": True} if dead.lost else {}

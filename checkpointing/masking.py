@@ -118,7 +118,7 @@ def _is_count(key: str, value: str) -> bool:
 
 
 def mask_text(value: Any, replace: Replace = hidden) -> Any:
-    """Replace the parts of a text that are secrets, independent of its key."""
+    """Replace the parts of a text that look like secrets, whatever key has the text as its value."""
     if not isinstance(value, str):
         return value
     masked, at = [], 0

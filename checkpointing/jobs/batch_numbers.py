@@ -205,6 +205,6 @@ class BatchNumberCounters:
     def _path(self, family: str) -> Path:
         if not is_id(family):
             raise BatchCounterUnreadable(
-                f"{family[:80]!r}, the family of the snapshot's batch numbers, is not a job's id"
+                f"the snapshot's batch numbers belong to the job {family[:80]!r}, which is not a job's id"
             )
         return self._directory / f"{family}.json"

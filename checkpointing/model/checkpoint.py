@@ -98,9 +98,10 @@ class OperatorState:
 class CompletedCheckpoint:
     """A completed checkpoint. `location` is its own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`).
 
-    `shared_location` is the pool of its shared files, None if it contains all its files. `entry_class` is the
-    program's.
-    `channels`: where one query feeds another. There, `batches` has no consumer ahead of its producer.
+    `shared_location` is the pool of its shared files, None if it contains all its files. `entry_class`: the
+    program's main class or function.
+    `channels`: the directories through which one query feeds another. The checkpoint never has more batches of a
+    query than of the query that feeds it.
     `imported_from`: the checkpoint locations of Spark from which the state was copied; its operators have no names.
     `imported_queries`: Spark's IDs of the queries there. The snapshots of each job that continues them have them, too.
     `batch_numbers`: the range of the attempt that took it; None for an import.

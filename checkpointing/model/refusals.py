@@ -1,6 +1,6 @@
 """Reasons why a location, a checkpoint location of Spark or a key is refused: codes and their English texts.
 
-monitoring/reasons/refusals.py makes Waymark's reasons of them, which have translations in the catalogues.
+monitoring/reasons/refusals.py has a reason for each of these codes. Its text is translated in the catalogues.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class JobManagerClient:
 
     def __init__(self, address: str, token: str | None = None, timeout_s: float = 30.0) -> None:
         if not address.startswith(("http://", "https://")):
-            raise ValueError(f"{address!r} is no address of a job manager; http://host:port is expected")
+            raise ValueError(f"{address!r} is not the address of a job manager; http://host:port is expected")
         self._address = address.rstrip("/")
         self._token = token
         self._timeout_s = timeout_s

@@ -71,7 +71,7 @@ def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], 
 
 
 def _other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
-    return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (checksum)")
+    return SnapshotIncomplete(checkpoint.location, file.location, "differs from what was saved (checksum)")
 
 
 def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedCheckpoint:

@@ -68,7 +68,7 @@ class Savepoint(models.Model):
     checked_at = models.DateTimeField(null=True)
     problem = models.TextField(blank=True, default="")
     problem_value = ReasonField(null=True)
-    # When a check found no savepoint at `path`, because another tool removed it; None: it was not missing.
+    # When a check found no savepoint at `path`; None: no check has missed it.
     gone_at = models.DateTimeField(null=True)
     # Disposal: the reason, the engine's request ID ("" before a request and after a failure), and the number of
     # requests.

@@ -264,7 +264,7 @@ class RecoveryReason(ReasonCode):
         _("the cluster cannot import checkpoint locations. Only Waymark's job manager can."),
     )
 
-    # Steps: check the state.
+    # Texts of the step that checks the snapshot.
     STATE_OF_THE_STOP = (
         "recovery.state-of-the-stop",
         _("The job is stopped with a savepoint and continues from it."),

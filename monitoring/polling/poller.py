@@ -80,7 +80,7 @@ class Poller:
         self._network.join()
         self._loop.close()
         leaders.forget_all()
-        with suppress(DatabaseError, InterfaceError):  # without the database, the claims of these clusters expire by themselves
+        with suppress(DatabaseError, InterfaceError):  # else the claims expire by themselves
             release(self._flights.keys())
 
     @property

@@ -226,10 +226,10 @@ class RecoveryReason(ReasonCode):
     # A step waits for an answer of the engine.
     ENGINE_SAID = "recovery.engine-said", _("{answer}")
 
-    # Steps: detect the failure.
+    # Texts of the steps that detect the failure.
     RUN_ENDED = "recovery.run-ended", _("Run {run} ended at {at:hh:mm:ss}.")
 
-    # Steps: check and upload the program.
+    # Texts of the steps that check and upload the program.
     STARTED_BY_COMMAND = "recovery.started-by-command", _("It is started by a command.")
     PROGRAM_ON_CLUSTER = "recovery.program-on-cluster", _("{program} is on the cluster.")
     PROGRAMS_REFUSED = (
@@ -248,7 +248,7 @@ class RecoveryReason(ReasonCode):
     PROGRAM_UPLOADED = "recovery.program-uploaded", _("{program} is on the cluster again, as {id}.")
     PROGRAM_REFUSED = "recovery.program-refused", _("The cluster rejected the program: {answer}")
 
-    # Steps: copy the checkpoint location.
+    # Texts of the steps that copy the checkpoint location.
     IMPORTED = (
         "recovery.imported",
         _("Copied to savepoint {path}. The checkpoint location is not changed."),
@@ -264,7 +264,7 @@ class RecoveryReason(ReasonCode):
         _("the cluster cannot import checkpoint locations. Only Waymark's job manager can."),
     )
 
-    # Texts of the step that checks the snapshot.
+    # Texts of the steps that check the snapshot.
     STATE_OF_THE_STOP = (
         "recovery.state-of-the-stop",
         _("The job is stopped with a savepoint and continues from it."),
@@ -305,7 +305,7 @@ class RecoveryReason(ReasonCode):
         "recovery.only-state-rejected",
     )
 
-    # Steps: stop the job.
+    # Texts of the steps that stop the job.
     MAY_BE_TAKEN_BACK = (
         "recovery.may-be-taken-back",
         _("The job has just FAILED, but the engine may still recover it. Waymark waits for that."),
@@ -364,7 +364,7 @@ class RecoveryReason(ReasonCode):
     STOP_ASKED = "recovery.stop-asked", _("Stopping with a savepoint.")
     SAVEPOINT_ASKED = "recovery.savepoint-asked", _("Taking a savepoint before the job is cancelled.")
 
-    # Steps: start the job.
+    # Texts of the steps that start the job.
     NO_STATE_TO_RESTORE = (
         "recovery.no-state-to-restore",
         _("There is no snapshot to restore, and Waymark does not start the job without state."),
@@ -404,7 +404,7 @@ class RecoveryReason(ReasonCode):
     TIMES = "recovery.times", ngettext("once", "{count} times", "count"), "recovery.once"
     NOT_KNOWN_YET = "recovery.not-known-yet", _("The engine does not know {id} yet.")
 
-    # Steps: wait until it runs.
+    # Texts of the steps that wait until it runs.
     NOT_NAMED = "recovery.not-named", _("The engine does not list {id}.")
     OPERATOR_NOT_RUNNING = (
         "recovery.operator-not-running",

@@ -167,7 +167,7 @@ def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_
     content[len(content) // 2] ^= 1
     path.unlink()
     path.write_bytes(content)
-    with pytest.raises(SnapshotIncomplete, match=r"shared/crc32-\w+ has another content than was saved"):
+    with pytest.raises(SnapshotIncomplete, match=r"shared/crc32-\w+ differs from what was saved"):
         verify(checkpoint.location, deep=True)
 
 

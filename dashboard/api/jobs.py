@@ -65,7 +65,7 @@ class RetentionIn(Body):
 
 
 class RetentionVerdictOut(SavepointOut):
-    is_expired: bool = Field(description="Whether the retention would delete the savepoint now.")
+    goes: bool = Field(description="Whether the retention would delete the savepoint now.")
     why: str
     why_value: ReasonJson
 

@@ -105,10 +105,10 @@ def test_a_column_that_would_be_hidden_is_refused(spark: Any, job: PlayedJob, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "out"}, "path='out': an absolute path"),
-        ({"path": "s3a://bucket/out"}, "path='s3a://bucket/out': an absolute path"),
-        ({"path": "/out", "format": "avro"}, "format='avro': one of parquet, json"),
-        ({"path": "/out", "partition_by": "country"}, "partition_by='country': a list"),
+        ({"path": "out"}, "path='out' is not allowed; an absolute path"),
+        ({"path": "s3a://bucket/out"}, "path='s3a://bucket/out' is not allowed; an absolute path"),
+        ({"path": "/out", "format": "avro"}, "format='avro' is not allowed; use one of parquet, json"),
+        ({"path": "/out", "partition_by": "country"}, "partition_by='country' is not allowed; a list"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

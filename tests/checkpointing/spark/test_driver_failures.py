@@ -106,7 +106,7 @@ def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers:
     job_manager.answer = Refused("attempt 1 is refused: the current attempt is 2")
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
     assert driver.process.wait(60) == 3
-    assert "the current one is 2" in driver.log
+    assert "the current attempt is 2" in driver.log
     assert job_manager.state(1) is None
 
 

@@ -252,7 +252,8 @@ def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
 
     assert on("whole").restored["words"] > batch
     lost.unlink()
-    with pytest.raises(InputLost, match=rf"'words' .* after batch {batch}, .*/in/2.txt cannot be found"):
+    message = rf"'words' must read the input after batch {batch} again, .*/in/2.txt cannot be found"
+    with pytest.raises(InputLost, match=message):
         on("lost")
     assert on("allowed", allowed=True).restored["words"] > batch
     assert verify(checkpoint.location, deep=True).files == checkpoint.files

@@ -252,8 +252,8 @@ class Opening(KeyedProcessFunction):
     ("opening", "problem"),
     [
         (lambda c: [c.value_state("a", LongType()), c.list_state("a", LongType())], "two states .* 'a'"),
-        (lambda c: c.value_state("", LongType()), "not ''"),
-        (lambda c: c.value_state("$ttl", LongType()), r"not '\$ttl'"),
+        (lambda c: c.value_state("", LongType()), "'' is not allowed"),
+        (lambda c: c.value_state("$ttl", LongType()), r"'\$ttl' is not allowed"),
         (lambda c: c.value_state("a", "long"), r"state 'a': a Spark type such as LongType\(\) is expected, not 'long'"),
         (lambda c: c.map_state("a", str, LongType()), "state 'a', key: a Spark type"),
         (lambda c: c.value_state("a", LongType(), 5), "state 'a': ttl is a StateTtlConfig, not 5"),
@@ -319,5 +319,5 @@ def test_rows_tuples_and_dictionaries_are_put_out_alike() -> None:
 
 def test_timers_of_another_clock_are_refused() -> None:
     timers = TimerService(None, None, TimeMode.EVENT_TIME)
-    with pytest.raises(ValueError, match="runs with time_mode EVENT_TIME; this needs PROCESSING_TIME"):
+    with pytest.raises(ValueError, match="runs with time_mode EVENT_TIME; this call needs PROCESSING_TIME"):
         timers.register_processing_time_timer(1)

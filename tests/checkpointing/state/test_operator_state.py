@@ -110,7 +110,7 @@ def test_a_name_has_one_mode() -> None:
     store.list_state("offsets")
     with pytest.raises(ValueError, match="'offsets' is a list state, not a broadcast state"):
         store.broadcast_state("offsets")
-    with pytest.raises(ValueError, match="not ''"):
+    with pytest.raises(ValueError, match="'' is not allowed"):
         store.list_state("")
 
 

@@ -109,7 +109,7 @@ def test_a_snapshot_is_brought_to_this_machine_and_checked_on_the_way(
         return
     assert verify(str(tmp_path / "restored" / "chk-7"), deep=True) == copy
     place.files.write_durably(state_file_path(checkpoint, checkpoint.files[1]), b"shareD")
-    with pytest.raises(SnapshotIncomplete, match="has another content"):
+    with pytest.raises(SnapshotIncomplete, match="differs from what was saved"):
         local_copy(checkpoint, tmp_path / "again")
     place.files.remove_file(state_file_path(checkpoint, checkpoint.files[1]))
     with pytest.raises(SnapshotIncomplete, match="is missing"):

@@ -64,7 +64,7 @@ async def test_a_job_with_its_checkpoints_in_memory_is_restored_from_them(manage
         ({"execution.checkpointing.storage": "rocksdb"}, "'rocksdb' is not allowed; filesystem or jobmanager"),
         (
             IN_MEMORY | {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"},
-            "'RETAIN_ON_CANCELLATION' is not allowed; NO_EXTERNALIZED_CHECKPOINTS with",
+            "'RETAIN_ON_CANCELLATION' is not allowed; use NO_EXTERNALIZED_CHECKPOINTS with",
         ),
     ],
 )

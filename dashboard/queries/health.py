@@ -45,7 +45,7 @@ class PartRow:
     process: str
     tone: str
     word: str
-    said_at: datetime | None
+    reported_at: datetime | None
     text: Reason | str
 
 

@@ -72,7 +72,7 @@ def test_decisions_are_shown_with_their_facts(viewer: Client, job: Job, now: dat
     )
     page = viewer.get(reverse("automation")).content.decode()
     assert "&lt;b&gt;the cluster does not answer" in page
-    assert "died_at" in page
+    assert "died at" in page
 
 
 def test_viewer_sees_the_page_and_cannot_act(viewer: Client, job: Job) -> None:

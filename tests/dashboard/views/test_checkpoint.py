@@ -48,7 +48,7 @@ def test_an_aligned_subtask_goes_through_its_phases_one_after_the_other() -> Non
 def test_unaligned_subtask_aligns_during_its_snapshot() -> None:
     operator = one(end_to_end=700, start_delay=100, alignment=550, sync=50, **{"async": 500}, unaligned=True)
     (lane,) = waterfall_of([operator]).lanes
-    assert Bar("alignment", 100, 550, beside=True) in lane.bars
+    assert Bar("alignment", 100, 550, overlaps=True) in lane.bars
     assert Bar("async", 150, 500) in lane.bars
     assert Bar("rest", 650, 50) in lane.bars
 

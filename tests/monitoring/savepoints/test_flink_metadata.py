@@ -57,7 +57,9 @@ def test_garbage_in_it_is_refused_or_read_but_never_ends_in_another_error(name, 
 def test_what_flink_did_not_write_and_other_versions_are_named():
     with pytest.raises(NotFlinkMetadata, match="it was not written by Flink"):
         parse(b"PK\x03\x04")
-    with pytest.raises(NotFlinkMetadata, match=r"it has version 9 of Flink's format, but only versions 3 to 6 can be read"):
+    with pytest.raises(
+        NotFlinkMetadata, match=r"it has version 9 of Flink's format, but only versions 3 to 6 can be read"
+    ):
         parse(MAGIC + struct.pack(">i", 9))
 
 

@@ -147,7 +147,7 @@ def _sizes(connection: Any) -> list[Figure]:
     return [
         *(Figure(f"a roll-up of a {name}, a checkpoint a minute", each[name], "bytes") for name in _WIDTHS),
         *(Figure(f"{rows[name]:,} {name}s of {JOBS:,} jobs", whole[name], "GB") for name in _WIDTHS),
-        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GB", 1),
+        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GB", 3),
         Figure(
             "the same with every hour kept",
             whole["minute"] + whole["day"] + each["hour"] * YEAR * 24 * JOBS / GB,

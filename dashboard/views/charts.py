@@ -30,7 +30,7 @@ from dashboard.queries.series import (
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
 from monitoring.history.forgetting import hours_kept
-from monitoring.history.quantiles import RELATIVE_ERROR
+from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
 from monitoring.units import age_text, flink_duration_text
 
@@ -134,13 +134,13 @@ def _rollup_note(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     counted = sum(point.count("completed") + point.count("failed") for point in points)
     widest = max((point.end - point.start for point in points), default=timedelta())
     each = _("hour") if widest <= timedelta(hours=1) else _("UTC day")
-    of = {"each": each, "count": f"{counted:,}", "error": f"{100 * RELATIVE_ERROR:.0f}"}
-    drawn = (
-        _("Showing each %(each)s of %(count)s checkpoints, from roll-ups. Percentiles are accurate to ±%(error)s %%.")
-        % of
+    of = {"each": each, "count": f"{counted:,}", "low": P95_FROM, "high": P95_TO}
+    drawn = _(
+        "Showing each %(each)s of %(count)s checkpoints, from roll-ups. Percentiles are approximate:"
+        " p95 lies between the exact p%(low)s and p%(high)s."
     )
     kept = _("Only whole UTC days are shown: hourly roll-ups are kept for %(days)s days.") % {"days": hours_kept().days}
-    return f"{drawn} {kept if whole_days else _('Choose a shorter time range to see each checkpoint.')}"
+    return f"{drawn % of} {kept if whole_days else _('Choose a shorter time range to see each checkpoint.')}"
 
 
 def _points_note(

@@ -24,6 +24,7 @@ from dashboard.views.job import find_job
 from dashboard.views.window import window_of
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import FIGURES
+from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
 Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]
@@ -110,7 +111,7 @@ def _summary(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
         Column(f"{m.name}{_UNITS[m.name]}", _nth(place)) for place, m in enumerate(MEASURES)
     ]
     name: Column[tuple[str, Any]] = Column("measure", lambda row: row[0])
-    rolled = "roll-ups, percentiles at most 2 % off" if summary.rolled else "checkpoints"
+    rolled = f"roll-ups, p95 between p{P95_FROM} and p{P95_TO}" if summary.rolled else "checkpoints"
     rolled += ", whole UTC days" if summary.whole_days else ""
     source: Column[tuple[str, Any]] = Column("told_from", lambda row: rolled)
     return download(form, f"{job.name}-summary", [name, *figures, source], summary.rows.items())

@@ -18,7 +18,7 @@ from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
 from monitoring.history.forgetting import hours_kept
-from monitoring.history.quantiles import RELATIVE_ERROR
+from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job, Run, RunException, RunState, SavepointState
 from monitoring.recovery.rows_written_again import of_run
 from monitoring.units import span_ms_text
@@ -104,7 +104,8 @@ def summary(request: HttpRequest, pk: int) -> HttpResponse:
         "summary": found,
         "by_run": read_by_run(job, window.span, kind, rolled=found.rolled),
         "hours_kept": hours_kept().days,
-        "error_percent": round(100 * RELATIVE_ERROR),
+        "p95_from": P95_FROM,
+        "p95_to": P95_TO,
     }
     return render(request, "job/summary.html", context, status=window.status)
 

@@ -10,30 +10,29 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import numpy as np
-
-from monitoring.history.pipeline import sketch
-from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR
-from monitoring.history.pipeline.sketch import RELATIVE_ERROR as RELATIVE_ERROR
-from monitoring.history.pipeline.sketch import UnknownSketch as UnknownSketch
+from monitoring.history import sketches
+from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR, VERSION
+from monitoring.history.sketches import RANK_ERROR as RANK_ERROR
+from monitoring.history.sketches import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
 from monitoring.history.stretches import Stretch, floor, hours_from, read, read_days, read_hours
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
+# A p95 from sketches lies between these percentiles of the checkpoints.
+P95_FROM, P95_TO = (round(100 * (0.95 + error), 1) for error in (-RANK_ERROR, RANK_ERROR))
 # The column of a checkpoint -> its name in roll-ups.
 ROLLED = {column: figure for figure, column in FIGURES.items()}
 # A chart of more hours than these shows days.
 MOST_HOURS = 24 * 31
-_AT_ONCE = 1000  # the sketches of this many parts are decoded together: nine kilobytes each
 
 
 @dataclass(frozen=True)
 class Told:
     """A figure over one time range.
 
-    `quantiles` of completed checkpoints are those of percentile_disc, at most RELATIVE_ERROR off. Counts, sum, minimum
-    and maximum are exact. None: no checkpoint has the figure.
+    `quantiles` of completed checkpoints are those of percentile_disc; the rank of each is at most RANK_ERROR off.
+    Counts, sum, minimum and maximum are exact. None: no checkpoint has the figure.
     """
 
     start: datetime
@@ -198,32 +197,25 @@ def _figures(parts: Sequence[Part], figures: Sequence[str], wanted: Sequence[flo
 
 def _each(parts: Sequence[Part], figure: str, wanted: Sequence[float]) -> list[Told]:
     for row in (row for part in parts for row in part.rows):
-        if row["version"] not in sketch.READ:
-            raise sketch.UnknownSketch(
-                f"the roll-up of {row['start']} has version {row['version']}, which is not supported"
-            )
-    told: list[Told] = []
-    for first in range(0, len(parts), _AT_ONCE):
-        some = parts[first : first + _AT_ONCE]
-        sketches = [[row[f"{figure}_sketch"] for row in part.rows] for part in some]
-        counts = sketch.merged_each(sketches, [[row["version"] for row in part.rows] for part in some])
-        told += [_told(part, each, figure, wanted) for part, each in zip(some, counts, strict=True)]
-    return told
+        if row["version"] != VERSION:
+            raise UnknownSketch(f"the roll-up of {row['start']} has version {row['version']}, which is not supported")
+    return [_told(part, figure, wanted) for part in parts]
 
 
-def _told(part: Part, counts: sketch.Counts, figure: str, wanted: Sequence[float]) -> Told:
+def _told(part: Part, figure: str, wanted: Sequence[float]) -> Told:
     rows = part.rows
+    sketch = sketches.merged(row[f"{figure}_sketch"] for row in rows)
 
     def of(what: str) -> list[int]:
         return [row[f"{figure}_{what}"] for row in rows if row[f"{figure}_{what}"] is not None]
 
     minimum, maximum = min(of("min"), default=None), max(of("max"), default=None)
-    values = sketch.quantiles(counts, wanted)
+    values = sketches.quantiles(sketch, wanted)
     return Told(
         start=part.start,
         end=part.end,
         counts={name: sum(row[name] for row in rows) for name in COUNTS},
-        known=int(counts.sum()),
+        known=sketch.n,
         total=sum(of("sum")) if of("sum") else None,
         minimum=minimum,
         maximum=maximum,
@@ -232,7 +224,7 @@ def _told(part: Part, counts: sketch.Counts, figure: str, wanted: Sequence[float
 
 
 def _within(value: float | None, minimum: int | None, maximum: int | None) -> float | None:
-    """Return the quantile limited to the range from the minimum to the maximum."""
+    """Return the quantile limited to the range from the minimum to the maximum, which it may leave by its rounding."""
     if value is None or minimum is None or maximum is None:
         return None
-    return float(np.clip(value, minimum, maximum))
+    return min(max(value, minimum), maximum)

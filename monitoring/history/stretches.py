@@ -25,7 +25,7 @@ from monitoring.history.archive import reading
 from monitoring.history.archive.counting import as_read_by_the_pipeline
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import CHECKPOINTS, COUNTS, DAY, FIGURES, HOUR, REASON
-from monitoring.history.pipeline.rolling import by_hour
+from monitoring.history.rolling import rolled
 from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
 
 # If a job has more changes than this that the pipeline has not processed yet, pages do not wait for them.
@@ -362,7 +362,7 @@ def _made(
     for place, several in by_place.items():
         columns = zip(*several, strict=True)
         arrays = [pa.array(column, each.type) for column, each in zip(columns, CHECKPOINTS, strict=True)]
-        for row in by_hour(pa.table(arrays, schema=CHECKPOINTS)).to_pylist():
+        for row in rolled(pa.table(arrays, schema=CHECKPOINTS), HOUR).to_pylist():
             yield place, row
 
 

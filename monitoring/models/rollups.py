@@ -11,7 +11,7 @@ class Rollup(models.Model):
     """Totals of one job's checkpoints triggered within `seconds` (a minute, an hour or a UTC day) from `start` on.
 
     Figures are of completed checkpoints, in milliseconds and bytes; null: no checkpoint has the figure. Sketches have
-    the form `version`, see history/pipeline/sketch.py. `reasons` is JSON of {reason: failures}, or "". Minutes are kept
+    the form `version`, see history/sketches.py. `reasons` is JSON of {reason: failures}, or "". Minutes are kept
     for three hours. The job has no foreign key in the database, because the pipeline may write a row shortly after the
     job was deleted.
     """

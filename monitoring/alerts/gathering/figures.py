@@ -138,7 +138,7 @@ def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> 
 
 
 def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int | None]:
-    """Compute and store the p95 from roll-ups (at most 2 % off, savepoints included), or from checkpoints without them.
+    """Compute and store the p95 from roll-ups (approximate, savepoints included), or from checkpoints without them.
 
     Later calls use the stored number. None is stored as well, so that a job without data is computed once a day.
     """

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from monitoring.history.pipeline.columns import CHECKPOINTS, DAY, FIGURES, HOUR, ROLLUPS
-from monitoring.history.pipeline.rolling import by_day, by_hour
+from monitoring.history.rolling import rolled
 from monitoring.models import Rollup, RollupProgress, Run
 
 _KEY = ("job_id", "seconds", "start")
@@ -40,11 +40,10 @@ def as_read_by_the_pipeline(archived: pa.Table, jobs: Mapping[int, int]) -> pa.T
 def rolled_up(tables: Iterable[pa.Table], day: date, jobs: Collection[int]) -> list[Rollup]:
     """Return the jobs' roll-ups of the day, and of its hours if these are kept. `tables` must have all checkpoints."""
     of = dict(Run.objects.filter(job__in=jobs).values_list("pk", "job_id"))
-    read = [as_read_by_the_pipeline(table, of) for table in tables]
-    hours = by_hour(pa.concat_tables(read))
+    checkpoints = pa.concat_tables(as_read_by_the_pipeline(table, of) for table in tables)
     with_hours = _with_hours(day, jobs)
-    rows = [row for row in hours.to_pylist() if row["job_id"] in with_hours]
-    return [Rollup(**row) for row in (*rows, *by_day(hours).to_pylist())]
+    hours = [row for row in rolled(checkpoints, HOUR).to_pylist() if row["job_id"] in with_hours]
+    return [Rollup(**row) for row in (*hours, *rolled(checkpoints, DAY).to_pylist())]
 
 
 def store(rollups: Sequence[Rollup]) -> None:

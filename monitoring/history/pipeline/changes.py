@@ -1,20 +1,18 @@
-"""A streaming source of roll-ups: it computes the roll-ups of every hour of a job in which checkpoints changed.
+"""A streaming source of checkpoints: it reads all checkpoints of every hour of a job in which any of them changed.
 
 The offset is a transaction number below which every transaction has ended (pg_snapshot_xmin of the current snapshot).
 All changes before it are visible; running transactions have higher numbers and are read later. So no change is skipped,
 even if transactions take long or commit out of order. Within a range of numbers, the work is divided by (day, job): the
-first reading of years of history comes in batches, and one task has the whole day of a job.
+first reading of years of history comes in batches, and one batch has all changed hours of a job's day.
 
-Archived days are skipped: archiving makes their roll-ups, and PostgreSQL has only some of their rows.
+Archived days are skipped: archiving makes their roll-ups, and PostgreSQL has only some of their rows. Of days whose
+hourly roll-ups are deleted, all hours are read, because their roll-up is computed from them.
 
 One statement reads a whole hour. It may already contain later changes, which are then read again. A deleted checkpoint
 leaves a row in monitoring_checkpointdeletion, so that its hour is computed again, too.
 
-A task rolls up the checkpoints that it reads (task.py), so that Spark transports only roll-ups: one row for dozens of
-checkpoints (decision 67).
-
 Offsets: {"done": number} or, within a range, {"done": …, "until": number, "day": seconds, "job": id}, which includes
-that day of that job.
+that day of that job. Each has the "program" that wrote it: another version of the program reads everything again.
 """
 
 from __future__ import annotations
@@ -31,9 +29,8 @@ from psycopg import sql
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from .checkpoints import HOUR_OF, connected, copied
-from .columns import ARCHIVED, DAY, PROGRAM, ROLLUPS, spark_schema
-from .task import rolled_up
+from .checkpoints import HOUR_OF, checkpoints_of, connected, copied
+from .columns import ARCHIVED, CHANGES, DAY, HOUR, PROGRAM, spark_schema
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +46,7 @@ ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at, program =
 # Rows are counted by hour before the joins, because there are many rows and few hours.
 _TOUCHED = f"""
 COPY (
-    SELECT t.hour, t.job_id, sum(t.rows)::bigint FROM (
+    SELECT h.hour, t.job_id, sum(CASE WHEN h.hour = t.hour THEN t.rows ELSE 0 END)::bigint FROM (
         SELECT g.hour, r.job_id, g.rows FROM (
             SELECT {HOUR_OF.format(at="triggered_at")} AS hour, run_id, count(*) AS rows
             FROM monitoring_checkpoint WHERE {{changed}} GROUP BY 1, 2
@@ -58,8 +55,17 @@ COPY (
         SELECT {HOUR_OF.format(at="triggered_at")}, job_id, count(*) FROM monitoring_checkpointdeletion
         WHERE {{deleted}} GROUP BY 1, 2
     ) t JOIN monitoring_job j ON j.id = t.job_id
+    CROSS JOIN (
+        SELECT coalesce((SELECT date_part('epoch', hours_from) FROM monitoring_rollupprogress), 0)::bigint AS hours_from
+    ) p
+    CROSS JOIN LATERAL (
+        SELECT t.hour WHERE t.hour >= p.hours_from
+        UNION ALL
+        SELECT generate_series(t.hour / {DAY} * {DAY}, t.hour / {DAY} * {DAY} + {DAY - HOUR}, {HOUR})
+        WHERE t.hour < p.hours_from
+    ) h
     WHERE NOT {ARCHIVED.format(cluster="j.cluster_id", at="to_timestamp(t.hour)")}
-    GROUP BY 1, 2 ORDER BY t.hour / {DAY}, t.job_id, t.hour
+    GROUP BY 1, 2 ORDER BY h.hour / {DAY}, t.job_id, h.hour
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)
 
@@ -90,10 +96,8 @@ class Touched:
         return int(self.days[reached]), int(self.jobs[reached])
 
     def shares(self, most: int) -> Any:
-        """Return the task number of each hour. It increases about every `most` rows; a job's day has one number."""
-        ends = np.cumsum(self.rows)
-        begins = np.concatenate(([True], (self.days[1:] != self.days[:-1]) | (self.jobs[1:] != self.jobs[:-1])))
-        return np.maximum.accumulate(np.where(begins, ends // most, 0))
+        """Return the task number of each hour. It increases about every `most` rows."""
+        return np.cumsum(self.rows) // most
 
     def _up_to(self, offset: Offset) -> Any:
         day, job = offset["day"], offset["job"]
@@ -115,7 +119,7 @@ class CheckpointChanges(DataSource):  # type: ignore[misc]
         return "waymark-checkpoint-changes"
 
     def schema(self) -> str:
-        return spark_schema(ROLLUPS)
+        return spark_schema(CHANGES)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         if "dsn-file" not in self.options:
@@ -139,7 +143,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._available: int | None = None  # the last transaction number with Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
-        return {"done": 0}
+        return {"done": 0, "program": PROGRAM}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with connected(self._dsn_file) as connection:
@@ -147,22 +151,26 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the next batch, or `start`, the end of the last batch, if nothing has changed."""
+        if start.get("program") != PROGRAM:
+            log.warning("this is version %d of the program, and not the one before: all is read again", PROGRAM)
+            return self.initialOffset()
         with connected(self._dsn_file) as connection:
             self._tell_progress(connection, start["done"])
             done, until = start["done"], start.get("until") or self._available or _horizon(connection)
             if until < done:
-                log.warning("the database's transactions are at %d, not at %d: all is read anew", until, done)
-                done, start = 0, {"done": 0}
+                log.warning("the database's transactions are at %d, not at %d: all is read again", until, done)
+                return self.initialOffset()
             left = self._touched(connection, done, until).after(start)
+        through = {"done": until, "program": PROGRAM}
         if not len(left.rows):
-            return {"done": until} if "until" in start else start
+            return through if "until" in start else start
         end = left.end_of(self._limit)
-        return {"done": until} if end is None else {"done": done, "until": until, "day": end[0], "job": end[1]}
+        return through if end is None else {**start, "done": done, "until": until, "day": end[0], "job": end[1]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begins, until = start["done"], end.get("until", end["done"])
-        if until < begins:  # the database was replaced, see latestOffset
-            begins, start = 0, {"done": 0}
+        if until < begins or start.get("program") != PROGRAM:
+            return []  # the next batch begins to read everything again, see latestOffset
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
         return list(_shares(touched, self._share, begins))
@@ -170,14 +178,17 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         jobs, hours, since = partition.value
         with connected(self._dsn_file) as connection:
-            yield from rolled_up(connection, jobs, hours, since)
+            yield from checkpoints_of(connection, jobs, hours, since).to_batches(max_chunksize=10_000)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing. Spark calls this only with the next batch, which may come much later."""
 
     def _tell_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
-        """Store that the roll-ups of all changes before `done` are complete, so that readers skip these changes."""
-        if done != self._told:
+        """Store that the roll-ups of all changes before `done` are complete, so that readers skip these changes.
+
+        While everything is read again, the roll-ups that an older program made remain valid.
+        """
+        if done and done != self._told:
             connection.execute(_PROGRESS, [done, PROGRAM])
             self._told = done
 

@@ -7,7 +7,10 @@ import pyarrow as pa
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MINUTES_KEPT_S = 3 * HOUR  # how long roll-ups of minutes are kept
 FORGOTTEN_WITHIN_S = 900  # how long they are still made after that, because they are deleted with a delay
-PROGRAM = 2  # from version 2 on, it makes a day without hourly roll-ups from checkpoints
+# The version of the program. A job that was started with another version reads all checkpoints again.
+PROGRAM = 3
+# The version of the sketches: KLL sketches of float values by Apache DataSketches, with its default k of 200.
+VERSION = 3
 
 # Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; only completed checkpoints.
 FIGURES = {
@@ -22,8 +25,8 @@ COUNTS = ("completed", "failed", "pending", "completed_savepoints", "failed_save
 _NUMBERS = tuple(f"{figure}_{what}" for figure in FIGURES for what in ("sum", "min", "max"))
 SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
 
-# One row per checkpoint. A row without a status is a deleted checkpoint. A row without `at`, too, only names an hour
-# that must be computed. Times are seconds since 1970.
+# One row per checkpoint. A row without a status is a deleted checkpoint. A row that has no `at` either only names an
+# hour that must be computed. Times are seconds since 1970. `changed`: since the roll-ups were last computed.
 CHECKPOINTS = pa.schema(
     [
         ("job_id", pa.int64()),
@@ -35,7 +38,9 @@ CHECKPOINTS = pa.schema(
         *((figure, pa.int64()) for figure in FIGURES),
     ]
 )
-CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))  # whether it changed since the roll-ups were last made
+CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))
+# One row per job and minute, hour or day. A figure that no checkpoint has: None as sum, minimum and maximum, and an
+# empty sketch. `reasons` is JSON of {reason: failures}, or "".
 ROLLUPS = pa.schema(
     [
         ("job_id", pa.int64()),
@@ -48,10 +53,7 @@ ROLLUPS = pa.schema(
         ("reasons", pa.string()),
     ]
 )
-_SQL = {
-    pa.int16(): "short", pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.bool_(): "boolean",
-    pa.binary(): "binary", pa.timestamp("us", "UTC"): "timestamp",
-}  # fmt: skip
+_SQL = {pa.int64(): "long", pa.string(): "string", pa.bool_(): "boolean"}
 
 
 def spark_schema(schema: pa.Schema) -> str:

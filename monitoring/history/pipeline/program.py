@@ -9,9 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
 from checkpointing.sinks.postgres import PostgresSink
 
 from .changes import CheckpointChanges
+from .columns import HOUR, MINUTE
+from .rollups import by_day, rolled
+from .stored import stored_hours
 
 TABLE = "monitoring_rollup"
 LIMITS = frozenset(("rows-per-batch", "rows-per-partition"))
@@ -24,7 +30,27 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
     source = spark.readStream.format("waymark-checkpoint-changes").option("dsn-file", dsn_file)
     for limit in LIMITS & args.keys():
         source = source.option(limit, args[limit])
-    rolled = source.load()
-    sink = PostgresSink(Path(dsn_file).read_text().strip(), TABLE, key=_KEY, shared=True)
-    writer = rolled.writeStream.queryName("rollups").outputMode("append").foreachBatch(sink)
+    writer = source.load().writeStream.queryName("rollups").outputMode("append").foreachBatch(RollupSink(dsn_file))
     return writer.trigger(processingTime=args.get("every", "60 seconds"))
+
+
+class RollupSink(PostgresSink):
+    """Stores the roll-ups of a batch of checkpoints, in one transaction with the batch's number."""
+
+    def __init__(self, dsn_file: str) -> None:
+        super().__init__(Path(dsn_file).read_text().strip(), TABLE, key=_KEY, shared=True)
+        self._dsn_file = dsn_file
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        checkpoints = frame.persist()
+        hours = rolled(checkpoints, HOUR).drop("changed").persist()
+        try:
+            stored = stored_hours(self._dsn_file, hours.select("job_id", sf.unix_seconds("start")).toArrow())
+            recent = checkpoints.where(sf.col("at") >= stored.minutes_from)
+            minutes = rolled(recent, MINUTE).where("changed").drop("changed")
+            days = by_day(hours.unionByName(frame.sparkSession.createDataFrame(stored.others)))
+            kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
+            super().__call__(minutes.unionByName(kept).unionByName(days), batch)
+        finally:
+            hours.unpersist()
+            checkpoints.unpersist()

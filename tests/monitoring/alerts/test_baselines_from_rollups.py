@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from monitoring.alerts.gathering.figures import baselines
-from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Checkpoint, FigureBaseline
 from tests.monitoring.history.conftest import Pipeline, dsn
 
@@ -53,7 +52,7 @@ def test_roll_ups_tell_it_within_their_error_and_what_changed_since_is_read_from
     Pipeline(path).run()
     rolled, how = asked(runs)
     assert "percentile_disc" not in how
-    assert rolled == {job: pytest.approx(p95, rel=RELATIVE_ERROR + 1e-6) for job, p95 in exact.items()}
+    assert rolled == {job: pytest.approx(p95, rel=1e-6) for job, p95 in exact.items()}
     first = runs[0].checkpoints.filter(triggered_at__lt=DAY, triggered_at__gte=DAY - timedelta(days=7))
     first.update(state_size=77)
     changed, how = asked(runs)

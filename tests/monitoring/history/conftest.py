@@ -1,8 +1,7 @@
-"""A pipeline without Spark: it runs the source, the roll-up and the upsert batch by batch, as Spark does."""
+"""A pipeline without Spark: it reads the source batch by batch, as Spark does, and stores the same roll-ups."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -17,11 +17,24 @@ from psycopg import sql
 
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
-from monitoring.history.pipeline.columns import COUNTS, FIGURES, MINUTE, MINUTES_KEPT_S, REASON, ROLLUPS
-from monitoring.history.pipeline.sketch import BOUNDS, Counts, merged
-from monitoring.models import Rollup
+from monitoring.history.pipeline.checkpoints import checkpoints_of, connected
+from monitoring.history.pipeline.columns import (
+    CHANGES,
+    COUNTS,
+    DAY,
+    FIGURES,
+    HOUR,
+    MINUTE,
+    MINUTES_KEPT_S,
+    REASON,
+    ROLLUPS,
+)
+from monitoring.history.pipeline.stored import stored_hours
+from monitoring.history.rolling import rolled
+from monitoring.history.sketches import merged, quantiles
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
+from tests.monitoring.history.percentiles import near
 
 ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -50,9 +63,28 @@ class Pipeline:
         return ends
 
     def batch(self, start: dict[str, int], end: dict[str, int]) -> None:
-        made = [batch for part in self.reader.partitions(start, end) for batch in self.reader.read(part)]
-        write(pa.Table.from_batches(made, ROLLUPS))
+        read = [batch for part in self.reader.partitions(start, end) for batch in self.reader.read(part)]
+        write(self._rolled(pa.Table.from_batches(read, CHANGES)))
         self.batches += 1
+
+    def _rolled(self, changes: pa.Table) -> pa.Table:
+        """Return what the program stores. Days are computed from their checkpoints, and not from hours."""
+        touched = changes.group_by(["job_id", "hour"]).aggregate([])
+        stored = stored_hours(self.dsn_file, touched)
+        minute = pc.divide(changes["at"], MINUTE)
+        recent = pc.greater_equal(changes["at"], stored.minutes_from)
+        minutes = rolled(_of_changed(changes.append_column("minute", minute).filter(recent)), MINUTE)
+        hours = rolled(changes.filter(pc.greater_equal(changes["hour"], stored.hours_from)), HOUR)
+        days = {(row["job_id"], row["hour"] // DAY * DAY) for row in touched.to_pylist()}
+        of_days = [(job, day + n * HOUR) for job, day in days for n in range(24)]
+        with connected(self.dsn_file) as own:
+            whole = checkpoints_of(own, [job for job, _ in of_days], [hour for _, hour in of_days])
+        return pa.concat_tables([minutes, hours, rolled(whole, DAY)])
+
+
+def _of_changed(changes: pa.Table) -> pa.Table:
+    changed = changes.filter(changes["changed"]).group_by(["job_id", "minute"]).aggregate([])
+    return changes.join(changed, ["job_id", "minute"], join_type="left semi")
 
 
 def write(rollups: pa.Table) -> None:
@@ -92,18 +124,6 @@ def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
     take_partitions_back()
 
 
-def as_pairs(counts: Counts) -> bytes:
-    """Return a sketch in the format of version 1 of the roll-ups."""
-    found = [(int(n), int(counts[n])) for n in counts.nonzero()[0]]
-    return b"".join(struct.pack("<HH", each, count) for each, count in found)
-
-
-def as_an_older_waymark_stored() -> None:
-    for row in Rollup.objects.all():
-        sketches = {f"{figure}_sketch": as_pairs(merged([getattr(row, f"{figure}_sketch")])) for figure in FIGURES}
-        Rollup.objects.filter(pk=row.pk).update(version=1, **sketches)
-
-
 def differences(seconds: int) -> list[str]:
     """Return the differences between roll-ups of a width and plain SQL over the raw rows, in all figures and sketches.
 
@@ -119,8 +139,17 @@ def differences(seconds: int) -> list[str]:
         f"{key} {name}: {stored.get(key, {}).get(name)!r}, and it is {expected.get(key, {}).get(name)!r}"
         for key in sorted(keys)
         for name in (expected.get(key) or stored[key])
-        if expected.get(key, {}).get(name) != stored.get(key, {}).get(name)
+        if not _fits(expected.get(key, {}).get(name), stored.get(key, {}).get(name))
     ]
+
+
+def _fits(expected: Any, stored: Any) -> bool:
+    """Return whether a figure is stored as SQL computes it. Sketches are compared with the sorted values."""
+    if not isinstance(expected, list):
+        return bool(expected == stored)
+    shares = (0.0, 0.25, 0.5, 0.95, 1.0)
+    wanted = [near(expected, share) if expected else None for share in shares]
+    return stored is not None and stored.n == len(expected) and quantiles(stored, shares) == wanted
 
 
 def _stored(seconds: int) -> dict[Any, dict[str, Any]]:
@@ -129,8 +158,7 @@ def _stored(seconds: int) -> dict[Any, dict[str, Any]]:
         rows = [dict(zip(ROLLUPS.names, row, strict=True)) for row in cursor.fetchall()]
     for row in rows:
         for figure in FIGURES:
-            counts = merged([row[f"{figure}_sketch"]], [row["version"]])
-            row[f"{figure}_sketch"] = {int(n): int(counts[n]) for n in counts.nonzero()[0]}
+            row[f"{figure}_sketch"] = merged([row[f"{figure}_sketch"]])
         row["reasons"] = {} if not row["reasons"] else dict(eval(row["reasons"]))
         del row["seconds"], row["version"]
     return {(row.pop("job_id"), row.pop("start")): row for row in rows}
@@ -158,16 +186,15 @@ def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
         cursor.execute(f"SELECT r.job_id, {start}, {', '.join(columns.values())} FROM {rows} GROUP BY 1, 2")
         for job, at, *values in cursor.fetchall():
             whole = [value if value is None else int(value) for value in values]
-            empty: dict[str, Any] = {f"{figure}_sketch": {} for figure in FIGURES} | {"reasons": {}}
+            empty: dict[str, Any] = {f"{figure}_sketch": [] for figure in FIGURES} | {"reasons": {}}
             found[job, at] = dict(zip(columns, whole, strict=True)) | empty
         for figure, column in FIGURES.items():
             cursor.execute(
-                f"SELECT r.job_id, {start}, width_bucket(c.{column}::float8, %s::float8[]), count(*) FROM {rows}"
-                f" WHERE c.status = 'COMPLETED' AND c.{column} IS NOT NULL GROUP BY 1, 2, 3",
-                [BOUNDS.tolist()],
+                f"SELECT r.job_id, {start}, array_agg(c.{column} ORDER BY c.{column}) FROM {rows}"
+                f" WHERE c.status = 'COMPLETED' AND c.{column} IS NOT NULL GROUP BY 1, 2"
             )
-            for job, at, place, count in cursor.fetchall():
-                found[job, at][f"{figure}_sketch"][place] = count
+            for job, at, values in cursor.fetchall():
+                found[job, at][f"{figure}_sketch"] = values
         cursor.execute(
             f"SELECT r.job_id, {start}, {REASON}, count(*) FROM {rows} WHERE c.status = 'FAILED' GROUP BY 1, 2, 3"
         )

@@ -12,9 +12,11 @@ import psycopg
 import pytest
 from django.utils import timezone
 
-from monitoring.history.pipeline.sketch import UnknownSketch
-from monitoring.models import Checkpoint, CheckpointStatus, Rollup
-from tests.monitoring.history.conftest import Pipeline, as_an_older_waymark_stored, differences, dsn
+from monitoring.history.forgetting import forget
+from monitoring.history.pipeline.columns import PROGRAM
+from monitoring.history.pipeline.stored import NotReadable
+from monitoring.models import Checkpoint, CheckpointStatus, Rollup, RollupProgress
+from tests.monitoring.history.conftest import Pipeline, differences, dsn
 
 WIDTHS = (60, 3600, 86_400)
 
@@ -131,13 +133,13 @@ def test_a_long_history_comes_in_batches_and_is_the_same_in_the_end(rows, dsn_fi
     ends = pipeline.run()
     assert len(ends) > 4
     assert all(end["done"] == 0 and end["until"] == ends[0]["until"] for end in ends[:-1])
-    assert set(ends[-1]) == {"done"}
+    assert set(ends[-1]) == {"done", "program"}
     assert not differences(3600) + differences(86_400)
 
 
 def test_a_database_that_was_replaced_is_read_anew(rows, pipeline):
     rows.checkpoint(rows.run(rows.job()), 1)
-    pipeline.offset = {"done": 10**15}
+    pipeline.offset = {"done": 10**15, "program": PROGRAM}
     pipeline.run()
     assert exact()
     assert pipeline.offset["done"] < 10**15
@@ -148,7 +150,8 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
     dice = random.Random(20261121)
     runs = [rows.run(rows.job()) for _ in range(4)]
     numbers = iter(range(1, 10_000))
-    pipeline, states = Pipeline(dsn_file, rows_per_batch=15), [{"done": 0}]
+    pipeline = Pipeline(dsn_file, rows_per_batch=15)
+    states = [pipeline.offset]
     open_ones = [psycopg.connect(dsn()) for _ in range(3)]
     try:
         for _ in range(60):
@@ -210,25 +213,41 @@ def test_hours_of_another_version_stop_the_program_and_stay_as_they_are(rows, pi
     moment = rows.now.replace(hour=12)
     rows.checkpoint(run, 1, triggered_at=moment)
     pipeline.run()
-    Rollup.objects.update(version=3)
+    Rollup.objects.update(version=4)
     rows.checkpoint(run, 2, triggered_at=moment - timedelta(hours=2))
-    with pytest.raises(UnknownSketch, match="there are roll-ups of version 3, and this program writes version 2"):
+    with pytest.raises(NotReadable, match="there are roll-ups of version 4, and this program writes version 3"):
         pipeline.run()
-    assert set(Rollup.objects.values_list("version", "completed")) == {(3, 1)}
+    assert set(Rollup.objects.values_list("version", "completed")) == {(4, 1)}
 
 
-def test_roll_ups_that_an_older_waymark_stored_are_gone_on_with(rows, pipeline):
-    rows.now = timezone.now().replace(hour=12, minute=30)
+def test_a_job_that_another_program_started_reads_everything_again(rows, pipeline):
     run = rows.run(rows.job())
-    for number in range(60):
-        rows.checkpoint(run, number + 1, triggered_at=rows.ago(number * 600), end_to_end_duration=number**4)
+    rows.checkpoint(run, 1, end_to_end_duration=5)
     pipeline.run()
-    as_an_older_waymark_stored()
+    Rollup.objects.update(duration_sum=0)
+    before = RollupProgress.objects.get()
+    del pipeline.offset["program"]  # version 2 stored none
+    assert pipeline.run()[0] == pipeline.reader.initialOffset()
     assert exact()
-    rows.checkpoint(run, 100, triggered_at=rows.ago(3600), end_to_end_duration=77)
+    assert RollupProgress.objects.get().done >= before.done > 0
+
+
+def test_hours_that_are_deleted_after_the_plan_are_no_reason_for_a_wrong_day(rows, pipeline):
+    run = rows.run(rows.job())
+    for hours in (1, 2):
+        rows.checkpoint(run, hours, triggered_at=rows.ago(60 * 86_400 + hours * 3600))
     pipeline.run()
-    assert set(Rollup.objects.values_list("seconds", "version")) >= {(3600, 1), (3600, 2), (86_400, 2)}
-    assert exact()
+    Checkpoint.objects.filter(checkpoint_id=1).update(end_to_end_duration=7)
+    start, end = dict(pipeline.offset), pipeline.reader.latestOffset(pipeline.offset)
+    planned = pipeline.reader.partitions(start, end)
+    forget(rows.now)
+    pipeline.reader.partitions = lambda *_: planned
+    with pytest.raises(NotReadable, match="hours were deleted after this batch was planned"):
+        pipeline.batch(start, end)
+    again = Pipeline(Path(pipeline.dsn_file))
+    again.offset = start
+    again.run()
+    assert not differences(86_400)
 
 
 def test_available_now_ends_where_it_began(rows, pipeline):

@@ -13,6 +13,8 @@ import pytest
 
 from monitoring.history.archive import cycle, late, reading
 from monitoring.history.quantiles import quantiles
+from monitoring.history.sketches import K, merged
+from monitoring.history.sketches import quantiles as quantiles_of
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, PartitionTouch, Rollup, Run, Savepoint
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
@@ -42,14 +44,21 @@ def keep(run: Run) -> None:
 
 
 def figures(run: Run) -> list[dict[str, Any]]:
-    """Return all roll-ups of hours and days of the job in August."""
+    """Return all roll-ups of hours and days of the job in August, with the values of their sketches."""
     found = Rollup.objects.filter(job=run.job, seconds__gt=60, start__lt=OLD + timedelta(days=20))
     return [
-        {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+        {name: values_of(value) if name.endswith("_sketch") else value for name, value in row.items()}
         for row in found.order_by("seconds", "start").values(
             *(each.name for each in Rollup._meta.concrete_fields if each.name != "job")
         )
     ]
+
+
+def values_of(sketch: memoryview) -> list[float | None]:
+    """Return all values of a sketch that is small enough to have them."""
+    whole = merged([sketch])
+    assert whole.n < K
+    return quantiles_of(whole, [(n + 1) / whole.n for n in range(whole.n)])
 
 
 @pytest.fixture

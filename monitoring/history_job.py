@@ -104,7 +104,10 @@ Decision = Submit | RestoreOld | Upgrade | Cancel | Leave
 
 
 def decide(facts: Facts) -> Decision:
-    """Decide what to do. Recovery, with its budget and breaker, handles a job that is FAILED or LOST."""
+    """Decide what to do. Recovery, with its budget and breaker, handles a job that is FAILED or LOST.
+
+    A FAILED job with an older program is upgraded: that program may not read what the present one stored.
+    """
     if not facts.reachable:
         return Leave(WorkReason.PIPELINE_SILENT())
     if facts.attempt_open:
@@ -114,10 +117,12 @@ def decide(facts: Facts) -> Decision:
     match facts.state:
         case None:
             return Submit() if facts.wanted else Leave(WorkReason.PIPELINE_OFF())
-        case RunState.FAILED | RunState.LOST:
-            return Leave(WorkReason.PIPELINE_DEAD())
         case RunState.CANCELED | RunState.FINISHED if not facts.wanted:
             return Leave(WorkReason.PIPELINE_OFF())
+        case RunState.FAILED if facts.wanted and not facts.up_to_date:
+            return Leave(facts.failed_lately) if facts.failed_lately else Upgrade()
+        case RunState.FAILED | RunState.LOST:
+            return Leave(WorkReason.PIPELINE_DEAD())
         case _ if not facts.wanted:
             return Cancel() if facts.state is not RunState.CANCELLING else Leave(WorkReason.PIPELINE_STOPPING())
         case _ if facts.recent_failure:

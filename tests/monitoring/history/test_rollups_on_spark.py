@@ -18,8 +18,11 @@ from checkpointing.sinks import context
 from checkpointing.sinks.conformance import PlayedJob
 from checkpointing.spark.job import make_importable_for_workers
 from checkpointing.spark.program import load_program
+from monitoring.history.forgetting import forget
 from monitoring.history.packing import ENTRY_CLASS, pack
+from monitoring.history.partitions import cover
 from monitoring.models import Checkpoint, Rollup, RollupProgress
+from tests.monitoring.history.conftest import differences
 from tests.monitoring.history.test_changes import exact, unlike
 from tests.waiting import eventually
 
@@ -93,3 +96,22 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     run(spark, rollups, dsn_file, tmp_path / "older")
     assert exact()
     assert Rollup.objects.filter(seconds=86_400, failed=1).count() == 1
+
+
+def test_a_day_whose_hours_are_deleted_is_computed_from_all_its_checkpoints(
+    rows, spark, rollups, job, dsn_file, tmp_path
+):
+    rows.now = timezone.now().replace(hour=12, minute=30)
+    moments = [rows.ago(60 * 86_400 + hours * 3600) for hours in (0, 2, 5)]
+    cover(min(moments))
+    owner = rows.run(rows.job())
+    for number, at in enumerate(moments):
+        rows.checkpoint(owner, number + 1, triggered_at=at, end_to_end_duration=100 + number)
+    job.start("A")
+    run(spark, rollups, dsn_file, tmp_path / "a")
+    assert forget(rows.now).done
+    Checkpoint.objects.filter(checkpoint_id=2).update(end_to_end_duration=7)
+    rows.failed(owner, 100, rows.ago(60 * 86_400 + 9 * 3600), "Disk full: /dev/sda")
+    job.go_on()
+    eventually("an exact day", lambda: _run(spark, rollups, dsn_file, tmp_path / "a") or not differences(86_400))
+    assert not Rollup.objects.filter(seconds=3600).exists()

@@ -21,11 +21,11 @@ class UnknownSketch(ValueError):
 
 
 def encode(values: NDArray[np.int64]) -> bytes:
-    """Return the sketch of the values. Without values it is empty."""
+    """Return the sketch of the values, in any order. Without values it is empty."""
     if not len(values):
         return b""
     sketch = kll_floats_sketch(K)
-    sketch.update(np.asarray(values, np.float32))
+    sketch.update(np.sort(values).astype(np.float32))
     return bytes(sketch.serialize())
 
 

@@ -120,7 +120,7 @@ def decide(facts: Facts) -> Decision:
         case RunState.CANCELED | RunState.FINISHED if not facts.wanted:
             return Leave(WorkReason.PIPELINE_OFF())
         case RunState.FAILED if facts.wanted and not facts.up_to_date:
-            return Leave(facts.failed_lately) if facts.failed_lately else Upgrade()
+            return Leave(facts.recent_failure) if facts.recent_failure else Upgrade()
         case RunState.FAILED | RunState.LOST:
             return Leave(WorkReason.PIPELINE_DEAD())
         case _ if not facts.wanted:

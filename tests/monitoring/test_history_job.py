@@ -68,7 +68,7 @@ RUNNING = Facts(
         ({"state": RunState.FINISHED, "attempt_open": True}, Leave(WorkReason.PIPELINE_RESTARTING())),
         ({"state": RunState.FAILED}, Leave(WorkReason.PIPELINE_DEAD())),
         ({"state": RunState.FAILED, "up_to_date": False}, Upgrade()),
-        ({"state": RunState.FAILED, "up_to_date": False, "failed_lately": IN_VAIN}, Leave(IN_VAIN)),
+        ({"state": RunState.FAILED, "up_to_date": False, "recent_failure": IN_VAIN}, Leave(IN_VAIN)),
         ({"state": RunState.FAILED, "up_to_date": False, "wanted": False}, Leave(WorkReason.PIPELINE_DEAD())),
         ({"state": RunState.LOST}, Leave(WorkReason.PIPELINE_DEAD())),
     ],

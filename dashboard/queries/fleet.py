@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.core.paginator import Paginator
 
 from dashboard.access.reach import FULL_REACH, Reach
-from dashboard.health import Freshness, Health, JobFacts, Level, judge_with_cluster, why_unknown
+from dashboard.health import Health, JobFacts, Level, judge_with_cluster, urgency, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
 from dashboard.queries.fleet_facts import read_fleet_facts
 from monitoring.alerts.scope import labels_of
@@ -122,7 +122,7 @@ class Fleet:
     shown: FleetPage
     strip: list[JobRow]
     counts: dict[Level, int]
-    freshness: dict[Freshness, int]
+    levels: dict[Level, int]  # the number of jobs in `strip` by level
     clusters: list[Cluster]
     known_jobs: int  # the number of jobs without any filter
     matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, the most urgent first
@@ -181,7 +181,7 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
         shown=_build_page(matching, chosen, now),
         strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in all_rows),
-        freshness=Counter(row.health.freshness for row in matching),
+        levels=Counter(row.health.level for row in matching),
         clusters=clusters,
         known_jobs=len(all_rows),
         matching=matching,
@@ -213,7 +213,7 @@ def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
     clusters = {facts.cluster.id: facts.cluster for facts in found}
     unknown_reasons = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
     rows = [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.id], now)) for facts in found]
-    rows.sort(key=lambda row: (row.health.level.urgency, row.facts.name.lower(), row.facts.pk))
+    rows.sort(key=lambda row: urgency(row.facts, row.health))
     return rows
 
 

@@ -83,7 +83,8 @@ _TONES: dict[str, str] = {
     **dict.fromkeys((RunState.RESTARTING, RunState.SUSPENDED, RunState.CANCELLING, RunState.RECONCILING), "warn"),
     **dict.fromkeys((RunState.INITIALIZING, RunState.CREATED, CheckpointStatus.IN_PROGRESS), "busy"),
     **dict.fromkeys((SavepointState.COMPLETED, AttemptState.SUCCEEDED, DeliveryState.SENT, "done"), "good"),
-    **dict.fromkeys((SavepointState.FAILED, DeliveryState.DEAD, IncidentState.OPEN, "critical", "failing"), "bad"),
+    **dict.fromkeys((SavepointState.FAILED, DeliveryState.DEAD, IncidentState.OPEN, "critical"), "bad"),
+    **dict.fromkeys(("failing", "overdue"), "bad"),
     **dict.fromkeys((SavepointState.DEFERRED, IncidentState.ACKNOWLEDGED, "warning", "degraded"), "warn"),
     **dict.fromkeys((SavepointState.REQUESTED, SavepointState.IN_PROGRESS, DeliveryState.PENDING, "running"), "busy"),
     **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
@@ -417,20 +418,21 @@ def sparkline(values: Sequence[float], label: str) -> SafeString:
 
 @register.simple_tag
 def cells(rows: Sequence[JobRow]) -> SafeString:
-    """Draw a box for each job, coloured by the freshness of its last completed checkpoint.
+    """Draw a box for each job in the colour of its level. Its title also has the age of the last completed checkpoint.
 
     The boxes are rendered in Python, because a template takes ten times as long for thousands of jobs.
     """
-    signs = {Freshness.OVERDUE: "!", Freshness.LATE: "!", Freshness.UNKNOWN: "?"}
+    signs = {Level.FAILING: "×", Level.OVERDUE: "!", Level.DEGRADED: "!", Level.UNKNOWN: "?"}
+    words = {level: _(level.word) for level in Level}
     meanings = {fresh: _(fresh.meaning) for fresh in Freshness}
     before, _zero, after = reverse("job", args=[0]).rpartition("0")
     parts = []
     for row in rows:
-        fresh = row.health.freshness
-        name = f"{escape_plain(row.facts.name)}: {meanings[fresh]}"
+        level, fresh = row.health.level, row.health.freshness
+        name = f"{escape_plain(row.facts.name)}: {words[level]} ({meanings[fresh]})"
         parts.append(
-            f'<span role="listitem"><a class="cell cell-{fresh.word}" tabindex="-1" aria-label="{name}" title="{name}"'
-            f' href="{before}{row.facts.pk}{after}">{signs.get(fresh, "")}</a></span>'
+            f'<span role="listitem"><a class="cell cell-{level.word}" tabindex="-1" aria-label="{name}" title="{name}"'
+            f' href="{before}{row.facts.pk}{after}">{signs.get(level, "")}</a></span>'
         )
     return mark_safe("".join(parts))  # noqa: S308 - the names are escaped
 
@@ -444,7 +446,7 @@ def interval_bar(row: JobRow, most: int = 5) -> SafeString:
     return format_html(
         '<svg class="ages-bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="track" width="{}" height="8"/><rect class="bar-{}" width="{}" height="8"/>{}</svg>',
-        *(most, most, row.health.freshness.word, f"{waited:.2f}"),
+        *(most, most, row.health.level.word, f"{waited:.2f}"),
         mark_safe(grid),  # noqa: S308 - numbers only
     )
 

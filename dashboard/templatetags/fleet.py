@@ -15,9 +15,20 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from dashboard.health import Level
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import Figures, JobRow
-from dashboard.templatetags.figures import age, ago, badge, bytes_, day_bars, duration, sparkline, translated
+from dashboard.templatetags.figures import (
+    age,
+    ago,
+    badge,
+    bytes_,
+    day_bars,
+    duration,
+    level_tone,
+    sparkline,
+    translated,
+)
 from dashboard.templatetags.shell import acts_on
 
 register = template.Library()
@@ -40,7 +51,8 @@ class _Rows:
         self._drawn, self._seen = _("Durations of the latest checkpoints"), _("seen")
         columns = ("Status", "Last checkpoint", "Duration p95", "Alignment p95", "State size", "Failures (7 d)")
         self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Automation")}
-        self._badges: dict[str, str] = {}
+        self._badges: dict[tuple[str, Level], str] = {}
+        self._levels = {level: escape(_(level.word)) for level in Level}
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
@@ -83,13 +95,18 @@ class _Rows:
             seen = f"{escape(_('last seen %(state)s') % {'state': run.state})}<br>{ago(row.facts.seen_at)}"
         else:
             seen = f"{self._seen} {ago(row.facts.seen_at)}"
-        shown = f'{self._badge(word)}<br><span class="soft small nowrap">{seen}</span>'
+        level = row.health.level
+        shown = (
+            f'{self._badge(word, level)} <b class="level level-{level.word}">{self._levels[level]}</b>'
+            f'<br><span class="soft small nowrap">{seen}</span>'
+        )
         return f'<td data-name="{self._names["Status"]}"><span>{shown}</span></td>'
 
-    def _badge(self, word: str) -> str:
-        if word not in self._badges:
-            self._badges[word] = badge(word)
-        return self._badges[word]
+    def _badge(self, word: str, level: Level) -> str:
+        """Return the status in the colour of the level: a job that is RUNNING may have a problem."""
+        if (word, level) not in self._badges:
+            self._badges[word, level] = badge(word, tone=level_tone(level))
+        return self._badges[word, level]
 
     def _figures(self, row: JobRow) -> Iterator[str]:
         figures: Figures = row.figures

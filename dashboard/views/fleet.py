@@ -16,7 +16,7 @@ from dashboard.access.roles import Role
 from dashboard.downloads import Column, download
 from dashboard.forms.bulk import MOST
 from dashboard.forms.view import filters_of
-from dashboard.health import Freshness, Level
+from dashboard.health import Level
 from dashboard.queries.activity import latest_activity
 from dashboard.queries.fleet import JobRow, Selection, read_fleet, read_matching_rows
 from dashboard.queries.search import find_suggestions
@@ -33,7 +33,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "fleet": found,
         "chosen": chosen,
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
-        "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
+        "legend": [(level, found.levels[level]) for level in Level if found.levels.get(level)],
         "named": NAMED,
         "most_at_once": MOST,
         "happenings": latest_activity(3 if len(found.strip) <= 3 else 5, reach_at(request)),

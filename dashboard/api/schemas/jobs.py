@@ -15,7 +15,7 @@ from monitoring.models import Job
 
 
 class HealthOut(Schema):
-    level: str = Field(description="failing, degraded, unknown, healthy or ended.")
+    level: str = Field(description="failing, overdue, degraded, unknown, healthy or ended.")
     freshness: str = Field(description="The age of the last completed checkpoint relative to the checkpoint interval.")
     state: str = Field(description="The status of the current run, or unknown.")
     sentence: str = Field(description="The problem. Empty if there is none.")

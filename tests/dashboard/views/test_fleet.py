@@ -36,7 +36,25 @@ def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, n
     rows = response.context["fleet"].shown.rows
     assert rows[0].facts.job.name == "orders-enrich"
     counts = {level.word: count for level, count in response.context["levels"]}
-    assert counts == {"failing": 1, "degraded": 2, "unknown": 3, "healthy": 18, "ended": 0}
+    assert counts == {"failing": 1, "overdue": 1, "degraded": 1, "unknown": 3, "healthy": 18, "ended": 0}
+
+
+def test_a_running_job_with_a_problem_has_the_colour_and_the_word_of_its_level(operator: Client, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now - timedelta(minutes=9), make.Shape(count=3))
+    page = operator.get(reverse("fleet")).content.decode()
+    assert '<span class="badge badge-bad">RUNNING</span> <b class="level level-overdue">overdue</b>' in page
+    assert '<rect class="bar-overdue"' in page
+
+
+def test_the_strip_has_the_levels_of_the_rows(operator: Client, now: datetime) -> None:
+    sample_fleet.make_troubled_fleet(now)
+    response = operator.get(reverse("fleet"))
+    page = response.content.decode()
+    for level, count in response.context["levels"]:
+        assert page.count(f'class="cell cell-{level.word}"') == count
+    assert page.count('class="level level-overdue"') == 1
 
 
 def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
@@ -108,7 +126,8 @@ def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_cha
     _fail(cluster, "job-0010")
     grown = operator.get(reverse("fleet"), {"upto": "2"}, headers=LIVE)
     rest = [f"job-{n:04}" for n in range(120) if n not in (10, 70)]
-    assert _names(grown) == ["job-0010", "job-0070", *rest][:100]
+    assert set(_names(grown)[:2]) == {"job-0010", "job-0070"}
+    assert _names(grown)[2:] == rest[:98]
     assert _rows(grown) == _names(grown)
     _fail(cluster, "job-0119")
     whole = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE)
@@ -192,7 +211,7 @@ def _jobs(cluster: Cluster, now: datetime, count: int) -> None:
     start = cluster.jobs.count()
     for n in range(start, start + count):
         job = make.make_job(cluster, f"job-{n:04}")
-        run = make.make_run(job, now)
+        run = make.make_run(job, now, checkpoint_config=make.config(3_600_000))  # no job is late on a slow machine
         make.make_checkpoints(run, now, make.Shape(count=3), n)
         make.make_savepoint(run, now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -15,10 +15,12 @@ from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.health import Health, JobFacts, Level, judge_with_cluster, urgency, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
 from dashboard.queries.fleet_facts import read_fleet_facts
+from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
 
+SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures")
 PAGE_SIZE = 50
 PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
@@ -141,7 +143,7 @@ class Selection:
     """The filters and pages of a request.
 
     `level` is the word of a Level, and `labels` a selector as in rules. `upto` is the last shown page, if it is not
-    `page`.
+    `page`. `sort` is one of SORTABLE; otherwise the most urgent job comes first.
     """
 
     text: str = ""
@@ -150,6 +152,12 @@ class Selection:
     labels: str = ""
     page: str = "1"
     upto: str = ""
+    sort: str = ""
+    order: str = ""
+
+    @property
+    def sorting(self) -> Sort:
+        return Sort.parse({"sort": self.sort, "order": self.order}, SORTABLE, "")
 
     @cached_property
     def selector(self) -> Selector | None:
@@ -176,7 +184,7 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     """Return the fleet within `reach`."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
     all_rows = _read_all_rows(now, reach)
-    matching = _matching(all_rows, chosen)
+    matching = _sorted(_matching(all_rows, chosen), chosen.sorting, now)
     return Fleet(
         shown=_build_page(matching, chosen, now),
         strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
@@ -203,7 +211,7 @@ def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
 
 
 def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
-    return with_figures(_matching(_read_all_rows(now, reach), chosen), now)
+    return with_figures(_sorted(_matching(_read_all_rows(now, reach), chosen), chosen.sorting, now), now)
 
 
 def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
@@ -219,6 +227,33 @@ def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
 
 def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
     return [row for row in rows if _matches(row, chosen)] if chosen.narrows else rows
+
+
+def _sorted(rows: list[JobRow], sort: Sort, now: datetime) -> list[JobRow]:
+    """Return the rows in the order of a column. Rows with the same value keep the order of their urgency."""
+    return sort.apply(rows, _value_of(sort.field, rows, now)) if sort.field else rows
+
+
+def _value_of(field: str, rows: list[JobRow], now: datetime) -> Callable[[JobRow], Any]:
+    """Return the function that reads the value of a column as it is shown: an age instead of a time."""
+    match field:
+        case "name":
+            return lambda row: row.facts.name.lower()
+        case "state":
+            return lambda row: row.health.state_word
+        case "completed":
+            return lambda row: row.facts.last_completed_at and now - row.facts.last_completed_at
+        case "duration":
+            return lambda row: row.facts.last_duration_ms
+        case "size":
+            return lambda row: row.facts.state_size
+        case "savepoint":
+            ages = {pk: now - at for pk, at in _newest_savepoints(_ids(rows)).items()}
+            return lambda row: ages.get(row.facts.pk)
+        case "failures":
+            failed = _failures_per_day(_ids(rows), now)
+            return lambda row: failed[row.facts.pk].total() if row.facts.pk in failed else 0
+    raise ValueError(f"The fleet has no column {field!r}.")
 
 
 def _matches(row: JobRow, chosen: Selection) -> bool:
@@ -241,17 +276,31 @@ def with_full_facts(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
 
 
 def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
-    ids = [row.facts.pk for row in rows]
-    hour, week = now - timedelta(hours=1), now - timedelta(days=DAYS)
+    ids, hour = _ids(rows), now - timedelta(hours=1)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
-    savepoints = {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
-    failed: dict[int, Counter[int]] = {}
-    for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
-        failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
+    savepoints, failed = _newest_savepoints(ids), _failures_per_day(ids, now)
     return [
         row._replace(figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
         for pk, row in zip(ids, rows, strict=True)
     ]
+
+
+def _ids(rows: Iterable[JobRow]) -> list[int]:
+    return [row.facts.pk for row in rows]
+
+
+def _newest_savepoints(ids: list[int]) -> dict[int, datetime]:
+    """Return the time of the newest completed savepoint by job."""
+    return {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
+
+
+def _failures_per_day(ids: list[int], now: datetime) -> dict[int, Counter[int]]:
+    """Return the number of failed checkpoints by job and by days ago, for jobs with failures."""
+    week = now - timedelta(days=DAYS)
+    failed: dict[int, Counter[int]] = {}
+    for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
+        failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
+    return failed
 
 
 def _figures(recent: dict[str, Any], failed: Counter[int], savepoint_at: datetime | None) -> Figures:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
@@ -18,6 +16,7 @@ from dashboard.queries.archived import find_checkpoint, find_operator, operators
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
 from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
 from dashboard.queries.waterfall import waterfall_of
+from dashboard.sorting import Sort
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.asking import of_checkpoint
 from monitoring.history.archive.parquet import Unreadable
@@ -34,53 +33,6 @@ OPERATOR_COLUMNS = (
     ("state_size", _("Full size")),
     ("processed_data", _("In-flight data")),
 )
-
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a column. `query` sorts by this column, or reverses the order if it is sorted by it."""
-
-    label: str
-    field: str
-    sorted: str  # "ascending", "descending" or ""
-    query: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True)
-class Sort:
-    """The order of a table: its column and direction, from the query string."""
-
-    field: str
-    descending: bool
-
-    @classmethod
-    def parse(cls, asked: Mapping[str, str], allowed: Iterable[str], default: str) -> Sort:
-        """Return the requested order, or the default if the column is not allowed."""
-        field = asked.get("sort", "")
-        return cls(field, asked.get("order") == "desc") if field in allowed else cls(default, False)
-
-    def headings(self, columns: Sequence[tuple[str, str]], texts: Iterable[str] = ()) -> list[Heading]:
-        """Return the headings of (field, label) columns.
-
-        The first click sorts a numeric column in descending order, and a column in `texts` in ascending order.
-        """
-        plain = set(texts)
-        return [self._heading(field, label, field not in plain) for field, label in columns]
-
-    def _heading(self, field: str, label: str, numeric: bool) -> Heading:
-        mine = field == self.field
-        told = ("descending" if self.descending else "ascending") if mine else ""
-        down = not self.descending if mine else numeric
-        return Heading(label, field, told, f"sort={field}&order={'desc' if down else 'asc'}", numeric)
-
-    def apply(self, rows: Iterable[Row], value: Callable[[Row], Any]) -> list[Row]:
-        """Return the sorted rows. Rows without a value come last in both directions."""
-        known = [row for row in rows if value(row) is not None]
-        unknown = [row for row in rows if value(row) is None]
-        return [*sorted(known, key=value, reverse=self.descending), *unknown]
 
 
 def history(request: HttpRequest, pk: int) -> HttpResponse:

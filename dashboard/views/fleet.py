@@ -9,19 +9,30 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.access.guard import access_of, reach_at
 from dashboard.access.roles import Role
 from dashboard.downloads import Column, download
 from dashboard.forms.bulk import MOST
-from dashboard.forms.view import filters_of
+from dashboard.forms.view import KEPT, filters_of
 from dashboard.health import Level
 from dashboard.queries.activity import latest_activity
 from dashboard.queries.fleet import JobRow, Selection, read_fleet, read_matching_rows
 from dashboard.queries.search import find_suggestions
 from monitoring.models import Cluster, Engine, SavedView
 
+# The sortable columns of the list: the field of dashboard.queries.fleet.SORTABLE, and the label.
+COLUMNS = (
+    ("name", _("Job")),
+    ("state", _("Status")),
+    ("completed", _("Last checkpoint")),
+    ("duration", _("Duration")),
+    ("size", _("State size")),
+    ("failures", _("Failures (7 d)")),
+    ("savepoint", _("Savepoint age")),
+)
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
@@ -35,12 +46,13 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
         "legend": [(level, found.levels[level]) for level in Level if found.levels.get(level)],
         "named": NAMED,
+        "headings": {each.field: each for each in chosen.sorting.headings(COLUMNS, texts=("name", "state"))},
         "most_at_once": MOST,
         "happenings": latest_activity(3 if len(found.strip) <= 3 else 5, reach_at(request)),
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
-        "kept_filters": [(name, request.GET[name]) for name in ("q", "state", "cluster") if request.GET.get(name)],
+        "kept_filters": [(name, request.GET[name]) for name in KEPT if name != "labels" and request.GET.get(name)],
         "submit_url": _submit_url(request, found.clusters),
         "section": "fleet",
     }
@@ -69,6 +81,8 @@ def selection_of(given: QueryDict) -> Selection:
         labels=given.get("labels", "").replace("\0", "")[:500],
         page=given.get("page", "1"),
         upto=given.get("upto", ""),
+        sort=given.get("sort", ""),
+        order=given.get("order", ""),
     )
 
 
@@ -79,7 +93,7 @@ def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
 
 
 def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
-    """Return a download of the matching jobs, the most urgent first, with the values of their rows."""
+    """Return a download of the matching jobs in the order of the list, with the values of their rows."""
     now, chosen = timezone.now(), selection_of(request.GET)
     if chosen.problem:
         return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
@@ -95,6 +109,7 @@ JOBS: list[Column[JobRow]] = [
     Column("sentence", attrgetter("health.sentence")),
     Column("seen_at", attrgetter("facts.seen_at")),
     Column("last_completed_at", attrgetter("facts.last_completed_at")),
+    Column("duration_ms", attrgetter("facts.last_duration_ms")),
     Column("duration_p95_ms", attrgetter("figures.duration_p95")),
     Column("alignment_p95_ms", attrgetter("figures.alignment_p95")),
     Column("state_size_bytes", attrgetter("facts.state_size")),

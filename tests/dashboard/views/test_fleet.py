@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import Cluster, Run, RunState
+from monitoring.models import Checkpoint, Cluster, Run, RunState
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
 
@@ -195,6 +195,50 @@ def test_a_download_has_every_job_that_the_filters_choose(operator: Client, now:
     assert operator.get(reverse("fleet-download", args=["csv"]), {"labels": "=="}).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("sort", "descending"),
+    [
+        ("name", ["c", "b", "a"]),
+        ("state", ["a", "c", "b"]),
+        ("completed", ["a", "c", "b"]),
+        ("duration", ["b", "c", "a"]),
+        ("size", ["c", "a", "b"]),
+        ("savepoint", ["b", "a", "c"]),
+        ("failures", ["c", "a", "b"]),
+    ],
+)
+def test_each_column_sorts_in_both_directions(
+    operator: Client, now: datetime, sort: str, descending: list[str]
+) -> None:
+    _three_jobs(now)
+    assert _names(operator.get(reverse("fleet"), {"sort": sort, "order": "desc"})) == descending
+    ascending = _names(operator.get(reverse("fleet"), {"sort": sort, "order": "asc"}))
+    if sort == "savepoint":  # the job without a savepoint is last in both directions
+        assert ascending == ["a", "b", "c"]
+    else:
+        assert ascending == descending[::-1]
+
+
+def test_the_heading_of_the_sorted_column_says_so_and_reverses_the_order(operator: Client, now: datetime) -> None:
+    _three_jobs(now)
+    page = operator.get(reverse("fleet"), {"sort": "size", "order": "desc", "q": "a"}).content.decode()
+    assert page.count("aria-sort=") == 1
+    heading = re.search(
+        r'<th scope="col" class="num" aria-sort="descending"[^>]*><a class="sort" id="by-size"[^>]*>', page
+    )
+    assert heading is not None
+    assert "q=a" in heading[0]
+    assert "sort=size&amp;order=asc" in heading[0]
+    assert "Sort by urgency" in page
+    assert "aria-sort" not in operator.get(reverse("fleet"), {"sort": "password"}).content.decode()
+
+
+def test_a_download_has_the_order_of_the_list(operator: Client, now: datetime) -> None:
+    _three_jobs(now)
+    sizes = json.loads(_taken(operator, "json", sort="size", order="desc"))
+    assert [row["job"] for row in sizes] == ["c", "a", "b"]
+
+
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=2))
@@ -214,6 +258,23 @@ def _jobs(cluster: Cluster, now: datetime, count: int) -> None:
         run = make.make_run(job, now, checkpoint_config=make.config(3_600_000))  # no job is late on a slow machine
         make.make_checkpoints(run, now, make.Shape(count=3), n)
         make.make_savepoint(run, now)
+
+
+def _three_jobs(now: datetime) -> None:
+    """Create the jobs a, b and c, which differ in each column. Their statuses are RUNNING, CANCELLING and FAILED."""
+    cluster = make.make_cluster(now)
+    for name, state, minutes, duration, size, failed in (
+        ("a", RunState.RUNNING, 9, 300, 2_000, 2),
+        ("b", RunState.CANCELLING, 3, 900, 1_000, 0),
+        ("c", RunState.FAILED, 6, 600, 3_000, 3),
+    ):
+        run = make.make_run(make.make_job(cluster, name), now, age=timedelta(hours=1), state=state)
+        shape = make.Shape(count=6, failed=frozenset(range(failed)))
+        rows = make.make_checkpoints(run, now - timedelta(minutes=minutes), shape)
+        newest = [row for row in rows if row.status == "COMPLETED"][-1]
+        Checkpoint.objects.filter(pk=newest.pk).update(end_to_end_duration=duration, state_size=size)
+    for name, hours in (("a", 1), ("b", 2)):
+        make.make_savepoint(Run.objects.get(job__name=name), now - timedelta(hours=hours))
 
 
 def _fail(cluster: Cluster, name: str) -> None:

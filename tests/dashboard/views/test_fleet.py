@@ -286,7 +286,7 @@ def _names(response: Any) -> list[str]:
 
 
 def _rows(response: Any) -> list[str]:
-    return re.findall(r'class="job-name clip"[^>]* title="([^"]+)"', response.content.decode())
+    return re.findall(r'class="job-name one-line"[^>]* title="([^"]+)"', response.content.decode())
 
 
 def _taken(client: Client, form: str, **query: str) -> str:

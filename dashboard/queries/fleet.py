@@ -122,12 +122,18 @@ class FleetPage:
 @dataclass(frozen=True)
 class Fleet:
     shown: FleetPage
-    strip: list[JobRow]
+    strip: list[JobRow]  # the matching jobs that have not ended, or all if each of them has ended
     counts: dict[Level, int]
     levels: dict[Level, int]  # the number of jobs in `strip` by level
     clusters: list[Cluster]
     known_jobs: int  # the number of jobs without any filter
-    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, the most urgent first
+    ended: int = 0  # the number of matching jobs that have ended
+    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, in the order of the list
+
+    @property
+    def folded(self) -> bool:
+        """Return whether the list leaves out jobs that have ended."""
+        return self.ended > 0 and self.shown.count == sum(self.levels.values()) and Level.ENDED not in self.levels
 
     @property
     def silent_clusters(self) -> list[Cluster]:
@@ -143,7 +149,8 @@ class Selection:
     """The filters and pages of a request.
 
     `level` is the word of a Level, and `labels` a selector as in rules. `upto` is the last shown page, if it is not
-    `page`. `sort` is one of SORTABLE; otherwise the most urgent job comes first.
+    `page`. `sort` is one of SORTABLE; otherwise the most urgent job comes first. Without `ended`, jobs that have ended
+    are left out, unless all matching jobs have ended or `level` selects them.
     """
 
     text: str = ""
@@ -154,6 +161,7 @@ class Selection:
     upto: str = ""
     sort: str = ""
     order: str = ""
+    ended: bool = True
 
     @property
     def sorting(self) -> Sort:
@@ -184,15 +192,18 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     """Return the fleet within `reach`."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
     all_rows = _read_all_rows(now, reach)
-    matching = _sorted(_matching(all_rows, chosen), chosen.sorting, now)
+    matching = _matching(all_rows, chosen)
+    active = _without_ended(matching)
+    listed = _sorted(_listed(matching, chosen), chosen.sorting, now)
     return Fleet(
-        shown=_build_page(matching, chosen, now),
-        strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
+        shown=_build_page(listed, chosen, now),
+        strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in all_rows),
-        levels=Counter(row.health.level for row in matching),
+        levels=Counter(row.health.level for row in active),
         clusters=clusters,
         known_jobs=len(all_rows),
-        matching=matching,
+        ended=sum(row.health.level is Level.ENDED for row in matching),
+        matching=listed,
     )
 
 
@@ -206,8 +217,8 @@ def _build_page(matching: list[JobRow], chosen: Selection, now: datetime) -> Fle
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
-    """Return the ids of the matching jobs of all pages."""
-    return [row.facts.pk for row in _matching(_read_all_rows(now, reach), chosen)]
+    """Return the ids of the jobs on all pages of the list."""
+    return _ids(_listed(_matching(_read_all_rows(now, reach), chosen), chosen))
 
 
 def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
@@ -227,6 +238,15 @@ def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
 
 def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
     return [row for row in rows if _matches(row, chosen)] if chosen.narrows else rows
+
+
+def _without_ended(rows: list[JobRow]) -> list[JobRow]:
+    """Return the jobs that have not ended, or all jobs if each of them has ended."""
+    return [row for row in rows if row.health.level is not Level.ENDED] or rows
+
+
+def _listed(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
+    return rows if chosen.ended else _without_ended(rows)
 
 
 def _sorted(rows: list[JobRow], sort: Sort, now: datetime) -> list[JobRow]:

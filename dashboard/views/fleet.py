@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
@@ -83,6 +84,7 @@ def selection_of(given: QueryDict) -> Selection:
         upto=given.get("upto", ""),
         sort=given.get("sort", ""),
         order=given.get("order", ""),
+        ended=given.get("ended") == "1",
     )
 
 
@@ -93,8 +95,8 @@ def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
 
 
 def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
-    """Return a download of the matching jobs in the order of the list, with the values of their rows."""
-    now, chosen = timezone.now(), selection_of(request.GET)
+    """Return a download of the matching jobs, also those that have ended, in the order of the list."""
+    now, chosen = timezone.now(), replace(selection_of(request.GET), ended=True)
     if chosen.problem:
         return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
     return download(form, "jobs", JOBS, read_matching_rows(chosen, now, reach_at(request)))

@@ -239,6 +239,42 @@ def test_a_download_has_the_order_of_the_list(operator: Client, now: datetime) -
     assert [row["job"] for row in sizes] == ["c", "a", "b"]
 
 
+def test_ended_jobs_are_folded_until_the_reader_shows_them(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 12)
+    _end(cluster, "job-0003", "job-0007")
+    running = [f"job-{n:04}" for n in range(12) if n not in (3, 7)]
+    folded = operator.get(reverse("fleet"))
+    assert _names(folded) == running
+    page = folded.content.decode()
+    assert 'href="?ended=1">Show 2 ended jobs</a>' in page
+    assert "cell-ended" not in page
+    shown = operator.get(reverse("fleet"), {"ended": "1"})
+    assert _names(shown) == [*running, "job-0003", "job-0007"]
+    page = shown.content.decode()
+    assert ">Hide 2 ended jobs</a>" in page
+    assert "cell-ended" not in page
+
+
+@pytest.mark.parametrize("query", [{"state": "ended"}, {"q": "job-0003"}])
+def test_ended_jobs_are_listed_if_the_filter_finds_only_them(
+    operator: Client, now: datetime, query: dict[str, str]
+) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 12)
+    _end(cluster, "job-0003")
+    response = operator.get(reverse("fleet"), query)
+    assert _names(response) == ["job-0003"]
+    assert "ended jobs" not in response.content.decode()
+
+
+def test_a_download_has_the_ended_jobs_too(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 3)
+    _end(cluster, "job-0001")
+    assert [row["job"] for row in json.loads(_taken(operator, "json"))] == ["job-0000", "job-0002", "job-0001"]
+
+
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=2))
@@ -258,6 +294,10 @@ def _jobs(cluster: Cluster, now: datetime, count: int) -> None:
         run = make.make_run(job, now, checkpoint_config=make.config(3_600_000))  # no job is late on a slow machine
         make.make_checkpoints(run, now, make.Shape(count=3), n)
         make.make_savepoint(run, now)
+
+
+def _end(cluster: Cluster, *names: str) -> None:
+    assert Run.objects.filter(job__cluster=cluster, job__name__in=names).update(state="FINISHED") == len(names)
 
 
 def _three_jobs(now: datetime) -> None:

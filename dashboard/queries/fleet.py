@@ -14,7 +14,7 @@ from django.core.paginator import Paginator
 from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.health import Health, JobFacts, Level, judge_with_cluster, urgency, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
-from dashboard.queries.fleet_facts import read_fleet_facts
+from dashboard.queries.fleet_facts import label_keys, read_fleet_facts
 from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
@@ -127,6 +127,8 @@ class Fleet:
     levels: dict[Level, int]  # the number of jobs in `strip` by level
     clusters: list[Cluster]
     known_jobs: int  # the number of jobs without any filter
+    label_keys: list[str] = field(default_factory=list)  # the labels by which the list can be grouped
+    groups: dict[str, Counter[Level]] = field(default_factory=dict)  # listed jobs by label value and level
     ended: int = 0  # the number of matching jobs that have ended
     matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, in the order of the list
 
@@ -150,7 +152,8 @@ class Selection:
 
     `level` is the word of a Level, and `labels` a selector as in rules. `upto` is the last shown page, if it is not
     `page`. `sort` is one of SORTABLE; otherwise the most urgent job comes first. Without `ended`, jobs that have ended
-    are left out, unless all matching jobs have ended or `level` selects them.
+    are left out, unless all matching jobs have ended or `level` selects them. `group` is the key of a label: jobs with
+    the same value are listed together.
     """
 
     text: str = ""
@@ -162,6 +165,7 @@ class Selection:
     sort: str = ""
     order: str = ""
     ended: bool = True
+    group: str = ""
 
     @property
     def sorting(self) -> Sort:
@@ -194,7 +198,8 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     all_rows = _read_all_rows(now, reach)
     matching = _matching(all_rows, chosen)
     active = _without_ended(matching)
-    listed = _sorted(_listed(matching, chosen), chosen.sorting, now)
+    groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group)
+    listed = [row for rows in groups.values() for row in rows]
     return Fleet(
         shown=_build_page(listed, chosen, now),
         strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
@@ -202,6 +207,8 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
         levels=Counter(row.health.level for row in active),
         clusters=clusters,
         known_jobs=len(all_rows),
+        label_keys=label_keys(row.facts for row in all_rows),
+        groups={value: Counter(row.health.level for row in rows) for value, rows in groups.items()},
         ended=sum(row.health.level is Level.ENDED for row in matching),
         matching=listed,
     )
@@ -252,6 +259,25 @@ def _listed(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
 def _sorted(rows: list[JobRow], sort: Sort, now: datetime) -> list[JobRow]:
     """Return the rows in the order of a column. Rows with the same value keep the order of their urgency."""
     return sort.apply(rows, _value_of(sort.field, rows, now)) if sort.field else rows
+
+
+def _grouped(rows: list[JobRow], key: str) -> dict[str, list[JobRow]]:
+    """Return the rows by the value of a label, in the order of the first row of each group.
+
+    Without a key, there is one group. Jobs without the label are the last group.
+    """
+    if not key:
+        return {"": rows}
+    groups: dict[str, list[JobRow]] = {}
+    for row in rows:
+        groups.setdefault(label_of(row, key), []).append(row)
+    without = groups.pop("", [])
+    return groups | ({"": without} if without else {})
+
+
+def label_of(row: JobRow, key: str) -> str:
+    """Return the value of a label of the job or its cluster, or "" if neither has it."""
+    return labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster).get(key, "")
 
 
 def _value_of(field: str, rows: list[JobRow], now: datetime) -> Callable[[JobRow], Any]:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.health import Level
 from dashboard.queries.activity import without_name
-from dashboard.queries.fleet import Figures, JobRow
+from dashboard.queries.fleet import Figures, JobRow, label_of
 from dashboard.templatetags.figures import (
     age,
     badge,
@@ -38,8 +38,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def job_rows(context: RequestContext, rows: Sequence[JobRow]) -> SafeString:
     """Render the rows with the columns of the table in fleet/live.html."""
-    render = _Rows(context).render
-    return mark_safe("".join(map(render, rows)))  # noqa: S308 - each cell escapes its text
+    return mark_safe("".join(_Rows(context).render_all(rows)))  # noqa: S308 - each cell escapes its text
 
 
 class _Rows:
@@ -54,7 +53,27 @@ class _Rows:
         columns = ("Last checkpoint", "Duration", "Alignment p95", "State size", "Failures (7 d)")
         self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age")}
         self._badges: dict[tuple[str, Level], str] = {}
+        self._group, self._groups = context["chosen"].group, context["fleet"].groups
         self._levels = {level: escape(_(level.word)) for level in Level}
+
+    def render_all(self, rows: Sequence[JobRow]) -> Iterator[str]:
+        """Yield the rows. If the list is grouped, yield a heading before the first row of each group."""
+        last = None
+        for row in rows:
+            if self._group and (value := label_of(row, self._group)) != last:
+                yield self._heading(value)
+                last = value
+            yield self.render(row)
+
+    def _heading(self, value: str) -> str:
+        if value:
+            href = f"{self._fleet}?labels={urlencode(self._group, '')}%3D{urlencode(value, '')}"
+            title = f'<a href="{href}">{escape(self._group)}={escape(value)}</a>'
+        else:
+            title = escape(_("without the label %(key)s") % {"key": self._group})
+        counts = self._groups[value]
+        levels = (f"{counts[level]} {word}" for level, word in self._levels.items() if counts.get(level))
+        return f'\n      <tr class="group-row"><td colspan="11"><b>{title}</b> {" · ".join(levels)}</td></tr>'
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""

@@ -85,6 +85,7 @@ def selection_of(given: QueryDict) -> Selection:
         sort=given.get("sort", ""),
         order=given.get("order", ""),
         ended=given.get("ended") == "1",
+        group=given.get("group", "").replace("\0", "")[:100],
     )
 
 

@@ -275,6 +275,39 @@ def test_a_download_has_the_ended_jobs_too(operator: Client, now: datetime) -> N
     assert [row["job"] for row in json.loads(_taken(operator, "json"))] == ["job-0000", "job-0002", "job-0001"]
 
 
+def test_jobs_are_grouped_by_a_label_of_the_job_or_its_cluster(operator: Client, now: datetime) -> None:
+    """The group with the most urgent job is first, and the jobs without the label are last."""
+    cluster = make.make_cluster(now)
+    labels = ({}, {"team": "mail"}, {"team": "<b>"}, {"team": "mail"}, {"team": "<b>"}, {})
+    for n, own in enumerate(labels):
+        make.make_run(make.make_job(cluster, f"job-{n:04}", labels=own), now, checkpoint_config=make.config(3_600_000))
+    _fail(cluster, "job-0000")
+    _fail(cluster, "job-0004")
+    grouped = operator.get(reverse("fleet"), {"group": "team"})
+    assert _names(grouped) == ["job-0004", "job-0002", "job-0001", "job-0003", "job-0000", "job-0005"]
+    page = grouped.content.decode()
+    assert re.findall(r'<tr class="group-row"><td colspan="11"><b>(.*?)</b> (.*?)</td>', page) == [
+        ('<a href="/?labels=team%3D%3Cb%3E">team=&lt;b&gt;</a>', "1 failing · 1 healthy"),
+        ('<a href="/?labels=team%3Dmail">team=mail</a>', "2 healthy"),
+        ("without the label team", "1 failing · 1 healthy"),
+    ]
+    cluster.labels = {"team": "platform"}
+    cluster.save()
+    assert _names(operator.get(reverse("fleet"), {"group": "team"}))[:2] == ["job-0000", "job-0005"]
+
+
+def test_the_list_can_be_grouped_by_each_label_that_exists(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    cluster.labels = {"env": "prod"}
+    cluster.save()
+    make.make_job(cluster, labels={"team": "mail"})
+    response = operator.get(reverse("fleet"), {"q": "f"})
+    assert response.context["fleet"].label_keys == ["env", "team"]
+    page = response.content.decode()
+    assert 'href="?q=f&amp;group=team">team</a>' in page
+    assert "group-row" not in page
+
+
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=2))

@@ -34,12 +34,15 @@ COLUMNS = (
     ("failures", _("Failures (7 d)")),
     ("savepoint", _("Savepoint age")),
 )
+KIOSK_JOBS = 8  # the jobs on the wall board, whose lines are large
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
 @vary_on_headers("HX-Request")
 def fleet(request: HttpRequest) -> HttpResponse:
     chosen = selection_of(request.GET)
+    if request.GET.get("kiosk") == "1":
+        return _kiosk(request, chosen)
     found = read_fleet(chosen, timezone.now(), reach_at(request))
     context = {
         "fleet": found,
@@ -53,12 +56,34 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
-        "kept_filters": [(name, request.GET[name]) for name in KEPT if name != "labels" and request.GET.get(name)],
+        "kept_filters": _kept_filters(request),
         "submit_url": _submit_url(request, found.clusters),
         "section": "fleet",
     }
     live = request.headers.get("HX-Target") == "fleet-live"
     return render(request, "fleet/live.html" if live else "fleet/page.html", context)
+
+
+def _kiosk(request: HttpRequest, chosen: Selection) -> HttpResponse:
+    """Render the wall board: the number of jobs by level and the most urgent jobs, without navigation."""
+    found = read_fleet(replace(chosen, sort="", group=""), timezone.now(), reach_at(request))
+    calm = (Level.HEALTHY, Level.ENDED)
+    troubled = [row for row in found.matching if row.health.level not in calm]
+    context = {
+        "fleet": found,
+        "chosen": chosen,
+        "levels": [(level, found.levels.get(level, 0)) for level in Level if level is not Level.ENDED],
+        "troubled": troubled[:KIOSK_JOBS],
+        "more": len(troubled[KIOSK_JOBS:]),
+        "kept_filters": _kept_filters(request),
+    }
+    live = request.headers.get("HX-Target") == "kiosk-live"
+    return render(request, "fleet/kiosk_live.html" if live else "fleet/kiosk.html", context)
+
+
+def _kept_filters(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the parameters that the form for labels keeps."""
+    return [(name, request.GET[name]) for name in KEPT if name != "labels" and request.GET.get(name)]
 
 
 def _submit_url(request: HttpRequest, clusters: Sequence[Cluster]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from monitoring.models import Savepoint
+from monitoring.models import Run, Savepoint
 from tests.dashboard import builders, sample_fleet
 from tests.dashboard.browser.appearance import mark_as_polled
 from tests.dashboard.browser.conftest import Reader
@@ -95,5 +95,26 @@ def test_a_row_of_the_fleet_has_one_line(read_as: Callable[..., Reader], signs_o
         assert reader.cut() == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert max(page.eval_on_selector_all("table.fleet tbody tr", height_of_rows)) <= 280
+    assert reader.overflow() <= 0
+    assert reader.complaints == []
+
+
+def test_the_wall_board_can_be_read_from_afar(
+    read_as: Callable[..., Reader], signs_of_life: None, now: datetime
+) -> None:
+    jobs = sample_fleet.make_troubled_fleet(now)
+    mark_as_polled()
+    reader = read_as()
+    reader.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = reader.open(reverse("fleet") + "?kiosk=1")
+    size = "part => parseFloat(getComputedStyle(part).fontSize)"
+    assert page.locator(".kiosk-level b").first.evaluate(size) >= 100
+    assert page.locator(".kiosk-jobs a").first.evaluate(size) >= 36
+    assert page.locator(".kiosk-level span").first.evaluate(size) >= 36
+    assert reader.barriers() == []
+    expect(page.get_by_role("link", name=jobs[5].name, exact=True)).to_have_count(0)
+    Run.objects.filter(pk=jobs[5].current_run_id).update(state="FAILED")
+    expect(page.get_by_role("link", name=jobs[5].name, exact=True)).to_be_visible(timeout=60_000)
+    page.set_viewport_size({"width": 390, "height": 844})
     assert reader.overflow() <= 0
     assert reader.complaints == []

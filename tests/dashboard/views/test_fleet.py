@@ -308,6 +308,45 @@ def test_the_list_can_be_grouped_by_each_label_that_exists(operator: Client, now
     assert "group-row" not in page
 
 
+def test_the_wall_board_has_large_numbers_and_no_navigation(operator: Client, now: datetime) -> None:
+    sample_fleet.make_troubled_fleet(now)
+    response = operator.get(reverse("fleet"), {"kiosk": "1"})
+    counts = {level.word: count for level, count in response.context["levels"]}
+    assert counts == {"failing": 1, "overdue": 1, "degraded": 1, "unknown": 3, "healthy": 18}
+    assert [row.health.level.word for row in response.context["troubled"]] == [
+        *("failing", "overdue", "degraded"),
+        *("unknown", "unknown", "unknown"),
+    ]
+    page = response.content.decode()
+    assert 'class="kiosk-level kiosk-bad"><b>1</b>' in page
+    assert "orders-enrich" in page
+    for part in ('<nav class="nav"', reverse("logout"), "<form", "<table"):
+        assert part not in page
+
+
+def test_the_wall_board_refreshes_itself_with_its_filters(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    for name, labels in (("orders", {"team": "payments"}), ("clicks", {"team": "web"})):
+        run = make.make_run(make.make_job(cluster, name, labels=labels), now)
+        Run.objects.filter(pk=run.pk).update(state="FAILED")
+    query = {"kiosk": "1", "labels": "team=payments"}
+    page = operator.get(reverse("fleet"), query).content.decode()
+    assert 'hx-get="/?kiosk=1&amp;labels=team%3Dpayments" hx-trigger="tick from:body"' in page
+    assert 'href="?labels=team%3Dpayments">Leave the wall board</a>' in page
+    live = operator.get(reverse("fleet"), query, headers={"HX-Request": "true", "HX-Target": "kiosk-live"})
+    assert [row.facts.name for row in live.context["troubled"]] == ["orders"]
+    assert "<html" not in live.content.decode()
+
+
+def test_the_wall_board_says_how_many_jobs_it_leaves_out(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    assert "No matching jobs" in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+    _jobs(cluster, now, 11)
+    assert "No job has a problem." in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+    Run.objects.update(state="FAILED")
+    assert "3 more jobs with a problem" in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+
+
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=2))

@@ -15,7 +15,7 @@ from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, mome
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import flink_duration_text
 
-# The phases of the subtask that acknowledged last, from the bottom of a bar to its top.
+# The phases of one of the last subtasks to acknowledge, from the bottom of a bar to its top.
 PHASES = (
     ("async", "asynchronous", noop("async")),
     ("sync", "sync", noop("sync")),

@@ -20,6 +20,7 @@ CELLS = 2_000
 MOST_SUBTASKS = 40
 MOST_COLUMNS = 120
 EXAMINED = 30
+AMONG_THE_LAST = 0.97  # share of the longest end-to-end duration from which a subtask is among the last
 
 RANGES: dict[str, timedelta | None] = {
     "1h": timedelta(hours=1),
@@ -67,7 +68,7 @@ class CheckpointPoint:
     failure: str = ""
     processed: int | None = None
     persisted: int | None = None
-    start_delay_max: int | None = None  # over all subtasks; start_delay is that of the last subtask
+    start_delay_max: int | None = None  # over all subtasks; start_delay is that of one of the last
     pk: int = 0
 
 
@@ -169,8 +170,9 @@ def in_span(job: Job, span: Span) -> dict[str, Any]:
     return {"job": job.pk, "start": span.start, "end": span.end, "run": span.run}
 
 
-# Select the slowest completed and failed checkpoint and savepoint of each bucket. The phases are those of the subtask
-# that acknowledged last: the maxima of the phases may belong to different subtasks and exceed the total duration.
+# Select the slowest completed and failed checkpoint and savepoint of each bucket. The phases are those of one of the
+# last subtasks: the maxima of the phases may belong to different subtasks and exceed the total duration. The subtask
+# with the longest alignment is selected, because a sink acknowledges last too but has nothing to align.
 _POINTS = f"""
 WITH points AS (
     SELECT DISTINCT ON (bucket, failed, is_savepoint) *,
@@ -193,7 +195,9 @@ FROM points LEFT JOIN LATERAL (
                               o.subtask_async)
         AS subtask(end_to_end, start_delay, alignment, sync, asynchronous)
     WHERE o.checkpoint_id = points.id AND o.triggered_at = points.triggered_at AND subtask.end_to_end IS NOT NULL
-    ORDER BY subtask.end_to_end DESC LIMIT 1
+    ORDER BY subtask.end_to_end >= {AMONG_THE_LAST} * max(subtask.end_to_end) OVER () DESC,
+             subtask.alignment DESC NULLS LAST, subtask.end_to_end DESC
+    LIMIT 1
 ) last ON TRUE
 """  # noqa: S608 - constants only
 

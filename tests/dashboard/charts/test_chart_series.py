@@ -84,6 +84,40 @@ def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, 
     assert (point.start_delay, point.alignment, point.sync, point.asynchronous) == (1, 2, 3, 9_000)
 
 
+@pytest.mark.parametrize(
+    ("sink_end", "sink_alignment", "alignment"),
+    [
+        (1_000, 0, 700),  # a tie
+        (1_020, 0, 700),  # the sink acknowledged a few per cent later
+        (1_020, None, 700),  # the alignment of the sink is unknown
+        (1_100, 0, 0),  # the sink acknowledged clearly later
+        (1_020, 720, 720),  # the sink acknowledged later and aligned longer
+    ],
+)
+def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
+    run: Run, now: datetime, sink_end: int, sink_alignment: int | None, alignment: int
+) -> None:
+    (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
+    Checkpoint.objects.filter(pk=made.pk).update(end_to_end_duration=sink_end)
+    make.make_operators([made])
+    phases = {"subtask_sync": [10, 10], "subtask_async": [90, 90]}
+    made.operators.exclude(position__in=(0, 1)).delete()
+    made.operators.filter(position=0).update(
+        subtask_end_to_end=[900, None], subtask_start_delay=[0, None], subtask_alignment=[800, None], **phases
+    )
+    made.operators.filter(position=1).update(
+        subtask_end_to_end=[1_000, sink_end],
+        subtask_start_delay=[200, 200],
+        subtask_alignment=[700, sink_alignment],
+        **phases,
+    )
+    (point,) = read_points(run.job, span_of(run.job, "1h", now))
+    assert point.alignment == alignment
+    figure = durations_figure([point], [], span_of(run.job, "1h", now))
+    drawn = {trace["meta"]["role"]: sum(trace["y"]) for trace in figure["data"]}
+    assert (drawn["alignment"], sum(drawn.values())) == (alignment, sink_end)
+
+
 def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=300))
     make.make_operators(made)

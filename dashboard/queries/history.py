@@ -79,6 +79,7 @@ class HistoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     least_duration: int | None = None
+    least_alignment: int | None = None
     least_size: int | None = None
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
@@ -95,6 +96,7 @@ class HistoryFilter:
             Wish("triggered_at", ">=", self.since),
             Wish("triggered_at", "<=", self.until),
             Wish("end_to_end_duration", ">=", self.least_duration),
+            Wish("alignment_max", ">=", self.least_alignment),
             Wish("state_size", ">=", self.least_size),
         ]
         return [wish for wish in wished if wish.value not in ("", None)]
@@ -111,7 +113,7 @@ class HistoryFilter:
     @property
     def is_contiguous(self) -> bool:
         """Return whether the filter hides no checkpoint between two shown ones."""
-        return not (self.status or self.kind or self.least_duration or self.least_size)
+        return not (self.status or self.kind or self.least_duration or self.least_alignment or self.least_size)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,17 @@ def test_a_cursor_survives_the_address_bar() -> None:
     assert Cursor.parse(str(cursor)) == cursor
 
 
+def test_the_alignment_of_each_checkpoint_has_a_column(operator: Client, job: Job) -> None:
+    Checkpoint.objects.filter(run=job.current_run, checkpoint_id=70).update(alignment_max=1_234)
+    page = page_of(operator, job)
+    assert page.count('data-name="Alignment"') == PAGE_SIZE
+    assert "1s 234ms" in page
+    assert set(re.findall(r'colspan="(\d+)"', page)) == {str(page.count('<th scope="col"'))}
+    found = operator.get(reverse("job-history", args=[job.pk]), {"alignment": "1 s", "run": "2"}).context["page"]
+    assert 70 in ids(found.rows)
+    assert all(row.checkpoint.alignment_max >= 1_000 for row in found.rows)
+
+
 def test_each_run_has_a_heading_that_says_what_it_was_restored_from(operator: Client, job: Job) -> None:
     page = operator.get(reverse("job-history", args=[job.pk])).content.decode()
     assert "<b>Run 2</b>" in page
@@ -219,6 +230,8 @@ def test_a_restart_with_a_new_job_manager_is_told_though_it_counts_anew(
         ({"run": "1"}, 40, 40),
         ({"took": "10 s"}, 66, 1),
         ({"size": "2 TB"}, None, 0),
+        ({"alignment": "1 h"}, None, 0),
+        ({"alignment": "1 ms", "run": "1"}, 40, 40),
         ({"kind": "UNALIGNED_CHECKPOINT"}, None, 0),
         ({"took": "9 s", "status": "FAILED", "run": "2"}, 66, 1),
     ],

@@ -5,7 +5,7 @@ Older rows are in the archive (monitoring/history/archive), which is read only w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -328,6 +328,12 @@ def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:
         HistoryRow(each, gaps.get((each.run_id, each.checkpoint_id)), marks.above.get(each.pk, ()))
         for each in checkpoints
     ]
+
+
+def rows_of(job: Job, keys: Collection[int]) -> list[HistoryRow]:
+    """Return the rows of the job's checkpoints with these keys, without the lines between the rows."""
+    found = Checkpoint.objects.filter(run__job=job, pk__in=keys).select_related("run")
+    return [HistoryRow(each) for each in found.defer("run__exceptions", "run__summary", "run__vertices")]
 
 
 def _gaps(checkpoints: Sequence[Checkpoint]) -> dict[tuple[int, int], CheckpointGap]:

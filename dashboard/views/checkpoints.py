@@ -14,7 +14,15 @@ from django.views.decorators.vary import vary_on_headers
 from dashboard.forms.history import HistoryForm
 from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
-from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
+from dashboard.queries.history import (
+    PAGE_SIZE,
+    Cursor,
+    neighbours,
+    newest_checkpoint,
+    read_history,
+    rows_of,
+    unreadable_text,
+)
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.sorting import Sort
 from dashboard.views.job import find_job, job_context
@@ -23,6 +31,7 @@ from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100
+LONGEST_KEY = 18  # digits of a key that PostgreSQL accepts
 OPERATOR_COLUMNS = (
     ("position", _("Order")),
     ("name", _("Operator")),
@@ -60,11 +69,14 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def new_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
-    """Render a notice if there is a newer checkpoint than the newest one on the page."""
+    """Render the rows that are pending on the page, and a notice if there is a checkpoint newer than all its rows."""
     job = find_job(pk)
+    asked = request.GET.getlist("pending")[:PAGE_SIZE]
+    pending = [int(key) for key in asked if key.isdecimal() and len(key) <= LONGEST_KEY]
     seen, newest = Cursor.parse(request.GET.get("seen", "")), newest_checkpoint(job)
     fresh = newest is not None and (seen is None or (newest.at, newest.pk) > (seen.at, seen.pk))
-    return render(request, "job/history_news.html", {"job": job, "fresh": fresh, "seen": seen or ""})
+    context = {"job": job, "fresh": fresh, "rows": rows_of(job, pending)}
+    return render(request, "job/history_news.html", context)
 
 
 @vary_on_headers("HX-Request", "HX-Target")

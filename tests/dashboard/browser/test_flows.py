@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import (
     AttemptState,
+    Checkpoint,
     MaintenanceWindow,
     OperatorCheckpoint,
     RestartAttempt,
@@ -198,6 +199,36 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
     longest = max(range(aggregate.num_subtasks), key=lambda subtask: aggregate.subtask_alignment[subtask] or 0)
     first = page.get_by_role("region", name="Subtasks of aggregate").locator("tbody").nth(1).locator("th").first
     expect(first).to_have_text(str(longest))
+
+
+def test_a_pending_checkpoint_finishes_in_the_history(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    made = make.make_checkpoints(run, now, make.Shape(count=30))
+    make.make_operators(made)
+    Checkpoint.objects.filter(pk=made[-1].pk).update(status="IN_PROGRESS")
+    reader = read_as()
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    page.evaluate("document.querySelector('.card').dataset.shown = 'before'")
+    row = page.locator(f"#checkpoint-{made[-1].pk}")
+    expect(row.locator(".badge")).to_have_text("Pending")
+    expander = page.get_by_role("button", name=f"Operators: checkpoint {made[-1].checkpoint_id}")
+    expander.click()
+    expect(page.get_by_role("button", name="Subtasks of aggregate by aircraft and route")).to_be_visible()
+    expander.focus()
+    page.evaluate("window.scrollTo(0, 200)")
+    Checkpoint.objects.filter(pk=made[-1].pk).update(status="COMPLETED")
+    make.make_checkpoints(run, now + timedelta(seconds=20), make.Shape(count=1, first_id=31))
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    expect(row.locator(".badge")).to_have_text("Completed")
+    expect(expander).to_be_focused()
+    expect(expander).to_have_attribute("aria-expanded", "true")
+    expect(page.locator(f"#detail-{made[-1].pk}")).to_be_visible()
+    assert page.evaluate("window.scrollY") > 0
+    expect(page.locator(".card[data-shown]")).to_have_count(1)
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    expect(page.get_by_text("Newer checkpoints are available.")).to_be_in_viewport()
+    assert reader.complaints == []
 
 
 @pytest.mark.nightly

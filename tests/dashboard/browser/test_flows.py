@@ -201,6 +201,28 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
     expect(first).to_have_text(str(longest))
 
 
+def test_two_checkpoints_of_different_pages_are_compared(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=30)))
+    reader = read_as()
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    page.get_by_label("Compare: checkpoint 30", exact=True).check()
+    compare = page.locator("#compare").get_by_role("button", name="Compare")
+    expect(compare).to_be_disabled()
+    page.get_by_role("link", name="Older").click()
+    page.get_by_label("Compare: checkpoint 3", exact=True).check()
+    expect(page.locator("#compare output")).to_have_text("1/30 · 1/3")
+    page.get_by_label("Compare: checkpoint 2", exact=True).check()
+    expect(compare).to_be_disabled()
+    page.get_by_label("Compare: checkpoint 2", exact=True).uncheck()
+    compare.click()
+    expect(page.get_by_label("From", exact=True)).to_have_value("1/3")
+    expect(page.get_by_label("To", exact=True)).to_have_value("1/30")
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    expect(page.locator("#compare")).to_be_hidden()
+    assert reader.complaints == []
+
+
 def test_a_pending_checkpoint_finishes_in_the_history(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now)

@@ -1,5 +1,6 @@
 // The script of every page: it starts the refresh of live parts, relative times, the theme and expandable tables.
 import { chooseAll } from "./choosing.js";
+import { selectTwo } from "./comparing.js";
 import { keepTimesTrue } from "./times.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
@@ -16,6 +17,7 @@ expandable(document);
 startCopying();
 closeMenus();
 chooseAll(document);
+selectTwo(document.getElementById("compare"));
 keepOpen();
 keepScrolled();
 keepFocus();

@@ -1,4 +1,4 @@
-"""The charts of durations: the phases of each checkpoint, and the delay until its barrier reached the last subtask."""
+"""The charts of durations: the phases of each checkpoint, and the longest alignment and start delay of its subtasks."""
 
 from __future__ import annotations
 
@@ -93,21 +93,37 @@ def _tooltip(point: CheckpointPoint) -> str:
 def delays_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first.
+    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first."""
+    return _longest(points, starts, span, gaps, ("start", "start_delay_max", _("start delay")))
 
-    Each run has a separate line.
-    """
-    told = [p for p in points if p.start_delay_max is not None]
+
+def alignments_figure(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
+    """Return a line of the longest alignment of a subtask in each checkpoint."""
+    return _longest(points, starts, span, gaps, ("alignment", "alignment_max", _("alignment")))
+
+
+def _longest(
+    points: Sequence[CheckpointPoint],
+    starts: Sequence[RunStart],
+    span: Span,
+    gaps: Sequence[Gap],
+    drawn: tuple[str, str, str],
+) -> dict[str, Any]:
+    """Return a line for each run. `drawn` has the role of the lines, the field of a point and its label."""
+    role, field, label = drawn
+    told = [p for p in points if getattr(p, field) is not None]
     lines = [
         go.Scatter(
-            meta={"role": "start"},
+            meta={"role": role},
             x=[moment(p.triggered_at) for p in told if p.run_number == run],
-            y=[p.start_delay_max for p in told if p.run_number == run],
+            y=[getattr(p, field) for p in told if p.run_number == run],
             mode="lines+markers" if len(told) <= 60 else "lines",
             line={"width": 2},
             marker={"size": 5},
             hovertext=[
-                f"{title_of(p)}<br>{_('start delay')} {flink_duration_text(p.start_delay_max)}"
+                f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}"
                 for p in told
                 if p.run_number == run
             ],
@@ -117,5 +133,5 @@ def delays_figure(
     ]
     shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= duration_ticks(max([10, *(p.start_delay_max or 0 for p in told)]))
+    shape["yaxis"] |= duration_ticks(max([10, *(getattr(p, field) for p in told)]))
     return as_dict(lines, shape)

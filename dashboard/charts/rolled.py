@@ -19,6 +19,7 @@ FIGURES = {
     "durations": ("duration",),
     "sizes": ("state_size", "checkpointed_size"),
     "moved": ("processed",),
+    "alignments": ("alignment",),
     "delays": ("start_delay",),
 }
 _IN_BYTES = ("sizes", "moved")

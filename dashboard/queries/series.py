@@ -69,6 +69,7 @@ class CheckpointPoint:
     processed: int | None = None
     persisted: int | None = None
     start_delay_max: int | None = None  # over all subtasks; start_delay is that of one of the last
+    alignment_max: int | None = None  # over all subtasks; alignment is that of one of the last
     pk: int = 0
 
 
@@ -180,7 +181,7 @@ WITH points AS (
     FROM (
         SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
                c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size,
-               c.processed_data AS processed, c.persisted_data AS persisted, c.start_delay_max,
+               c.processed_data AS processed, c.persisted_data AS persisted, c.start_delay_max, c.alignment_max,
                left(c.failure_message, 200) AS failure,
                floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
         FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id

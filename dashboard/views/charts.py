@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
-from dashboard.charts.durations import delays_figure, durations_figure
+from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
@@ -39,14 +39,16 @@ BUILDERS: dict[str, Builder] = {
     "durations": durations_figure,
     "sizes": sizes_figure,
     "moved": in_flight_figure,
+    "alignments": alignments_figure,
     "delays": delays_figure,
 }
 
-# Whether a chart has anything to draw: a failed checkpoint has neither a size nor a start delay.
+# Whether a chart has anything to draw: a failed checkpoint may have neither a size, an alignment nor a start delay.
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
     "sizes": lambda points: any(not point.failed for point in points),
     "moved": has_in_flight_data,
+    "alignments": lambda points: any(point.alignment_max is not None for point in points),
     "delays": lambda points: any(point.start_delay_max is not None for point in points),
 }
 

@@ -56,7 +56,8 @@ POINTS: list[Column[CheckpointPoint]] = [
     *_same("run_number", "checkpoint_id", "triggered_at", "failed", "is_savepoint", "duration", "start_delay"),
     *_same("alignment", "sync", "asynchronous"),
     Column("other_ms", unattributed),
-    *_same("state_size", "checkpointed_size", "processed", "persisted", "start_delay_max", "stands_for"),
+    *_same("state_size", "checkpointed_size", "processed", "persisted", "start_delay_max", "alignment_max"),
+    *_same("stands_for"),
 ]
 EXCEPTIONS: list[Column[RunException]] = [
     Column("run", attrgetter("run.number")),

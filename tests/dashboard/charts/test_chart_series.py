@@ -193,7 +193,7 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
     assert [start.at for start in read_run_starts(run.job, within)] == [now - timedelta(minutes=12)]
 
 
-CHARTS = ["durations", "sizes", "alignment", "delays", "moved"]
+CHARTS = ["durations", "sizes", "alignment", "alignments", "delays", "moved"]
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -205,7 +205,7 @@ def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, ru
 @pytest.mark.parametrize("name", CHARTS)
 def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
-    Checkpoint.objects.update(start_delay_max=None)
+    Checkpoint.objects.update(start_delay_max=None, alignment_max=None)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"] == (name != "durations")
 
@@ -275,7 +275,7 @@ def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run:
     CheckpointGap.objects.create(run=run, first_id=20, last_id=29, noticed_at=now)
     (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
     assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
-    for name in ("durations", "sizes", "delays", "moved"):
+    for name in ("durations", "sizes", "alignments", "delays", "moved"):
         told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
         assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
         assert "the engine dropped" in told["note"]

@@ -35,6 +35,8 @@ def durations_figure(
     rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
     broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
     broken.marker.pattern.shape = "/"
+    # The page links a point to the checkpoint whose key is its `customdata`.
+    rest.customdata, broken.customdata = [p.pk for p in completed], [p.pk for p in failed]
     rest.hovertext, rest.hoverinfo = [_tooltip(p) for p in completed], "text"
     broken.hovertext, broken.hoverinfo = [_tooltip(p) for p in failed], "text"
     highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
@@ -119,6 +121,7 @@ def _longest(
             meta={"role": role},
             x=[moment(p.triggered_at) for p in told if p.run_number == run],
             y=[getattr(p, field) for p in told if p.run_number == run],
+            customdata=[p.pk for p in told if p.run_number == run],
             mode="lines+markers" if len(told) <= 60 else "lines",
             line={"width": 2},
             marker={"size": 5},

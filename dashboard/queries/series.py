@@ -109,6 +109,7 @@ class AlignmentColumn:
     checkpoint_id: int
     triggered_at: datetime
     stands_for: int = 1
+    pk: int = 0
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,7 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
             line[place[operator.checkpoint_id]] = alignment
     shown = sorted(sorted(lines, key=lambda key: -max(v or 0 for v in lines[key]))[:MOST_SUBTASKS])
     return AlignmentGrid(
-        columns=[AlignmentColumn(c["checkpoint_id"], c["triggered_at"], c["stands_for"]) for c in chosen],
+        columns=[AlignmentColumn(c["checkpoint_id"], c["triggered_at"], c["stands_for"], c["id"]) for c in chosen],
         subtasks=[(name, subtask) for _, name, subtask in shown],
         values=[lines[key] for key in shown],
         left_out=len(lines) - len(shown),

@@ -28,6 +28,10 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     assert drawing is not None
     page.mouse.move(drawing["x"] + drawing["width"] * 0.9, drawing["y"] + drawing["height"] * 0.9)
     expect(page.locator(".hoverlayer .hovertext").first).to_be_visible()
+    page.mouse.click(drawing["x"] + drawing["width"] * 0.9, drawing["y"] + drawing["height"] * 0.9)
+    page.wait_for_url("**/checkpoints/*/")
+    page.go_back()
+    expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     middle = drawing["y"] + drawing["height"] / 2
     page.mouse.move(drawing["x"] + drawing["width"] * 0.5, middle)
     page.mouse.down()

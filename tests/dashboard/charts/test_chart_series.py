@@ -269,6 +269,26 @@ def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: d
     assert page.count('<th scope="row"') == (6 if name == "alignment" else 7)
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now: datetime, name: str) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=9, failed=frozenset({3}), savepoints=frozenset({5})))
+    make.make_operators(made)
+    Checkpoint.objects.update(processed_data=1000, persisted_data=10)
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    keys = {key for trace in told["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
+    failed = {each.pk for each in made if each.status == "FAILED"}
+    assert keys | failed == {each.pk for each in made}
+    assert failed <= keys or name != "durations"
+
+
+def _numbers(found: Any) -> Iterator[int]:
+    for each in found:
+        if isinstance(each, list):
+            yield from _numbers(each)
+        elif each is not None:
+            yield each
+
+
 def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=60))
     Checkpoint.objects.filter(checkpoint_id__range=(20, 29)).delete()

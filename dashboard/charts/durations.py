@@ -11,7 +11,17 @@ import plotly.graph_objects as go
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
-from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
+from dashboard.charts.figure import (
+    above_axis,
+    as_dict,
+    duration_ticks,
+    layout,
+    marks,
+    moment,
+    time_axis,
+    title_of,
+    top_of_axis,
+)
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import flink_duration_text
 
@@ -39,11 +49,13 @@ def durations_figure(
     rest.customdata, broken.customdata = [p.pk for p in completed], [p.pk for p in failed]
     rest.hovertext, rest.hoverinfo = [_tooltip(p) for p in completed], "text"
     broken.hovertext, broken.hoverinfo = [_tooltip(p) for p in failed], "text"
-    highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
+    heights = [(p.triggered_at, max(p.duration or 0, _phases(p))) for p in points]
+    highest = top_of_axis([height for _at, height in heights])
     shape = layout(barmode="stack", **marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
     shape["yaxis"] |= duration_ticks(max(highest, 10))
-    return as_dict([*stacked, rest, broken], shape)
+    above = above_axis(heights, shape["yaxis"], flink_duration_text)
+    return as_dict([*stacked, rest, broken, *above], shape)
 
 
 def unattributed(point: CheckpointPoint) -> int:
@@ -136,5 +148,6 @@ def _longest(
     ]
     shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= duration_ticks(max([10, *(getattr(p, field) for p in told)]))
-    return as_dict(lines, shape)
+    waits = [(p.triggered_at, getattr(p, field)) for p in told]
+    shape["yaxis"] |= duration_ticks(max(10, top_of_axis([wait for _at, wait in waits])))
+    return as_dict([*lines, *above_axis(waits, shape["yaxis"], flink_duration_text)], shape)

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
+from dashboard.charts.figure import note_of
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
@@ -64,18 +65,22 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     rolled, points = read_chart(job, span, FIGURES[name])
     starts, gaps = read_run_starts(job, span), read_gaps(job, span)
     if rolled.points is not None:
+        figure = rolled_figure(name, rolled.points, starts, span, gaps)
+        note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
         return JsonResponse(
             {
-                "figure": rolled_figure(name, rolled.points, starts, span, gaps),
-                "note": _rollup_note(rolled.points, whole_days=rolled.whole_days),
+                "figure": figure,
+                "note": f"{note} {note_of(figure)}".strip(),
                 "empty": not has_figures(name, rolled.points),
                 "rolled": True,
             }
         )
+    figure = BUILDERS[name](points, starts, span, gaps)
+    note = _points_note(points, starts, span, gaps, rolled.behind)
     return JsonResponse(
         {
-            "figure": BUILDERS[name](points, starts, span, gaps),
-            "note": _points_note(points, starts, span, gaps, rolled.behind),
+            "figure": figure,
+            "note": f"{note} {note_of(figure)}".strip(),
             "empty": not _HAS_FIGURES[name](points),
         }
     )

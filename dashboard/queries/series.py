@@ -145,11 +145,17 @@ WHERE r.job_id = %s
 
 
 def span_of(job: Job, chosen: str, now: datetime) -> Span:
-    """Return the chosen range up to `now`, shortened to the job's history, so that charts are not mostly empty."""
+    """Return the chosen range up to `now`, shortened to the job's history. `axis_of` returns the whole range."""
     length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
     first = first_checkpoint_at(job)
     covered = max(now - first, SHORTEST) if first else length or SHORTEST
     return Span(now - (covered if length is None else min(length, covered)), now)
+
+
+def axis_of(chosen: str, span: Span) -> Span:
+    """Return the range that an axis covers: the chosen range, also if the job's history is shorter."""
+    length = RANGES.get(chosen)
+    return span if length is None else replace(span, start=span.end - length)
 
 
 def first_checkpoint_at(job: Job) -> datetime | None:

@@ -13,12 +13,13 @@ from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
-from dashboard.charts.figure import note_of
+from dashboard.charts.figure import clock_of, note_of
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
+    SHORTEST,
     AlignmentGrid,
     CheckpointPoint,
     Gap,
@@ -29,7 +30,7 @@ from dashboard.queries.series import (
     read_run_starts,
 )
 from dashboard.views.job import find_job
-from dashboard.views.window import window_of
+from dashboard.views.window import Window, window_of
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
@@ -57,30 +58,31 @@ _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """Return `{"figure", "note", "empty"}` as JSON. An unknown range counts as the default range."""
     job = find_job(pk)
-    span = window_of(request, job, timezone.now()).span
+    window = window_of(request, job, timezone.now())
+    axis = window.axis
     if name == "alignment":
-        return JsonResponse(_alignment(job, span))
+        return JsonResponse(_alignment(job, axis))
     if name not in BUILDERS:
         raise Http404
-    rolled, points = read_chart(job, span, FIGURES[name])
-    starts, gaps = read_run_starts(job, span), read_gaps(job, span)
+    rolled, points = read_chart(job, window.span, FIGURES[name], axis)
+    starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
     if rolled.points is not None:
-        figure = rolled_figure(name, rolled.points, starts, span, gaps)
+        figure = rolled_figure(name, rolled.points, starts, axis, gaps)
         note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
         return JsonResponse(
             {
                 "figure": figure,
-                "note": f"{note} {note_of(figure)}".strip(),
+                "note": _joined(note, note_of(figure), _beginning(window)),
                 "empty": not has_figures(name, rolled.points),
                 "rolled": True,
             }
         )
-    figure = BUILDERS[name](points, starts, span, gaps)
-    note = _points_note(points, starts, span, gaps, rolled.behind)
+    figure = BUILDERS[name](points, starts, axis, gaps)
+    note = _points_note(points, starts, axis, gaps, rolled.behind)
     return JsonResponse(
         {
             "figure": figure,
-            "note": f"{note} {note_of(figure)}".strip(),
+            "note": _joined(note, note_of(figure), _beginning(window)),
             "empty": not _HAS_FIGURES[name](points),
         }
     )
@@ -89,19 +91,32 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
 def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """Render the values of a chart as a table, newest first, for screen readers and for copying."""
     job = find_job(pk)
-    span = window_of(request, job, timezone.now()).span
+    window = window_of(request, job, timezone.now())
+    axis = window.axis
     if name == "alignment":
-        return render(request, "job/alignment_table.html", {"rows": read_alignment(job, span).by_subtask})
+        return render(request, "job/alignment_table.html", {"rows": read_alignment(job, axis).by_subtask})
     if name not in BUILDERS:
         raise Http404
-    rolled, points = read_chart(job, span, FIGURES[name])
+    rolled, points = read_chart(job, window.span, FIGURES[name], axis)
     if rolled.points is not None:
         rows = [(point, point.figures[FIGURES[name][0]]) for point in reversed(rolled.points)]
         note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
         texts = {"points": rows, "note": note, "is_size": name in ("sizes", "moved")}
         return render(request, "job/chart_table_rolled.html", texts)
-    context = {"name": name, "points": points[::-1], "note": _points_note(points, [], span, [])}
+    context = {"name": name, "points": points[::-1], "note": _points_note(points, [], axis, [])}
     return render(request, "job/chart_table.html", context)
+
+
+def _joined(*notes: str) -> str:
+    return " ".join(note for note in notes if note)
+
+
+def _beginning(window: Window) -> str:
+    """Return a note about the empty part of an axis that begins before the job's history."""
+    span = window.span
+    if span.start <= window.axis.start or span.end - span.start <= SHORTEST:
+        return ""
+    return _("The history begins on %(at)s.") % {"at": clock_of(span.start)}
 
 
 def _alignment(job: Job, span: Span) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def _points(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     window = window_of(request, job, timezone.now())
     if window.form.errors:
         return _wrong(window.form.errors)
-    rolled, points = read_chart(job, window.span, tuple(FIGURES))
+    rolled, points = read_chart(job, window.span, tuple(FIGURES), window.axis)
     if rolled.points is None:
         return download(form, f"{job.name}-chart", POINTS, points)
     return download(form, f"{job.name}-chart", ROLLED_POINTS, rolled.points)

@@ -26,6 +26,7 @@ from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
+CHARTS = ["durations", "sizes", "alignment", "alignments", "delays", "moved"]
 
 
 @pytest.fixture
@@ -68,6 +69,26 @@ def test_a_range_longer_than_the_history_begins_with_it(run: Run, now: datetime,
 def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=1))
     assert span_of(run.job, "1h", now).start == now - SHORTEST
+
+
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("7d", 168)])
+def test_the_axis_covers_the_requested_range(
+    viewer: Client, run: Run, now: datetime, name: str, chosen: str, hours: int
+) -> None:
+    make.make_operators(make.make_checkpoints(run, now, make.Shape(count=30)))
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
+    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    assert (end - begin) / timedelta(hours=hours) == pytest.approx(81 / 80)
+    assert ("The history begins on" in told["note"]) == (name != "alignment")
+
+
+def test_range_all_begins_with_the_history(viewer: Client, run: Run, now: datetime) -> None:
+    make.make_checkpoints(run, now, make.Shape(count=30))
+    told = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
+    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    assert end - begin < timedelta(minutes=10)
+    assert "The history begins" not in told["note"]
 
 
 def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, now: datetime) -> None:
@@ -193,9 +214,6 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
     assert [start.at for start in read_run_starts(run.job, within)] == [now - timedelta(minutes=12)]
 
 
-CHARTS = ["durations", "sizes", "alignment", "alignments", "delays", "moved"]
-
-
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
@@ -271,7 +289,9 @@ def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: d
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now: datetime, name: str) -> None:
-    made = make.make_checkpoints(run, now, make.Shape(count=9, failed=frozenset({3}), savepoints=frozenset({5})))
+    every = timedelta(minutes=1)
+    shape = make.Shape(count=9, every=every, failed=frozenset({3}), savepoints=frozenset({5}))
+    made = make.make_checkpoints(run, now, shape)
     make.make_operators(made)
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()

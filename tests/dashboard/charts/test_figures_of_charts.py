@@ -78,7 +78,8 @@ def test_an_axis_ends_at_a_multiple_of_the_usual_highest_value(
 
 
 def rolled_points(longest: Sequence[int], failed: Sequence[int]) -> list[RolledPoint]:
-    day, found = timedelta(days=1), []
+    day = timedelta(days=1)
+    found: list[RolledPoint] = []
     for number, (maximum, failures) in enumerate(zip(longest, failed, strict=True)):
         start = NOW - day * (len(longest) - number)
         counts = {"completed": 100, "failed": failures}

@@ -125,6 +125,14 @@ def offered_savepoints(job: Job) -> list[Choice]:
     return [*_stopping_savepoint(job), *_newest_first(_savepoints(job))]
 
 
+def remaining_snapshot(job: Job) -> Choice | None:
+    """Return the newest known snapshot that remains if the job is canceled now, or None if none does.
+
+    Snapshots with a known problem do not count.
+    """
+    return next((choice for choice in _newest_first(_stored(job)) if not choice.problem), None)
+
+
 def why_not_offered(job: Job, key: str) -> str:
     """Return a sentence that explains why the snapshot with the key is not offered."""
     found = _FOUND.fullmatch(key)

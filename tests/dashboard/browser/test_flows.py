@@ -41,7 +41,7 @@ def test_log_in_and_out(read_as: ReadAs, operator_user: User) -> None:
     page.get_by_label("Password").fill("pw-olga-1")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-    page.locator(".menu summary").click()
+    page.locator(".top .menu summary").click()
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 

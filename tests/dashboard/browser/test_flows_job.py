@@ -57,7 +57,7 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Full size")
     expect(page.get_by_role("button", name="Full size")).to_be_focused()
 
-    page.locator(".menu summary").click()
+    page.locator(".top .menu summary").click()
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("heading", name="各子任务耗时")).to_be_visible()
     expect(page.locator("#live")).to_have_text("实时")

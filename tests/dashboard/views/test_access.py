@@ -19,16 +19,8 @@ from tests.dashboard import builders as make
 
 PAGES = [
     *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
-    *(
-        "job-runs",
-        "job-restarts",
-        "job-exceptions",
-        "job-restart",
-        "job-stop",
-        "job-cancel",
-        "job-state",
-        "job-compare",
-    ),
+    *("job-runs", "job-restarts", "job-exceptions", "job-restart", "job-stop", "job-state", "job-compare"),
+    "job-cancel",
 ]
 LISTS = [
     "fleet",

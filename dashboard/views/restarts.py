@@ -75,10 +75,13 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
 
 def changed_run(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a warning if the job has changed since the page was rendered. Otherwise return an empty response."""
+    job, shown, now = find_job(pk), ShownRun.read(request.GET), timezone.now()
     try:
-        check_shown_run(find_job(pk), ShownRun.read(request.GET), timezone.now())
+        check_shown_run(job, shown, now)
     except JobChanged as moved:
-        return render(request, "job/moved_on.html", {"moved": moved})
+        was = job.runs.filter(pk=shown.run_id).first() if shown else None
+        ended_at = was.ended_at if was else None
+        return render(request, "job/moved_on.html", {"moved": moved, "ended_at": ended_at or now})
     return HttpResponse(status=204)
 
 

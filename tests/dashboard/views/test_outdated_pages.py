@@ -166,6 +166,35 @@ def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime
         assert f'hx-get="{address}?shown_run=' in viewer.get(reverse(name, args=[job.pk])).content.decode()
 
 
+def test_open_page_learns_when_its_run_ended(viewer: Client, job: Job, now: datetime) -> None:
+    old, address = shown_on(viewer, "job-stop", job), reverse("job-moved-on", args=[job.pk])
+    ended_at = now - timedelta(seconds=20)
+    Run.objects.update(state=RunState.FINISHED, ended_at=ended_at)
+    assert _ended_in(viewer.get(address, old).content.decode()) == ended_at
+    replaced(job, now)
+    assert _ended_in(viewer.get(address, old).content.decode()) == now
+
+
+def test_run_without_a_known_end_ends_for_the_page_when_it_was_replaced(
+    viewer: Client, job: Job, now: datetime
+) -> None:
+    old = shown_on(viewer, "job-stop", job)
+    restarted(job, now)
+    assert _ended_in(viewer.get(reverse("job-moved-on", args=[job.pk]), old).content.decode()) >= now
+
+
+def _ended_in(note: str) -> datetime:
+    (found,) = re.findall(r'data-run-ended="([^"]+)"', note)
+    return datetime.fromisoformat(found)
+
+
+@pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel"])
+def test_ages_of_the_run_are_marked_so_that_they_stop_with_it(viewer: Client, job: Job, name: str) -> None:
+    page = viewer.get(reverse(name, args=[job.pk])).content.decode()
+    marked = re.findall(r"<(li|dd)\b[^>]* data-of-run>(.*?)</\1>", page, re.DOTALL)
+    assert any("<time" in text and "run 1" in text.lower() for _, text in marked)
+
+
 def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, job: Job, now: datetime) -> None:
     other = make.make_job(job.cluster, "other")
     make.make_run(other, now)

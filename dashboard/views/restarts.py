@@ -19,6 +19,7 @@ from dashboard.language import rendered
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.states import (
     changes_since,
+    estimate_restart,
     offered_snapshot,
     offered_snapshots,
     preselected_snapshot,
@@ -69,6 +70,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
     context["again"] = Restores(job).of(chosen.path) if chosen else None
     context["since"] = changes_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.is_future else None
+    context["estimate"] = estimate_restart(job)
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
 

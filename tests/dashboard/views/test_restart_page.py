@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
-from monitoring.models import ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
+from monitoring.models import AttemptState, ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +56,40 @@ def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Sa
 def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
     assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
+
+
+def restarted(job: Job, now: datetime, *seconds: int, **fields: object) -> None:
+    """Create restarts that took so many seconds, the oldest first."""
+    for took in seconds:
+        at = now - timedelta(days=1) + timedelta(minutes=job.restart_attempts.count())
+        given = {"old_run": job.current_run, "ended_at": at + timedelta(seconds=took)}
+        make.make_attempt(job, at, **given | fields)
+
+
+def test_time_until_running_is_the_median_of_the_last_ten_restarts(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
+    restarted(job, now, 600, 600, 20, 22, 24, 26, 28, 30, 32, 34, 36, 90)
+    text = (
+        "<b>RUNNING in about 29 s:</b> the median of the last 10 successful restarts of this job (20 s to 1 min 30 s)."
+    )
+    assert text in told(operator, job, older)
+    # The page that first stops the job with a savepoint shows it, too.
+    assert text in " ".join(operator.get(reverse("job-restart", args=[job.pk])).content.decode().split())
+
+
+def test_time_until_running_needs_three_successful_restarts(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
+    restarted(job, now, 20, 22)
+    restarted(job, now, 24, state=AttemptState.FAILED)
+    restarted(job, now, 24, old_run=None)
+    other = make.make_job(job.cluster, "other")
+    make.make_run(other, now)
+    restarted(other, now, 24)
+    assert "RUNNING in about" not in told(operator, job, older)
+    restarted(job, now, 24)
+    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
 
 
 VERTICES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -58,11 +59,11 @@ def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job,
     assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
 
 
-def restarted(job: Job, now: datetime, *seconds: int, **fields: object) -> None:
+def restarted(job: Job, now: datetime, *seconds: int, **fields: Any) -> None:
     """Create restarts that took so many seconds, the oldest first."""
     for took in seconds:
         at = now - timedelta(days=1) + timedelta(minutes=job.restart_attempts.count())
-        given = {"old_run": job.current_run, "ended_at": at + timedelta(seconds=took)}
+        given: dict[str, Any] = {"old_run": job.current_run, "ended_at": at + timedelta(seconds=took)}
         make.make_attempt(job, at, **given | fields)
 
 

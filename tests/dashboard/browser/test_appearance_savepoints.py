@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from monitoring.models import Engine, Job, RestartAttempt, Run, RunState
+from monitoring.models import AuditEntry, Engine, Job, RestartAttempt, Run, RunState
 from tests.dashboard import builders as make
 from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
@@ -85,3 +85,14 @@ def test_outdated_page_cannot_restart_until_it_is_reloaded(
     old = RestartAttempt.objects.get().old_run
     assert old is not None
     assert old.number == 2
+
+
+def test_outdated_page_cannot_cancel_the_next_run(
+    read_as: Callable[..., Reader], signs_of_life: None, job: Job, now: datetime
+) -> None:
+    page = read_as().open(reverse("job-cancel", args=[job.pk]))
+    page.get_by_label("Reason").fill("wrong output")
+    replaced(job, now)
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_text("Nothing was canceled. Run 2 replaced run 1")).to_be_visible()
+    assert not AuditEntry.objects.filter(action="job.cancel").exists()

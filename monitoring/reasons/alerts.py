@@ -10,6 +10,10 @@ from monitoring.reasons.reason import ReasonCode
 
 class AlertReason(ReasonCode):
     FLAPPING = "alerts.flapping", _("{subject} is flapping: opened {opens} times within {window:length}. {finding}")
+    FLAPPING_CALM = (
+        "alerts.flapping-calm",
+        _("{subject} is flapping: opened {opens} times within {window:length}. No problem since {since:minute}."),
+    )
 
     ACKNOWLEDGED = "alerts.acknowledged", _("Acknowledged by {by}.")
     ACKNOWLEDGED_NOTE = "alerts.acknowledged-note", _("Acknowledged by {by}: {note}")

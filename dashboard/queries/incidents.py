@@ -20,6 +20,7 @@ _ORDER = Case(
     default=Value(3),
     output_field=IntegerField(),
 )
+_SEVERITY = Case(When(severity=Severity.CRITICAL, then=Value(0)), default=Value(1), output_field=IntegerField())
 _HIDDEN_NOW = Q(inhibited_by__isnull=False) & ~Q(inhibited_by__state=IncidentState.RESOLVED)
 
 
@@ -48,7 +49,8 @@ class IncidentFilter:
 
     @property
     def is_narrow(self) -> bool:
-        return self != type(self)()
+        """Return whether there is a condition apart from the status."""
+        return bool(self.severity or self.text or self.hidden_by)
 
 
 def visible_incidents() -> QuerySet[Incident]:
@@ -57,7 +59,7 @@ def visible_incidents() -> QuerySet[Incident]:
 
 
 def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
-    """Return the matching incidents, open ones first. `hides` counts the incidents that each one hides."""
+    """Return the matching incidents, open and critical ones first. `hides` counts the incidents that each one hides."""
     found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
     if chosen.severity:
         found = found.filter(severity=chosen.severity)
@@ -66,7 +68,7 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
         found = found.filter(named | Q(sentence__icontains=chosen.text))
     hidden = chosen.hidden_by
     found = found.exclude(_HIDDEN_NOW) if hidden is None else found.filter(inhibited_by=hidden)
-    return found.annotate(hides=Count("inhibited")).order_by(_ORDER, "-opened_at", "-id")
+    return found.annotate(hides=Count("inhibited")).order_by(_ORDER, _SEVERITY, "-opened_at", "-id")
 
 
 def hidden_now(reach: Reach = FULL_REACH) -> int:

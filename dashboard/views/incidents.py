@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django import forms
 from django.contrib import messages
@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
-from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
+from dashboard.forms.note import NoteForm, PresetForm, SeveralForm, SnoozeForm, SnoozeSeveralForm
 from dashboard.language import rendered
 from dashboard.queries.incidents import (
     UNRESOLVED,
@@ -39,7 +39,9 @@ STATES = [(UNRESOLVED, gettext_noop("Unresolved")), *IncidentState.choices]
 
 
 def incidents(request: HttpRequest) -> HttpResponse:
-    chosen = IncidentFilter.read(request.GET.dict())
+    """List the unresolved incidents. `state=all` lists all, and so does the list of what an incident hides."""
+    shown = {} if "hidden_by" in request.GET else {"state": UNRESOLVED}
+    chosen = IncidentFilter.read(shown | request.GET.dict())
     reach = reach_at(request)
     page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
@@ -48,7 +50,8 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
-        "choosing": any(_may_acknowledge(request, each) for each in page),
+        "choosing": any(_may_act(request, each) for each in page),
+        "all_unresolved": chosen == IncidentFilter(state=UNRESOLVED),
         "section": "incidents",
     }
     live = request.headers.get("HX-Target") == "incidents-live"
@@ -60,32 +63,62 @@ def incident(request: HttpRequest, pk: int) -> HttpResponse:
     return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
 
 
-def _may_acknowledge(request: HttpRequest, found: Incident) -> bool:
+def _may_act(request: HttpRequest, found: Incident) -> bool:
     may = access_of(request).may_on(Role.OPERATOR, found.job_id, found.cluster_id)
-    return may and found.state in (IncidentState.OPEN, IncidentState.SNOOZED)
+    return may and found.state != IncidentState.RESOLVED
 
 
 @require_POST
 def acknowledge_several(request: HttpRequest) -> HttpResponse:
-    """Acknowledge the selected incidents, as far as the reader may operate their jobs."""
+    def act(found: Incident, by: str, form: SeveralForm, now: datetime) -> None:
+        lifecycle.acknowledge(found, by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done)
+
+    return _move_several(request, SeveralForm(request.POST), act, text)
+
+
+@require_POST
+def snooze_several(request: HttpRequest) -> HttpResponse:
+    def act(found: Incident, by: str, form: SnoozeSeveralForm, now: datetime) -> None:
+        lifecycle.snooze(found, form.until(now), by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident snoozed.", "%(done)s incidents snoozed.", done)
+
+    return _move_several(request, SnoozeSeveralForm(request.POST), act, text)
+
+
+@require_POST
+def resolve_several(request: HttpRequest) -> HttpResponse:
+    def act(found: Incident, by: str, form: SeveralForm, now: datetime) -> None:
+        lifecycle.resolve(found, by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident resolved.", "%(done)s incidents resolved.", done)
+
+    return _move_several(request, SeveralForm(request.POST), act, text)
+
+
+def _move_several(
+    request: HttpRequest, form: SeveralForm, act: Callable[..., None], text: Callable[[int], str]
+) -> HttpResponse:
+    """Apply `act` to the selected incidents, as far as the reader may operate their jobs."""
     require_on_any(request, Role.OPERATOR)
-    form = SeveralForm(request.POST)
     if not form.is_valid():
-        none = "incident" in form.errors
-        messages.error(request, _("Select at least one incident. Nothing was changed.") if none else _long_note())
+        messages.error(request, _refusal(form))
         return redirect(_back(request))
-    named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
-    access = access_of(request)
+    named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster", "rule")
+    access, by, now = access_of(request), actor_of(request), timezone.now()
     found = [each for each in named if access.may_on(Role.OPERATOR, each.job_id, each.cluster_id)]
-    by, note = actor_of(request), form.cleaned_data["note"]
-    done = lifecycle.acknowledge_all(found, by, note, timezone.now())
+    done = lifecycle.for_each(found, lambda each: act(each, by, form, now))
     left = len(form.cleaned_data["incident"]) - done
-    text = messages.success if done else messages.warning
-    lines = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
+    lines = [text(done) % {"done": done}]
     if left:
         unchanged = ngettext("%(left)s incident had already changed.", "%(left)s incidents had already changed.", left)
         lines.append(unchanged % {"left": left})
-    text(request, " ".join(lines))
+    (messages.success if done else messages.warning)(request, " ".join(lines))
     return redirect(_back(request))
 
 
@@ -109,15 +142,23 @@ def resolve(request: HttpRequest, pk: int) -> HttpResponse:
 
 @action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
-    def act(found: Incident, by: str, cleaned: dict[str, int | str], now: datetime) -> str:
-        until = now + timedelta(seconds=int(cleaned["snooze_for"]))
-        lifecycle.snooze(found, until, by, str(cleaned["note"]), now)
+    form: PresetForm | SnoozeForm
+    form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
+
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        until = form.until(now)
+        lifecycle.snooze(found, until, by, cleaned["note"], now)
         return _("Incident snoozed until %(until)s.") % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"}
 
-    return _move(request, pk, SnoozeForm(request.POST, label_suffix=""), act)
+    return _move(request, pk, form, act)
 
 
-def _long_note() -> str:
+def _refusal(form: forms.Form) -> str:
+    """Return why an action was refused whose fields are not on the page that follows."""
+    if "incident" in form.errors:
+        return _("Select at least one incident. Nothing was changed.")
+    if "preset" in form.errors:
+        return _("Select how long to snooze. Nothing was changed.")
     return _("The note has more than 2000 characters. Nothing was changed.")
 
 
@@ -126,7 +167,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     if not form.is_valid():
         if isinstance(form, SnoozeForm):
             return _show(request, pk, form, "incident", 422)
-        messages.error(request, _long_note())
+        messages.error(request, _refusal(form))
         return redirect("incident", pk)
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from django.db import transaction
@@ -41,12 +41,12 @@ def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
     _record(incident, by, "incident.acknowledge", note, before)
 
 
-def acknowledge_all(incidents: Collection[Incident], by: str, note: str, now: datetime) -> int:
-    """Acknowledge the incidents one by one, skip those whose state has changed, and return the number acknowledged."""
+def for_each(incidents: Iterable[Incident], act: Callable[[Incident], None]) -> int:
+    """Apply `act` to the incidents one by one, skip those whose state has changed, and return how many it changed."""
     done = 0
     for incident in incidents:
         try:
-            acknowledge(incident, by, note, now)
+            act(incident)
         except IncidentMovedOn:
             continue
         done += 1

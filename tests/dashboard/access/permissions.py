@@ -114,6 +114,8 @@ PERMISSIONS: dict[str, str] = {
     "incidents/<int:pk>/resolve/": "POST operator",
     "incidents/<int:pk>/snooze/": "POST operator",
     "incidents/acknowledge/": "POST operator",
+    "incidents/resolve/": "POST operator",
+    "incidents/snooze/": "POST operator",
     "jobs/<int:pk>/": "GET viewer",
     "jobs/act/": "GET viewer, POST operator",
     "jobs/<int:pk>/alerts/": "GET viewer",

@@ -19,6 +19,14 @@ class NoteForm(forms.Form):
     note = forms.CharField(required=False, max_length=2_000, label=_("Note"), widget=forms.TextInput)
 
 
+class WrittenNoteForm(NoteForm):
+    """The form of a note that is the action itself."""
+
+    note = forms.CharField(
+        max_length=2_000, label=_("Note"), widget=forms.TextInput, error_messages={"required": _("Enter a note.")}
+    )
+
+
 class SnoozeForm(NoteForm):
     snooze_for = SpanField(
         least=SHORTEST_S,

@@ -8,7 +8,7 @@ from datetime import datetime
 from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -18,7 +18,15 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
-from dashboard.forms.note import NoteForm, PresetForm, SeveralForm, SnoozeForm, SnoozeSeveralForm
+from dashboard.charts.backtest import backtest_figure
+from dashboard.forms.note import (
+    NoteForm,
+    PresetForm,
+    SeveralForm,
+    SnoozeForm,
+    SnoozeSeveralForm,
+    WrittenNoteForm,
+)
 from dashboard.language import rendered
 from dashboard.queries.incidents import (
     UNRESOLVED,
@@ -26,10 +34,14 @@ from dashboard.queries.incidents import (
     find_incidents,
     hidden_by,
     hidden_now,
+    last_good_checkpoint,
+    replay_of,
+    rule_in_force,
     steps_of,
 )
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
+from monitoring.alerts.kinds import kind_of
 from monitoring.diagnosis.asking import of_incident
 from monitoring.models import Incident, IncidentState, Severity
 
@@ -61,6 +73,16 @@ def incidents(request: HttpRequest) -> HttpResponse:
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
     live = request.headers.get("HX-Target") == "incident-live"
     return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
+
+
+def chart(request: HttpRequest, pk: int) -> JsonResponse:
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule"), pk=pk)
+    rule = rule_in_force(found)
+    if rule is None:
+        raise Http404
+    replayed = replay_of(found, rule, timezone.now())
+    figure = backtest_figure(replayed, kind_of(rule.kind).unit)
+    return JsonResponse({"figure": figure, "note": "", "empty": not replayed.has_values})
 
 
 def _may_act(request: HttpRequest, found: Incident) -> bool:
@@ -141,6 +163,24 @@ def resolve(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+def reopen(request: HttpRequest, pk: int) -> HttpResponse:
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.reopen(found, by, cleaned["note"], now)
+        return _("Incident reopened.")
+
+    return _move(request, pk, NoteForm(request.POST), act)
+
+
+@action
+def add_note(request: HttpRequest, pk: int) -> HttpResponse:
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.annotate(found, by, cleaned["note"], now)
+        return _("Note added.")
+
+    return _move(request, pk, WrittenNoteForm(request.POST), act)
+
+
+@action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
     form: PresetForm | SnoozeForm
     form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
@@ -159,6 +199,8 @@ def _refusal(form: forms.Form) -> str:
         return _("Select at least one incident. Nothing was changed.")
     if "preset" in form.errors:
         return _("Select how long to snooze. Nothing was changed.")
+    if form.has_error("note", "required"):
+        return _("Enter a note. Nothing was changed.")
     return _("The note has more than 2000 characters. Nothing was changed.")
 
 
@@ -171,8 +213,8 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
         return redirect("incident", pk)
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))
-    except lifecycle.IncidentMovedOn as moved:
-        messages.warning(request, rendered(moved.reason))
+    except lifecycle.IncidentUnchanged as unchanged:
+        messages.warning(request, rendered(unchanged.reason))
     return redirect("incident", pk)
 
 
@@ -183,6 +225,8 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "incident": found,
         "steps": steps_of(found),
         "causes": of_incident(found, timezone.now()),
+        "rule": rule_in_force(found),
+        "last_good": last_good_checkpoint(found),
         "hidden": hidden,
         "hidden_count": count,
         "form": form,

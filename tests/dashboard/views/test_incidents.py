@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dashboard.forms.note import PresetForm
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
-from monitoring.models import AuditEntry, Incident, IncidentState, Severity
+from monitoring.models import AuditEntry, Checkpoint, Incident, IncidentState, Severity
 from tests.dashboard import builders as make
 from tests.dashboard.sample_alerts import make_alerts
 
@@ -213,7 +213,9 @@ def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fai
     assert incident.state == IncidentState.OPEN
 
 
-@pytest.mark.parametrize("name", ["incident-snooze", "incident-acknowledge", "incident-resolve"])
+@pytest.mark.parametrize(
+    "name", ["incident-snooze", "incident-acknowledge", "incident-resolve", "incident-note", "incident-reopen"]
+)
 def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
     (incident,) = fail("flights")
     assert viewer.post(reverse(name, args=[incident.pk]), {"snooze_for": "2 h"}).status_code == 403
@@ -222,6 +224,69 @@ def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
     incident.refresh_from_db()
     assert incident.state == IncidentState.OPEN
     assert "Acknowledge selected" not in viewer.get(reverse("incidents")).content.decode()
+
+
+@pytest.fixture
+def failing(cluster: Any, now: datetime) -> Incident:
+    """Return an incident of a rule, which began 20 minutes ago, of a job with checkpoints."""
+    job = make.make_job(cluster, "flights")
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now, make.Shape(count=90, every=timedelta(seconds=20), failed=frozenset(range(3, 9))))
+    return make.make_incident(make.make_rule(job), now - timedelta(minutes=20))
+
+
+def test_an_incident_shows_the_value_and_the_limit_of_its_rule(viewer: Client, failing: Incident) -> None:
+    address = reverse("incident-chart", args=[failing.pk])
+    assert f'data-chart="{address}"' in viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+    answer = viewer.get(address).json()
+    assert answer["empty"] is False
+    value, limit = answer["figure"]["data"]
+    assert (value["meta"]["role"], limit["meta"]["role"]) == ("state", "limit")
+    assert max(y for y in value["y"] if y is not None) >= 3
+    assert set(limit["y"]) == {3}
+    (band,) = [shape for shape in answer["figure"]["layout"]["shapes"] if shape["name"] == "bout"]
+    assert band["x0"] < band["x1"]
+
+
+def test_an_incident_without_a_rule_has_no_chart(viewer: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    assert "data-chart" not in viewer.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert viewer.get(reverse("incident-chart", args=[incident.pk])).status_code == 404
+
+
+def test_the_last_good_checkpoint_leads_to_a_restart_from_it(
+    operator: Client, viewer: Client, failing: Incident
+) -> None:
+    newest = Checkpoint.objects.filter(run__job=failing.job, status="COMPLETED").order_by("-triggered_at")[0]
+    link = reverse("job-restart", args=[failing.job_id]) + f"?from=checkpoint-{newest.pk}"
+    page = operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert "Last good checkpoint" in page
+    assert link in page
+    assert link not in viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+
+
+def test_a_note_is_added_in_every_state_and_is_audited(operator: Client, failing: Incident) -> None:
+    for state in (IncidentState.OPEN, IncidentState.RESOLVED):
+        Incident.objects.filter(pk=failing.pk).update(state=state)
+        page = operator.post(reverse("incident-note", args=[failing.pk]), {"note": f"seen {state}"}, follow=True)
+        assert f"olga: seen {state}" in page.content.decode()
+    assert AuditEntry.objects.filter(action="incident.note").count() == 2
+    page = operator.post(reverse("incident-note", args=[failing.pk]), {"note": " "}, follow=True)
+    assert "Enter a note." in page.content.decode()
+    assert failing.events.filter(kind="note").count() == 2
+
+
+def test_a_resolved_incident_is_reopened(operator: Client, failing: Incident) -> None:
+    address = reverse("incident-reopen", args=[failing.pk])
+    assert address not in operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert "open already" in operator.post(address, {"note": ""}, follow=True).content.decode()
+    operator.post(reverse("incident-resolve", args=[failing.pk]), {"note": ""})
+    assert address in operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    page = operator.post(address, {"note": "it is back"}, follow=True)
+    assert "Incident reopened." in page.content.decode()
+    failing.refresh_from_db()
+    assert failing.state == IncidentState.OPEN
+    assert AuditEntry.objects.get(action="incident.reopen").reason == "it is back"
 
 
 def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:

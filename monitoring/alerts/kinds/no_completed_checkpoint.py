@@ -11,7 +11,6 @@ from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts, RunFact
 from monitoring.reasons.reason import Reason, ReasonCode
 
-
 # The derived limit is at most this many times the longer of interval and timeout, or this time if it is longer: with a
 # huge number of tolerable failures, the rule would never open.
 CAP_PERIODS = 10

@@ -28,6 +28,7 @@ _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.valu
 class RuleForm(forms.Form):
     """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
+    _offered_jobs: QuerySet[Job]
     name = forms.CharField(max_length=100, label=_("Name"), help_text=_("Shown in lists."))
     scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
     selector = forms.CharField(
@@ -109,7 +110,7 @@ class RuleForm(forms.Form):
         if self.rule.pk is not None or "scope" not in self.fields:
             return
         self._offered_jobs = offered
-        self.fields["scope"].choices = [_ONE_JOB] if only else [*_SCOPES, _ONE_JOB]  # type: ignore[attr-defined]
+        self.fields["scope"].choices = [_ONE_JOB] if only else [*_SCOPES, _ONE_JOB]
         if only:
             self.initial["scope"] = RuleScope.JOB.value
         suggested = forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"})

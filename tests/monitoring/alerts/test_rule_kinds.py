@@ -617,7 +617,7 @@ def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
 )
 def test_the_derived_limit_is_the_same_in_sql(config: dict[str, int | None], story: Story) -> None:
     Run.objects.filter(pk=story.run.pk).update(checkpoint_config=config)
-    ((in_sql,),) = select(f"SELECT {LIMIT} FROM monitoring_run r", {"set": None, "derived": True})  # noqa: S608
+    ((in_sql,),) = select(f"SELECT {LIMIT} FROM monitoring_run r", {"set": None, "derived": True})
     ((run,),) = runs_of([story.run.job_id], story.at(0)).values()
     assert in_sql == derived_limit_s(run)
 

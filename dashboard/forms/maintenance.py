@@ -14,6 +14,7 @@ from django.utils.translation import pgettext_lazy
 
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from dashboard.forms.spans import SpanField
+from dashboard.time_zone import show_zone
 from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import Cluster, Job, MaintenanceWindow
 
@@ -63,6 +64,7 @@ class MaintenanceForm(forms.Form):
 
     def __init__(self, *args: Any, jobs: QuerySet[Job], **options: Any) -> None:
         super().__init__(*args, **options)
+        show_zone(self.fields["starts_at"])
         self._jobs = jobs
 
     def clean_selector(self) -> str:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.template.context import RequestContext
 from django.utils import timezone
 
+from dashboard import time_zone
 from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
@@ -33,6 +34,8 @@ from monitoring.models import (
 )
 
 register = template.Library()
+register.simple_tag(time_zone.zone_name)
+register.simple_tag(time_zone.zone_offset)
 
 
 @register.filter

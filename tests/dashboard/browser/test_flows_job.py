@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -39,6 +39,7 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     with page.expect_navigation():
         page.mouse.up()
     asked = {name: datetime.fromisoformat(texts[0]) for name, texts in parse_qs(urlsplit(page.url).query).items()}
+    assert asked["since"].utcoffset() == asked["until"].utcoffset() == timedelta()
     assert 500 < (asked["until"] - asked["since"]).total_seconds() < 1200
     expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     reader.picture("job-zoomed")

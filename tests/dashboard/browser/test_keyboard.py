@@ -91,10 +91,10 @@ def _read(keys: Keys) -> None:
     expect(page.locator(".chart .loading")).to_have_count(0)
     _everything_is_reached(keys)
     keys.choose(page.get_by_text("Custom range"))
-    keys.go_to(page.get_by_label("From", exact=True))
+    keys.go_to(page.get_by_label("From (UTC)", exact=True))
     keys.press("Escape")
     expect(page.get_by_text("Custom range")).to_be_focused()
-    expect(page.get_by_label("From", exact=True)).to_be_hidden()
+    expect(page.get_by_label("From (UTC)", exact=True)).to_be_hidden()
 
     keys.choose(page.get_by_role("navigation", name="Job pages").get_by_role("link", name="History"))
     expect(page.get_by_role("region", name="Checkpoints", exact=True)).to_be_visible()

@@ -2,6 +2,7 @@
 import { chooseAll } from "./choosing.js";
 import { selectTwo } from "./comparing.js";
 import { keepTimesTrue } from "./times.js";
+import { sendOffsets } from "./moments.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { startCopying } from "./copy.js";
@@ -13,6 +14,7 @@ import { keepSession } from "./session.js";
 import { becomeThePageItWasSentFrom, sendOnce } from "./sending.js";
 
 keepTimesTrue();
+sendOffsets();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
 startCopying();

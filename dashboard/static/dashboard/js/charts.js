@@ -1,4 +1,5 @@
 // Draw the figures that the server builds. Their traces have roles, and each role gets the colour of the page here.
+import { withOffset } from "./moments.js";
 import { sessionIsOver } from "./session.js";
 
 const RENEW_MS = 10000;
@@ -80,8 +81,8 @@ function zoom(change) {
   if (!since || !until) return;
   const address = new URL(location.href);
   address.searchParams.delete("range");
-  address.searchParams.set("since", since.slice(0, 19).replace(" ", "T"));
-  address.searchParams.set("until", until.slice(0, 19).replace(" ", "T"));
+  address.searchParams.set("since", withOffset(since, "since"));
+  address.searchParams.set("until", withOffset(until, "until"));
   location.assign(address);
 }
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django import template
 from django.db.models import Model
@@ -55,7 +55,6 @@ from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
 from monitoring.units import (
-    SECOND,
     SHORT_DATE_AND_CLOCK,
     age_text,
     bytes_text,
@@ -65,6 +64,7 @@ from monitoring.units import (
 )
 
 register = template.Library()
+_TABS_WITH_RANGE = ("overview", "history", "summary")
 
 
 def _nothing() -> SafeString:
@@ -152,7 +152,9 @@ def span_ms(milliseconds: float | None) -> str:
 
 
 def _exact(at: datetime) -> str:
-    return time_text(timezone.localtime(at), SECOND)
+    """Return the time with milliseconds, because a checkpoint may take less than a second."""
+    local = timezone.localtime(at)
+    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03} {local:%Z}"
 
 
 def _time(at: datetime | None, kind: str, text: str) -> SafeString:
@@ -497,6 +499,17 @@ def query_with(context: RequestContext, **changes: Any) -> str:
             query[key] = str(value)
     text = query.urlencode()
     return f"?{text}" if text else "?"
+
+
+@register.simple_tag(takes_context=True)
+def kept_range(context: RequestContext, *more: str, **added: str) -> str:
+    """Return a query string with the time range and the run of a job's page, for links to pages that know them.
+
+    `more` are the names of further parameters that the linked page knows. `added` are new parameters.
+    """
+    query = context["request"].GET if context.get("tab") in _TABS_WITH_RANGE else {}  # others have another `run`
+    kept = {name: query[name] for name in (*more, "since", "until", "run") if query.get(name)} | added
+    return f"?{urlencode(kept)}" if kept else ""
 
 
 @register.filter

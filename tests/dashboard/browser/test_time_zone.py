@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from urllib.parse import parse_qs, urlsplit
@@ -18,7 +19,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 
 def test_first_page_is_in_the_zone_of_the_browser(read_as: Callable[..., Reader]) -> None:
     reader = read_as("narrow", zone="Asia/Kathmandu")
-    page = reader.open(reverse("fleet"))
+    page = reader.page
+    page.goto(reader.address + reverse("fleet"), wait_until="commit")  # the page loads itself once more
     expect(page.locator(".top .zone")).to_have_text("Time zone UTC+5:45")
     assert reader.overflow() == 0
     page.locator(".top .zone").click()
@@ -41,7 +43,9 @@ def test_range_of_a_form_has_its_offset(
 ) -> None:
     job = make.make_job(make.make_cluster(now))
     make.make_run(job, now)
-    page = read_as(zone="Europe/Berlin").open(reverse("job-history", args=[job.pk]))
+    reader = read_as(zone="Europe/Berlin")
+    page = reader.page
+    page.goto(reader.address + reverse("job-history", args=[job.pk]), wait_until="commit")
     expect(page.locator("html")).to_have_attribute("data-zone", "Europe/Berlin")
     page.locator("#id_since").fill(since)
     page.locator("#id_until").fill(until)
@@ -49,4 +53,4 @@ def test_range_of_a_form_has_its_offset(
     page.wait_for_url("**since=*")
     asked = parse_qs(urlsplit(page.url).query)
     assert (asked["since"], asked["until"]) == ([f"{since}:00{offsets[0]}"], [f"{until}:00{offsets[1]}"])
-    expect(page.locator("#id_since")).to_have_value(since)
+    expect(page.locator("#id_since")).to_have_value(re.compile(f"^{since}(:00)?$"))

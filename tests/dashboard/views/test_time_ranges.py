@@ -43,10 +43,9 @@ def test_range_with_an_offset_is_the_same_for_every_reader(
     viewer: Client, in_tokyo: Client, job: Job, now: datetime, zone: Any
 ) -> None:
     since, until = (now.astimezone(zone).replace(microsecond=0) - timedelta(hours=hours) for hours in (3, 2))
+    texts = {"since": since.isoformat(), "until": until.isoformat()}
     for reader in (viewer, in_tokyo):
-        span = (
-            opened(reader, "job-summary", job, since=since.isoformat(), until=until.isoformat()).context["window"].span
-        )
+        span = opened(reader, "job-summary", job, **texts).context["window"].span
         assert (span.start, span.end) == (since, until)
 
 

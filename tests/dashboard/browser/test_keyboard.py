@@ -114,7 +114,7 @@ def _restart(keys: Keys, job: Job) -> None:
     expect(page.get_by_role("heading", name="What will happen")).to_be_visible()
     _everything_is_reached(keys)
     savepoint = job.savepoints.get(pinned=True)
-    keys.choose(page.locator(f'a[href="?from=savepoint-{savepoint.pk}"]'))
+    keys.choose(page.locator(f'a[href^="?from=savepoint-{savepoint.pk}&"]'))
     expect(page.get_by_role("heading", level=1)).to_contain_text("from savepoint")
     keys.go_to(page.get_by_label("With a savepoint, so that you can return"))
     keys.press("ArrowDown")

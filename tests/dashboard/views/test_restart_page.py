@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import escape
 from pytest_httpserver import HTTPServer
 
 from monitoring.models import AttemptState, ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
@@ -91,6 +94,48 @@ def test_time_until_running_needs_three_successful_restarts(
     assert "RUNNING in about" not in told(operator, job, older)
     restarted(job, now, 24)
     assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/incidents/?state=open&page=2", "http://testserver/jobs/?q=a%26b", "/savepoints/"],
+)
+def test_cancel_leads_back_to_the_page_the_reader_came_from(
+    operator: Client, job: Job, older: Savepoint, page: str
+) -> None:
+    address, path = reverse("job-restart", args=[job.pk]), page.removeprefix("http://testserver")
+    sent = f"http://testserver{path}"
+    assert operator.get(address, headers={"referer": sent}).context["back"] == path
+    kept = {"from": f"savepoint-{older.pk}", "back": path}
+    shown = operator.get(address, kept, headers={"referer": f"http://testserver{address}"})
+    assert f'<a class="button" href="{escape(path)}">Cancel</a>' in shown.content.decode()
+    links = re.findall(r'href="\?from=[^"]*back=([^"]*)"', shown.content.decode())
+    assert links
+    assert {unquote(link) for link in links} == {path}
+    refused = operator.post(address, kept | {"from": "nonsense"}, follow=True)
+    assert refused.context["back"] == path
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("", "https://evil.example/", "//evil.example/", "http://testserver//evil.example/", "///evil.example"),
+        *("/\\evil.example", "javascript:alert(1)", "incidents/", "?from=stop", "http://testserver:1/"),
+    ],
+)
+def test_cancel_leads_to_the_job_instead_of_another_site(operator: Client, job: Job, page: str) -> None:
+    address = reverse("job-restart", args=[job.pk])
+    assert operator.get(address, headers={"referer": page}).context["back"] == reverse("job", args=[job.pk])
+    assert operator.get(address, {"back": page}).context["back"] == reverse("job", args=[job.pk])
+    refused = operator.post(address, {"from": "nonsense", "back": page})
+    assert refused["Location"] == address
+
+
+def test_cancel_never_leads_to_the_restart_or_the_log_in(operator: Client, job: Job) -> None:
+    address = reverse("job-restart", args=[job.pk])
+    for page in (address, f"{address}?from=stop", f"{reverse('login')}?next={address}"):
+        shown = operator.get(address, headers={"referer": f"http://testserver{page}"})
+        assert shown.context["back"] == reverse("job", args=[job.pk])
 
 
 VERTICES = [

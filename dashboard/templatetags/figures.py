@@ -501,6 +501,12 @@ def query_with(context: RequestContext, **changes: Any) -> str:
     return f"?{text}" if text else "?"
 
 
+@register.filter
+def isolated(name: str) -> SafeString:
+    """Render a name so that a right-to-left character in it does not turn around the sentence."""
+    return format_html("<bdi>{}</bdi>", name)
+
+
 @register.simple_tag(takes_context=True)
 def kept_range(context: RequestContext, *more: str, **added: str) -> str:
     """Return a query string with the time range and the run of a job's page, for links to pages that know them.

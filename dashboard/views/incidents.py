@@ -11,13 +11,13 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
+from dashboard.access.same_site import own_path
 from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.note import (
     NoteForm,
@@ -237,6 +237,5 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
 
 def _back(request: HttpRequest) -> str:
     """Return the URL of the filtered list from which the request came."""
-    to = request.POST.get("back", "")
-    own = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return to if own and to.startswith("/incidents/") else "incidents"
+    to = own_path(request, request.POST.get("back", ""))
+    return to if to.startswith("/incidents/") else "incidents"

@@ -96,7 +96,7 @@ def test_time_until_running_needs_three_successful_restarts(
     assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
 
 
-@pytest.mark.parametrize("name", ["job-restart", "job-stop", "rule-kinds"])
+@pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel", "rule-kinds"])
 def test_name_of_a_job_does_not_turn_around_the_sentence(operator: Client, job: Job, name: str) -> None:
     Job.objects.filter(pk=job.pk).update(name="<i>\u202eseats")
     query = {"job": job.pk} if name == "rule-kinds" else {}

@@ -67,7 +67,7 @@ class _Rows:
 
     def _heading(self, value: str) -> str:
         if value:
-            href = f"{self._fleet}?labels={urlencode(self._group, '')}%3D{urlencode(value, '')}"
+            href = f"{self._fleet}?labels={urlencode(self._group)}%3D{urlencode(value)}"
             title = f'<a href="{href}">{escape(self._group)}={escape(value)}</a>'
         else:
             title = escape(_("without the label %(key)s") % {"key": self._group})

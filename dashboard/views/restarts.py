@@ -83,7 +83,7 @@ def changed_run(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         check_shown_run(job, shown, now)
     except JobChanged as moved:
-        was = job.runs.filter(pk=shown.run_id).first() if shown else None
+        was = job.runs.filter(pk=shown.run_id).first() if shown and shown.run_id else None
         ended_at = was.ended_at if was else None
         return render(request, "job/moved_on.html", {"moved": moved, "ended_at": ended_at or now})
     return HttpResponse(status=204)

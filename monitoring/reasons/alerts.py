@@ -54,7 +54,7 @@ class AlertReason(ReasonCode):
         _("Incident {incident} of the same rule is unresolved. Work on that incident."),
     )
     NO_RULE_TO_REOPEN = (
-        "alerts.no-rule-to-reopen",
+        "alerts.unwatched-incident",
         _("The rule of this incident is disabled or deleted, so the incident cannot be reopened."),
     )
     NO_CLUSTER_TO_REOPEN = (

@@ -205,7 +205,7 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     later = now + timedelta(hours=1)
     assert (
         str(evaluate_due(later))
-        == "No incident changed; 0 rules evaluated; 1 frozen because their cluster does not answer."
+        == "No incident changed; 0 rules evaluated; 1 frozen because its cluster does not answer."
     )
 
     assert Incident.objects.get().state == IncidentState.OPEN

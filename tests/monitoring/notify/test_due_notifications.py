@@ -136,7 +136,7 @@ def test_with_the_limit_reached_everything_waits_until_a_message_is_free_again(r
     _, second = fail(2, now + 2 * MINUTE)
     tick(now + 3 * MINUTE)
     assert told() == [("opened", 1)]
-    assert why(second) == ("waiting", "the channel's limit of 1 messages in 10 min is reached")
+    assert why(second) == ("waiting", "the channel's limit of 1 message in 10 min is reached")
     tick(now + 11 * MINUTE)
     assert told() == [("opened", 1), ("opened", 2)]
 

@@ -386,7 +386,7 @@ def test_acknowledging_several_leaves_out_what_moved_on(channel, fail, now):
     _, second = fail(2)
     recover(second, now)
     found = list(Incident.objects.all())
-    assert lifecycle.acknowledge_all(found, "olga", "on it", now) == 1
+    assert lifecycle.for_each(found, lambda each: lifecycle.acknowledge(each, "olga", "on it", now)) == 1
     assert set(Incident.objects.values_list("state", F("acknowledged_by"))) == {
         ("acknowledged", "olga"),
         ("resolved", ""),

@@ -97,7 +97,7 @@ class _Rows:
             f'<td class="whole job-cell"><span class="job-line"><a class="job-name one-line" id="job-{facts.pk}"'
             f' href="{self._before}{facts.pk}{self._after}" title="{name}">{name}</a>'
             f'<span class="soft small one-line" title="{engine}">{escape(facts.cluster.name)}</span>'
-            f"{self._labels(facts.job.labels)}{_cause(row)}</span></td>"
+            f"{self._labels(facts.job.labels)}</span>{_cause(row)}</td>"
         )
 
     def _labels(self, labels: dict[str, str]) -> str:

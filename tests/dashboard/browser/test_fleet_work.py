@@ -62,6 +62,7 @@ def test_next_page_loads_on_scroll(read_as: Callable[..., Reader], signs_of_life
     expect(page.get_by_label("Select all jobs shown")).not_to_be_checked()
     with page.expect_response(lambda response: "upto=2" in response.url):
         page.evaluate("document.body.dispatchEvent(new CustomEvent('tick-2'))")
+    expect(page.locator(".htmx-request, .htmx-swapping, .htmx-settling")).to_have_count(0)
     expect(rows).to_have_count(100)  # a refresh keeps the appended page
 
     page.evaluate("document.getElementById('more').focus({preventScroll: true})")

@@ -47,6 +47,7 @@ class FindingOut(Schema):
     title_value: ReasonJson
     sentence: str
     sentence_value: ReasonJson
+    # Kept for clients of earlier versions. Other languages get no such key.
     sentence_zh: str = Field(description="The sentence in Chinese.")
     confidence: str = Field(description="certain, likely or possible")
     evidence: list[EvidenceOut]

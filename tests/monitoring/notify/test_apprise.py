@@ -10,7 +10,7 @@ from apprise import Apprise
 from apprise.manager_plugins import NotificationManager
 from werkzeug import Response
 
-from monitoring.models import Channel, ChannelKind, Language
+from monitoring.models import Channel, ChannelKind
 from monitoring.notify.apprise.services import SERVICES
 from monitoring.notify.apprise.transport import AppriseTransport
 from monitoring.notify.message import BadChannel, Failed, Sent
@@ -46,7 +46,7 @@ def test_json_gets_title_body_and_the_key(httpserver, send):
 
 def test_xml_gets_it_too_in_the_channels_language(httpserver, send):
     httpserver.expect_request("/hook", method="POST").respond_with_data("ok")
-    assert isinstance(send("xml", language=Language.CHINESE), Sent)
+    assert isinstance(send("xml", language="zh-hans"), Sent)
     ((request, _),) = httpserver.log
     assert "【告警触发】flights：时间窗口内检查点失败过多" in request.data.decode()
 

@@ -1,7 +1,5 @@
 // Copy a secret that is shown once, or select it if the clipboard is not available.
-
-const CHINESE = document.documentElement.lang === "zh-hans";
-const SAYS = CHINESE ? { copied: "已复制", selected: "已选中：请按 Ctrl-C" } : { copied: "Copied", selected: "Selected: press Ctrl-C" };
+import { TEXTS } from "./texts.js";
 
 export function startCopying() {
   document.addEventListener("click", async (event) => {
@@ -11,9 +9,9 @@ export function startCopying() {
     field.select();
     try {
       await navigator.clipboard.writeText(field.value);
-      button.textContent = SAYS.copied;
+      button.textContent = TEXTS.copied;
     } catch {
-      button.textContent = SAYS.selected;
+      button.textContent = TEXTS.selected;
     }
   });
 }

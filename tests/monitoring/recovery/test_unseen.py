@@ -13,7 +13,7 @@ from monitoring.recovery.candidates import State
 from monitoring.recovery.manual import restart_from
 from monitoring.recovery.states import restore_candidates
 from monitoring.recovery.unseen import MOST_GUESSED, following, found_checkpoints
-from monitoring.savepoints.looking import Patience
+from monitoring.savepoints.storage_threads import TimeLimit
 from tests.monitoring.savepoints import snapshots
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -158,13 +158,13 @@ def test_what_somebody_went_back_behind_is_not_looked_for(rows, job, lost, root,
 def test_a_person_may_choose_what_was_found_even_where_the_automation_takes_savepoints_only(job, lost, root):
     [nine] = lay_down(root, lost, 9)
     job.restore_from = RestoreFrom.SAVEPOINT
-    assert [state.path for state in found_checkpoints(job, Patience(60))] == [nine]
+    assert [state.path for state in found_checkpoints(job, TimeLimit(60))] == [nine]
 
 
 def test_a_person_is_never_shown_a_guess(job, lost):
     assert following(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
     assert len(offered(job)) > 1  # the automation guesses paths, which do not exist
-    assert found_checkpoints(job, Patience(60)) == []
+    assert found_checkpoints(job, TimeLimit(60)) == []
 
 
 def test_when_a_chosen_one_was_taken_is_known_to_the_restart(job, lost, root, now):

@@ -20,7 +20,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints import checking, disposal, stored
 from monitoring.savepoints.checking import RETRY, check_completed, look_at
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
-from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from monitoring.savepoints.storage_threads import STORAGE_THREADS, StorageSilent, TimeLimit
 from tests.monitoring.savepoints.snapshots import lay_down, names
 from tests.waiting import eventually
 
@@ -47,7 +47,7 @@ def root(request, mute, settings, monkeypatch) -> Iterator[str]:
     yield root
     mute.close()
     lanes = [f"{kind} {root}" for kind in ("", "files", "removals")]
-    eventually("nothing hangs any more", lambda: not any(map(LOOKS.hanging, lanes)), 60)
+    eventually("nothing hangs any more", lambda: not any(map(STORAGE_THREADS.hanging, lanes)), 60)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def let_go(state: Path) -> bool:
     """Release the readers of the pipe, which may open it again. Return whether no read hangs."""
     with contextlib.suppress(OSError):
         os.close(os.open(state / "_metadata", os.O_WRONLY | os.O_NONBLOCK))
-    return LOOKS.hanging(f" {state.parents[1]}") == 0
+    return STORAGE_THREADS.hanging(f" {state.parents[1]}") == 0
 
 
 def silent(look: Callable[[], object]) -> str:
@@ -80,26 +80,26 @@ def silent(look: Callable[[], object]) -> str:
 def test_every_look_ends_in_time(root, mute):
     path = f"{root}/abc/chk-4"
     said = f"could not be checked within {SOON_S} s: its storage does not respond"
-    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", Patience(SOON_S))) == f"{root}/abc {said}"
+    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", TimeLimit(SOON_S))) == f"{root}/abc {said}"
     mute.settimeout(NEVER_S)
     mute.accept()[0].close()  # the server was contacted
-    assert silent(lambda: stored.size_of(path, Patience(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.look(path, Patience(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.remove(path, Patience(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.size_of(path, TimeLimit(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.check_files(path, TimeLimit(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.remove(path, TimeLimit(SOON_S))) == f"{path} {said}"
 
 
 def test_a_file_that_hangs_is_left_alone_and_let_go_of_later(pipe):
     directory = str(pipe.parent)
-    assert stored.checkpoints_in(directory, Patience(NEVER_S)) == [9]
-    silent(lambda: stored.size_of(str(pipe), Patience(SOON_S)))
-    assert LOOKS.hanging(f" {pipe.parents[1]}") == 1
+    assert stored.checkpoints_in(directory, TimeLimit(NEVER_S)) == [9]
+    silent(lambda: stored.size_of(str(pipe), TimeLimit(SOON_S)))
+    assert STORAGE_THREADS.hanging(f" {pipe.parents[1]}") == 1
     eventually("it comes back", lambda: let_go(pipe), 60)
 
 
 def test_a_root_that_hangs_hides_no_other(root, tmp_path, settings):
     settings.STATE_ROOTS = (root, str(tmp_path))
     lay_down(names()[0], tmp_path / "abc" / "chk-9")
-    assert stored.checkpoints_in(str(tmp_path / "abc"), Patience(NEVER_S)) == [9]
+    assert stored.checkpoints_in(str(tmp_path / "abc"), TimeLimit(NEVER_S)) == [9]
 
 
 @pytest.mark.django_db

@@ -24,8 +24,8 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import LOOK_AGAIN, RECHECK_IN_STORAGE, RETRY, check_completed
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
-from monitoring.savepoints.keeping import retention_reason, verdicts
 from monitoring.savepoints.request import request_savepoint
+from monitoring.savepoints.retention_actions import retention_reason, verdicts
 from tests.monitoring.savepoints.snapshots import lay_down
 
 

@@ -23,8 +23,8 @@ from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.manual import RestartRefused, clone, restart_from
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
-from monitoring.savepoints.keeping import NotDisposable, NotPinned, apply_retention, dispose, pin, verdicts
 from monitoring.savepoints.needed import LAUNCH_PENDING
+from monitoring.savepoints.retention_actions import NotDisposable, NotPinned, apply_retention, dispose, pin, verdicts
 from tests.monitoring.recovery.conftest import LAUNCH
 from tests.monitoring.savepoints.snapshots import lay_down
 from tests.waiting import eventually

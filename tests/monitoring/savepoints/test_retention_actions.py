@@ -20,7 +20,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
 from monitoring.savepoints.flink_metadata import MAGIC
-from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, retention_reason
+from monitoring.savepoints.retention_actions import NotDisposable, apply_retention, dispose, pin, retention_reason
 from tests.monitoring.savepoints.snapshots import lay_down
 
 JOB_ID = "0123456789abcdef0123456789abcdef"

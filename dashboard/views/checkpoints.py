@@ -19,7 +19,7 @@ from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
 from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
-from monitoring.diagnosis.asking import of_checkpoint
+from monitoring.diagnosis.diagnoses import of_checkpoint
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointStatus
 

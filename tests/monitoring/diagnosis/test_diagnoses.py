@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.alerts.incidents import Opening, open_incidents, resolve_incident
-from monitoring.diagnosis.asking import of_checkpoint, of_incident, of_job
+from monitoring.diagnosis.diagnoses import of_checkpoint, of_incident, of_job
 from monitoring.diagnosis.signs.base import milliseconds
 from monitoring.diagnosis.signs.skew import SkewReason
 from monitoring.models import (

@@ -12,14 +12,14 @@ from monitoring.diagnosis.signs.base import milliseconds
 from monitoring.diagnosis.signs.history import HistoryReason
 from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.reasons.reason import render
-from tests.monitoring.diagnosis.scenes import NOW, USUAL, checkpoint, scene
+from tests.monitoring.diagnosis.builders import NOW, USUAL, checkpoint, facts
 
 AT_THIS_HOUR = Expectation(1000.0, 100.0, Basis.HOUR_OF_THE_WEEK(), 4)
 MB = 1024**2
 
 
 def causes_of(took: int, expected: Expectation, **values) -> list[str]:
-    return [each.name for each in causes(scene(checkpoint(lasted=took, **values), usual={"duration": expected}))]
+    return [each.name for each in causes(facts(checkpoint(lasted=took, **values), usual={"duration": expected}))]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
 def test_the_sentence_says_it_in_both_languages() -> None:
     found = next(
         each
-        for each in causes(scene(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
+        for each in causes(facts(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
         if each.name == "slow_for_this_hour"
     )
     hours = Basis.HOUR_OF_THE_WEEK()
@@ -64,7 +64,7 @@ def test_the_sentence_says_it_in_both_languages() -> None:
 
 
 def advice_of(told: Forecast | None, **values) -> list[str]:
-    return [each.name for each in advices(scene(forecast=told, **values))]
+    return [each.name for each in advices(facts(forecast=told, **values))]
 
 
 def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
@@ -74,7 +74,7 @@ def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
     assert advice_of(replace(growing, exceeds_timeout_on=None)) == []
     assert advice_of(growing, runs=False) == []
     assert advice_of(growing, normal=replace(USUAL, duration_p95=36_000)) == ["timeout_near"]
-    (found,) = advices(scene(forecast=growing))
+    (found,) = advices(facts(forecast=growing))
     day = NOW + timedelta(days=89)
     assert found.sentence == HistoryReason.TAKES_LONGER_DAILY(growth=1000, timeout=60_000, day=day)
 

@@ -24,7 +24,7 @@ from monitoring.models import (
 from monitoring.notify.delivery import deliver_due
 from monitoring.notify.message import message_of
 from monitoring.notify.wording.texts import text_of
-from tests.monitoring.diagnosis.scenes import CONFIG, DECLINED
+from tests.monitoring.diagnosis.builders import CONFIG, DECLINED
 
 pytestmark = pytest.mark.django_db
 

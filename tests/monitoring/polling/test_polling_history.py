@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from monitoring.diagnosis.scene_queries import scene_of_checkpoint
+from monitoring.diagnosis.fact_queries import facts_of_checkpoint
 from monitoring.models import (
     Checkpoint,
     CheckpointGap,
@@ -290,8 +290,8 @@ def test_a_diagnosis_knows_the_job_graph(engine, cluster, poll):
     engine.job().add(1)
     poll()
     checkpoint = Checkpoint.objects.select_related("run__job__cluster").get()
-    scene = scene_of_checkpoint(checkpoint, checkpoint.operators.all(), poll.clock)
-    assert [(each.vertex, each.inputs) for each in scene.checkpoint.operators] == [(SOURCE, []), (COUNT, [SOURCE])]
+    facts = facts_of_checkpoint(checkpoint, checkpoint.operators.all(), poll.clock)
+    assert [(each.vertex, each.inputs) for each in facts.checkpoint.operators] == [(SOURCE, []), (COUNT, [SOURCE])]
 
 
 def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):

@@ -5,7 +5,7 @@ Older rows are in the archive (monitoring/history/archive), which is read only w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -79,6 +79,7 @@ class HistoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     least_duration: int | None = None
+    least_alignment: int | None = None
     least_size: int | None = None
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
@@ -95,6 +96,7 @@ class HistoryFilter:
             Wish("triggered_at", ">=", self.since),
             Wish("triggered_at", "<=", self.until),
             Wish("end_to_end_duration", ">=", self.least_duration),
+            Wish("alignment_max", ">=", self.least_alignment),
             Wish("state_size", ">=", self.least_size),
         ]
         return [wish for wish in wished if wish.value not in ("", None)]
@@ -111,7 +113,7 @@ class HistoryFilter:
     @property
     def is_contiguous(self) -> bool:
         """Return whether the filter hides no checkpoint between two shown ones."""
-        return not (self.status or self.kind or self.least_duration or self.least_size)
+        return not (self.status or self.kind or self.least_duration or self.least_alignment or self.least_size)
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,12 @@ def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:
         HistoryRow(each, gaps.get((each.run_id, each.checkpoint_id)), marks.above.get(each.pk, ()))
         for each in checkpoints
     ]
+
+
+def rows_of(job: Job, keys: Collection[int]) -> list[HistoryRow]:
+    """Return the rows of the job's checkpoints with these keys, without the lines between the rows."""
+    found = Checkpoint.objects.filter(run__job=job, pk__in=keys).select_related("run")
+    return [HistoryRow(each) for each in found.defer("run__exceptions", "run__summary", "run__vertices")]
 
 
 def _gaps(checkpoints: Sequence[Checkpoint]) -> dict[tuple[int, int], CheckpointGap]:

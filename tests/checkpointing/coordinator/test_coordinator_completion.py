@@ -96,7 +96,7 @@ def test_checkpoints_enter_the_store_one_at_a_time_and_in_the_order_of_their_ids
     assert all(future.done() for future in futures)
 
 
-def test_conformance_a29_a_savepoint_is_not_retained_and_tells_nobody(harness: CoordinatorHarness) -> None:
+def test_conformance_a29_a_savepoint_is_not_retained_and_notifies_no_task(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_savepoint(None)
 
@@ -123,7 +123,7 @@ def test_a_savepoint_survives_everything_that_follows(harness: CoordinatorHarnes
     assert harness.storage.directories == {future.result(timeout=0).location}
 
 
-def test_a_synchronous_savepoint_tells_the_tasks_before_its_future_is_done(harness: CoordinatorHarness) -> None:
+def test_a_synchronous_savepoint_notifies_the_tasks_before_its_future_is_done(harness: CoordinatorHarness) -> None:
     checkpoint = harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_synchronous_savepoint(None)
     told: list[int] = []

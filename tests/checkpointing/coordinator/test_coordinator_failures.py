@@ -13,7 +13,7 @@ from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, pr
 Reason = CheckpointFailureReason
 
 
-def test_conformance_a18_a_decline_ends_only_its_own_checkpoint() -> None:
+def test_conformance_a18_a_decline_aborts_only_the_declined_checkpoint() -> None:
     harness = CoordinatorHarness(max_concurrent=2, tolerable_failures=5)
     first = harness.coordinator.trigger_checkpoint()
     second = harness.coordinator.trigger_checkpoint()
@@ -90,7 +90,7 @@ def test_conformance_a22_an_expired_checkpoint_is_discarded_and_never_completes(
     assert harness.store.checkpoints == ()
 
 
-def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
+def test_conformance_a03_a_late_acknowledgement_still_reports_its_figures() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
@@ -124,7 +124,7 @@ def test_an_expired_savepoint_leaves_the_job_alone(harness: CoordinatorHarness) 
     assert harness.storage.directories == set()
 
 
-def test_a_lost_driver_ends_what_it_owes_and_the_next_one_starts_afresh() -> None:
+def test_a_lost_driver_aborts_its_pending_checkpoints_and_the_next_starts_without_any() -> None:
     harness = CoordinatorHarness(max_concurrent=3)
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(2)]
     futures.append(harness.coordinator.trigger_savepoint(None))

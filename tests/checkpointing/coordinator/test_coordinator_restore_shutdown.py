@@ -48,7 +48,7 @@ def test_conformance_c16_an_empty_store_recovers_to_nothing(harness: Coordinator
     assert recovered(harness) == [None]
 
 
-def test_an_unreadable_store_is_said_aloud(harness: CoordinatorHarness) -> None:
+def test_an_unreadable_store_is_reported(harness: CoordinatorHarness) -> None:
     harness.store.recover_error = RuntimeError("handles exist and none can be read")
     (outcome,) = recovered(harness)
     assert isinstance(outcome, RuntimeError)
@@ -68,7 +68,7 @@ def test_conformance_a39_a_restore_shows_in_the_statistics(harness: CoordinatorH
     assert [message.full for message in harness.tasks.triggered] == [False, False]
 
 
-def test_ids_go_on_after_the_savepoint_a_new_job_starts_from(harness: CoordinatorHarness) -> None:
+def test_ids_continue_after_the_savepoint_that_a_new_job_starts_from(harness: CoordinatorHarness) -> None:
     savepoint = replace(CoordinatorHarness().complete_one(), checkpoint_id=161, job_id="f" * 32)
     harness.coordinator.restored(savepoint, is_savepoint=True)
     assert harness.complete_one().checkpoint_id == 162
@@ -86,7 +86,7 @@ def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) 
 @pytest.mark.parametrize("policy", list(RetentionPolicy))
 @pytest.mark.parametrize("is_saved", [True, False])
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
-def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
+def test_conformance_e07_e08_the_retention_decides_which_checkpoints_the_shutdown_removes(
     policy: RetentionPolicy, status: JobStatus, is_saved: bool
 ) -> None:
     harness = CoordinatorHarness(retention=policy)
@@ -152,7 +152,7 @@ def test_a_late_acknowledge_of_a_checkpoint_that_was_found_costs_it_no_file(firs
     ("status", "is_saved", "stays"),
     [(JobStatus.CANCELED, True, True), (JobStatus.FINISHED, False, True), (JobStatus.FINISHED, True, False)],
 )
-def test_a_checkpoint_that_never_came_to_the_store_goes_or_stays_as_its_retention_says(
+def test_the_retention_decides_about_a_checkpoint_that_was_never_stored(
     status: JobStatus, is_saved: bool, stays: bool
 ) -> None:
     harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, 1)

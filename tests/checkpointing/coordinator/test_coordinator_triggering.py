@@ -41,7 +41,7 @@ def test_a_savepoint_goes_to_the_target_else_to_the_configured_directory(harness
     assert third.kind is CheckpointKind.SYNC_SAVEPOINT
 
 
-def test_a_savepoint_without_any_directory_fails_and_says_which_setting_is_missing() -> None:
+def test_a_savepoint_without_any_directory_fails_and_names_the_missing_setting() -> None:
     harness = CoordinatorHarness(savepoint_directory=None)
 
     future = harness.coordinator.trigger_savepoint(None)
@@ -126,7 +126,7 @@ def test_conformance_a31_the_timer_keeps_trying_until_the_tasks_run() -> None:
     assert harness.triggered_ids == [1]
 
 
-def test_conformance_a32_savepoints_are_not_held_back_by_the_limit(harness: CoordinatorHarness) -> None:
+def test_conformance_a32_the_limit_does_not_delay_savepoints(harness: CoordinatorHarness) -> None:
     futures = [harness.coordinator.trigger_savepoint(None) for _ in range(5)]
     assert len(harness.coordinator.pending_ids) == 5
 
@@ -135,7 +135,7 @@ def test_conformance_a32_savepoints_are_not_held_back_by_the_limit(harness: Coor
     assert all(future.result(timeout=0).properties.is_savepoint for future in futures)
 
 
-def test_conformance_a33_the_minimum_pause_does_not_hold_back_savepoints() -> None:
+def test_conformance_a33_the_minimum_pause_does_not_delay_savepoints() -> None:
     harness = CoordinatorHarness(min_pause_ms=100_000_000)
     harness.complete_one()
 
@@ -216,7 +216,7 @@ def test_the_cadence_is_fixed_and_a_late_thread_does_not_catch_up() -> None:
     assert harness.triggered_ids == [1, 2, 3]
 
 
-def test_conformance_b03_a_full_checkpoint_is_owed_after_a_savepoint_until_a_checkpoint_completes() -> None:
+def test_conformance_b03_checkpoints_are_full_after_a_savepoint_until_one_completes() -> None:
     harness = CoordinatorHarness()
     savepoint_source = CoordinatorHarness()
     future = savepoint_source.coordinator.trigger_savepoint(None)

@@ -71,7 +71,7 @@ def files(request: pytest.FixtureRequest) -> BrokenFiles:
     ("operation", "reason"),
     [("make_directory", Reason.IO_EXCEPTION), ("write_durably", Reason.FINALIZE_CHECKPOINT_FAILURE)],
 )
-def test_a_checkpoint_that_cannot_be_written_fails_and_says_why(
+def test_a_checkpoint_that_cannot_be_written_fails_with_the_cause(
     tmp_path: Path, files: BrokenFiles, operation: str, reason: Reason
 ) -> None:
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores(), files=files)

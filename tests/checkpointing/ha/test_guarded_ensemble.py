@@ -115,7 +115,7 @@ def test_created_nodes_are_restricted_to_their_owner(guarded: Guarded, scheme: Z
 
 
 @pytest.mark.parametrize("scheme", [ZooKeeperScheme.NONE, DIGEST, SASL])
-def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
+def test_drivers_find_the_leader_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
     """A driver finds the leader and claims its attempt with the TLS files from its specification."""
     files = guarded.files(scheme)
     services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
@@ -130,7 +130,7 @@ def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKee
             pass
 
 
-def test_without_its_files_a_driver_meets_nobody_over_tls(
+def test_a_driver_without_its_tls_files_finds_no_leader(
     guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = guarded.files(ZooKeeperScheme.NONE)

@@ -455,7 +455,7 @@ IN_EVERY_RUN = {
         for operation, (name, loss) in itertools.product(OPERATIONS, LOSSES.items())
     ],
 )
-def test_an_operation_that_is_cut_short_anywhere_loses_nothing_and_says_what_it_did(
+def test_an_operation_interrupted_at_any_step_loses_nothing_and_reports_its_outcome(
     new_manager, operation, loss, term_ends
 ):
     num_requests = count_requests(new_manager, operation)

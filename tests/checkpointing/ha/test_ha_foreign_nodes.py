@@ -168,7 +168,7 @@ def test_cleaning_a_job_up_leaves_what_is_foreign_and_removes_the_rest(connectio
     assert connection.children(CHECKPOINTS) == ["notes"]
 
 
-def test_below_the_counter_nothing_is_removed_and_the_clean_up_says_so(connection, services, recovery):
+def test_the_clean_up_reports_foreign_nodes_below_the_counter_and_removes_none(connection, services, recovery):
     recovery.counter.get_and_increment()
     connection.commit([Create(f"{COUNTER}/notes")])
     with pytest.raises(NodeNotEmpty, match=COUNTER):
@@ -280,7 +280,7 @@ def test_invalid_leader_address_is_no_leader(connection, leader, eventually, gar
     assert retrieval.wait(10) == LeaderInformation("http://127.0.0.1:1", leader.terms[-1])
 
 
-def test_below_the_leaders_place_nothing_is_removed_and_the_leader_says_so_and_goes_on(connection, leader, eventually):
+def test_the_leader_reports_foreign_nodes_below_its_node_and_continues(connection, leader, eventually):
     connection.ensure(f"{CONNECTION_INFO}/notes")
     leader.election.start(leader)
     eventually(lambda: leader.errors)

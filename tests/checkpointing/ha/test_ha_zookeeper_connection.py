@@ -58,7 +58,7 @@ def test_confirming_proves_that_a_node_exists(connection):
 
 
 @zookeeper
-def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
+def test_a_closed_connection_reports_it_and_may_be_closed_again(connect):
     connection = connect()
     connection.close()
     connection.close()
@@ -70,7 +70,7 @@ def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
 
 
 @zookeeper
-def test_when_the_time_is_over_nobody_waits_though_there_is_a_connection(connection):
+def test_an_expired_deadline_ends_waiting_even_with_a_connection(connection):
     """Otherwise work that fails on a healthy connection would be repeated for ever."""
     assert connection.wait_until_connected(1.0)
     assert not connection.wait_until_connected(0.0)

@@ -69,7 +69,7 @@ def test_a_leader_that_is_killed_while_it_takes_checkpoints_loses_none_and_no_id
     assert services.leader_retrieval.current() is None, "the dead leader's address went with it"
 
 
-def test_a_leader_that_was_stopped_and_goes_on_after_its_term_cannot_write(
+def test_a_stopped_leader_that_resumes_after_its_term_cannot_write(
     leader_process, start_standby, zookeeper_hosts, eventually
 ):
     services, contender = start_standby(zookeeper_hosts)

@@ -246,7 +246,7 @@ def test_a_write_of_an_ended_term_is_refused_and_changes_nothing(connection, con
     assert connection.get(f"{PATH}/1").data == b"handle"
 
 
-def test_a_removal_of_an_ended_term_gives_up_the_lock_and_leaves_the_handle(connection, connect, standby):
+def test_a_removal_in_an_ended_term_releases_the_lock_and_keeps_the_handle(connection, connect, standby):
     connection.commit([Create("term")])
     store = ZooKeeperStateHandleStore(connection, PATH, lambda: "term")
     store.add_and_lock("1", b"handle")
@@ -258,7 +258,7 @@ def test_a_removal_of_an_ended_term_gives_up_the_lock_and_leaves_the_handle(conn
     assert standby.release_and_try_remove("1")
 
 
-def test_reading_goes_on_after_the_session_expired(store, connection, expire_session, eventually):
+def test_reads_continue_after_the_session_expired(store, connection, expire_session, eventually):
     store.add_and_lock("1", b"handle")
     session = connection.session_id
     expire_session(connection)

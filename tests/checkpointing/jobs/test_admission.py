@@ -117,13 +117,13 @@ def test_a_restart_has_its_memory_and_passes_jobs_that_wait_for_some() -> None:
     assert decision.admitted == ("restarts",)
 
 
-def test_a_restart_waits_for_a_start_like_everybody() -> None:
+def test_a_restart_waits_for_other_starts_as_a_first_start_does() -> None:
     decision = decide([replace(job("restarts"), has_place=True)], Load(starting=10), ROOM)
 
     assert lacking(decision) == {"restarts": Lacking.STARTS}
 
 
-def test_a_job_that_is_too_large_for_the_machine_keeps_nobody_waiting() -> None:
+def test_a_job_that_is_too_large_for_the_machine_delays_no_other_job() -> None:
     """The job was submitted on a larger machine, and the next leader may be large enough again."""
     jobs = [job("huge", asks=101, priority=9), job("usual")]
 

@@ -84,7 +84,7 @@ async def no_job_runs(manager: RunningJobManager, cluster: Cluster) -> None:
         (JobStatus.FINISHED, RETAIN, False, True),
     ],
 )
-async def test_conformance_o01_the_next_leader_ends_the_clean_up_as_the_jobs_status_says(
+async def test_conformance_o01_the_next_leader_finishes_the_clean_up_by_the_status_of_the_job(
     cluster: Cluster, status: JobStatus, retention: str, is_saved: bool, stays: bool
 ) -> None:
     async with (

@@ -165,9 +165,7 @@ async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neith
                 assert read_metadata(str(directory / f"chk-{kept}")).checkpoint_id == kept
 
 
-async def test_a_leader_that_was_stopped_and_goes_on_after_its_term_harms_nothing(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_a_stopped_leader_that_resumes_after_its_term_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     async with in_a_process(cluster, tmp_path / "desk") as first:
         await leads(first)
         job_id = await first.submit_running(RETAIN)

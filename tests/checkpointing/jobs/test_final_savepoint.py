@@ -53,7 +53,7 @@ async def test_a_job_that_ends_by_itself_is_finished_with_a_savepoint_that_outli
     assert savepoints(manager) == [savepoint]
 
 
-async def test_the_final_savepoint_goes_to_the_jobs_own_directory(manager: RunningJobManager) -> None:
+async def test_the_final_savepoint_is_stored_in_the_jobs_directory(manager: RunningJobManager) -> None:
     own = Path(manager.settings.savepoint_directory) / "own"
     job_id = await manager.submit_running({"execution.checkpointing.savepoint-dir": str(own)})
 
@@ -96,7 +96,7 @@ async def test_a_run_without_a_new_batch_keeps_the_savepoint_that_it_was_started
     assert await end_cause(manager, second) == "the driver finished by itself, without a new batch"
 
 
-async def test_a_run_that_claimed_its_savepoint_takes_its_own(manager: RunningJobManager) -> None:
+async def test_a_run_that_claimed_its_savepoint_takes_a_final_one(manager: RunningJobManager) -> None:
     """The job owns the claimed savepoint, which is deleted with the job."""
     first = await manager.submit_running()
     await (await manager.driver(1)).ends()

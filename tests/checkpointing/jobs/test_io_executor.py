@@ -72,13 +72,13 @@ async def test_results_and_errors_come_back_on_the_loop() -> None:
         await io.run(lambda: int("x"))
 
 
-async def test_a_look_is_given_up_and_says_at_what(storage: Storage) -> None:
+async def test_a_read_times_out_and_names_its_target(storage: Storage) -> None:
     with pytest.raises(StorageSilent, match=r"^/mnt/chk-1 has not answered for 0\.2 s$") as silent:
         await executor().read("/mnt/chk-1", storage.call)
     assert isinstance(silent.value, StorageUnreachable), "silent storage is no damaged storage"
 
 
-async def test_a_look_that_makes_progress_is_waited_for() -> None:
+async def test_a_read_that_makes_progress_does_not_time_out() -> None:
     io, steps = executor(silence_s=0.5), threading.Event()
 
     def read() -> str:

@@ -61,7 +61,7 @@ async def test_a_driver_of_another_machine_is_waited_for_and_no_process_here_is_
         assert (len(cluster.launcher.drivers), taken) == (1, [])
 
 
-async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:
+async def test_a_driver_that_died_during_the_failover_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -79,7 +79,7 @@ async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoi
         assert spec.high_availability is not None
 
 
-async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_mistake_too(cluster: Cluster) -> None:
+async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_program_error(cluster: Cluster) -> None:
     """The apparent mistake may be an argument with a file whose file system is unavailable."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)

@@ -25,7 +25,7 @@ def test_zookeeper_hosts_turn_high_availability_on() -> None:
     assert settings.high_availability is HighAvailabilityMode.ZOOKEEPER
 
 
-def test_all_problems_are_told_at_once_with_variable_value_and_what_is_allowed() -> None:
+def test_all_problems_are_reported_together_with_variable_value_and_allowed_values() -> None:
     with pytest.raises(InvalidSettings) as error:
         JobManagerSettings.from_environ(
             {

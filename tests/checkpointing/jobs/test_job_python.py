@@ -100,7 +100,7 @@ def test_executable_that_is_no_python_is_refused(path: str, message: str) -> Non
         check_python({KEY: path})
 
 
-def test_the_job_managers_own_python_is_used_where_none_is_named() -> None:
+def test_the_python_of_the_job_manager_is_the_default() -> None:
     check_python({})
     check_python({KEY: sys.executable})
 

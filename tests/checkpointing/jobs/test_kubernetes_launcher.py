@@ -90,7 +90,7 @@ def running(cluster: PlayedKubernetes) -> Any:
 # --- created objects ---
 
 
-def test_a_pod_has_what_its_job_asks_for_and_the_least_rights(
+def test_a_pod_has_what_its_job_requests_and_the_least_rights(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     asked = {
@@ -135,7 +135,7 @@ def test_a_pod_has_what_its_job_asks_for_and_the_least_rights(
         ({"waymark.driver.memory": "3gb", "waymark.driver.memory-limit": "4gb"}, 3072, 4096),
     ],
 )
-def test_a_pod_has_the_memory_that_its_job_asks_for(
+def test_a_pod_has_the_memory_that_its_job_requests(
     cluster: PlayedKubernetes,
     launcher: KubernetesLauncher,
     tmp_path: Path,
@@ -282,7 +282,7 @@ async def loss(process: DriverProcess) -> tuple[str, str]:
     return process.loss.name, process.loss.message
 
 
-async def test_a_pod_that_was_evicted_says_so(
+async def test_an_evicted_pod_reports_the_eviction(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -292,7 +292,7 @@ async def test_a_pod_that_was_evicted_says_so(
     assert await loss(process) == ("PodEvicted", message)
 
 
-async def test_a_pod_that_ran_out_of_memory_says_so(
+async def test_a_pod_that_ran_out_of_memory_reports_it(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -305,7 +305,7 @@ async def test_a_pod_that_ran_out_of_memory_says_so(
     assert process.left_nothing, "the node saw it end"
 
 
-async def test_a_pod_that_somebody_deleted_is_lost_when_it_has_ended(
+async def test_a_deleted_pod_is_lost_when_it_has_ended(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -342,7 +342,7 @@ async def test_a_container_that_ends_by_itself_gives_its_exit_code(
         ("pulls_images", 'ImagePullBackOff: Back-off pulling image "registry/streams:1".'),
     ],
 )
-async def test_a_pod_that_does_not_start_is_given_up_with_its_own_reason(
+async def test_a_pod_that_does_not_start_fails_with_its_reason(
     cluster: PlayedKubernetes, tmp_path: Path, switch: str, reason: str
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
@@ -377,7 +377,7 @@ async def test_a_pod_whose_state_cannot_be_read_is_not_dead(cluster: PlayedKuber
     launcher.end_spares()
 
 
-async def test_a_pod_that_waits_is_not_given_up_for_time_in_which_the_api_is_away(
+async def test_the_time_without_the_api_does_not_count_against_a_waiting_pod(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
@@ -394,7 +394,7 @@ async def test_a_pod_that_waits_is_not_given_up_for_time_in_which_the_api_is_awa
 # --- ended and adopted pods ---
 
 
-async def test_the_end_is_asked_of_this_very_pod(
+async def test_only_the_pod_with_the_same_uid_is_deleted(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -405,7 +405,7 @@ async def test_the_end_is_asked_of_this_very_pod(
     assert (list(cluster.pods), cluster.deleted) == ([POD], [])
 
 
-async def test_any_job_manager_adopts_a_pod_that_lives(cluster: PlayedKubernetes, tmp_path: Path) -> None:
+async def test_any_job_manager_adopts_a_live_pod(cluster: PlayedKubernetes, tmp_path: Path) -> None:
     first, second = launcher_for(cluster, tmp_path), launcher_for(cluster, tmp_path)
     first.launch(spec(tmp_path))
     running(cluster)
@@ -420,7 +420,7 @@ async def test_any_job_manager_adopts_a_pod_that_lives(cluster: PlayedKubernetes
     second.end_spares()
 
 
-async def test_a_pod_that_cannot_be_looked_up_is_adopted_and_found_later(
+async def test_a_pod_that_cannot_be_read_is_adopted_and_found_later(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     first = launcher_for(cluster, tmp_path)
@@ -467,7 +467,7 @@ def test_a_pod_of_another_cluster_of_job_managers_is_not_adopted(
 # --- logs ---
 
 
-async def test_the_log_is_kept_when_the_pod_is_gone_and_goes_on_under_the_next_job_manager(
+async def test_the_log_is_kept_after_the_pod_and_continues_under_the_next_job_manager(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     log = tmp_path / "attempt-1" / "driver.log"
@@ -529,7 +529,7 @@ def test_a_job_that_could_not_run_as_a_pod_is_refused(
         launcher.check(graph({**CONFIGURATION, **configuration}))
 
 
-def test_snapshots_may_lie_on_a_volume_that_the_job_mounts(launcher: KubernetesLauncher) -> None:
+def test_snapshots_may_be_stored_on_a_volume_that_the_job_mounts(launcher: KubernetesLauncher) -> None:
     volume = "spark.kubernetes.driver.volumes.persistentVolumeClaim.snapshots"
     mounted = {f"{volume}.options.claimName": "snapshots", f"{volume}.mount.path": "/snapshots"}
     launcher.check(graph({**CONFIGURATION, **mounted, "execution.checkpointing.dir": "/snapshots/checkpoints"}))

@@ -65,7 +65,7 @@ def test_the_token_is_read_again_for_each_call(tmp_path: Path) -> None:
         assert api.pods(NAMESPACE, {}) == []
 
 
-def test_a_refusal_has_kubernetes_own_word_and_a_busy_server_is_unreachable(tmp_path: Path) -> None:
+def test_a_refusal_has_the_message_of_kubernetes_and_a_busy_server_is_unreachable(tmp_path: Path) -> None:
     with PlayedKubernetes(tmp_path).serving() as cluster:
         api = cluster.api()
         with pytest.raises(ApiRefused) as refused:

@@ -108,7 +108,7 @@ async def test_a_start_ends_when_the_driver_runs_and_the_next_one_begins() -> No
     assert here.queue.wait_of("b") is None
 
 
-async def test_a_waiting_job_is_told_why_and_since_when() -> None:
+async def test_a_waiting_job_shows_why_and_since_when() -> None:
     here = machine(memory=4)
     await here.enter(graph("large", driver_memory="3"))
     await here.pass_time(7)
@@ -147,7 +147,7 @@ async def test_a_restart_waits_for_no_memory() -> None:
     assert here.started == ["a", "a"]
 
 
-async def test_a_start_that_failed_holds_up_nobody() -> None:
+async def test_a_failed_start_delays_no_other_job() -> None:
     here = machine(starting=1)
     await here.enter(graph("a", 1), graph("b", 2))
 
@@ -325,7 +325,7 @@ async def test_an_adopted_driver_that_is_still_starting_is_waited_for_no_longer_
     assert here.started == ["usual"]
 
 
-async def test_an_adopted_driver_that_is_lost_restarts_in_its_own_place() -> None:
+async def test_a_lost_adopted_driver_restarts_without_waiting() -> None:
     here = machine(memory=4, starting=1)
     lost = graph("lost", driver_memory="4")
     here.queue.adopted(lost)
@@ -356,7 +356,7 @@ def test_a_priority_that_is_not_allowed_is_refused(value: str) -> None:
         machine().queue.check(graph("a", priority=value))
 
 
-def test_a_job_that_asks_for_more_than_there_is_at_all_is_refused() -> None:
+def test_a_job_that_requests_more_than_the_machine_has_is_refused() -> None:
     with pytest.raises(InvalidConfiguration) as refused:
         machine(memory=16).queue.check(graph("a", driver_memory="20"))
 

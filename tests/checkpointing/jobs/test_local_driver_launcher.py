@@ -62,7 +62,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_driver_runs_in_its_own_session_with_its_environment_and_log(
+async def test_a_driver_runs_in_a_new_session_with_its_environment_and_log(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "run"))
@@ -122,7 +122,7 @@ async def test_a_running_driver_can_be_adopted_and_ended(launcher: LocalDriverLa
     assert launcher.adopt(started.pid, "0" * 32, 1, tmp_path / "work") is None
 
 
-async def test_a_process_of_somebody_else_is_never_adopted(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+async def test_a_foreign_process_is_never_adopted(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     assert launcher.adopt(os.getpid(), "0" * 32, 1, tmp_path / "work") is None
 
 
@@ -224,7 +224,7 @@ async def test_a_driver_that_cannot_be_started_leaves_none(tmp_path: Path, monke
     assert list(launcher.temporaries.parent.glob("*")) == []
 
 
-async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+async def test_a_job_may_set_its_temporary_directory(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     asked = replace(spec(tmp_path, "run"), environment=JobEnvironment({"TMPDIR": str(own)}))
@@ -236,7 +236,7 @@ async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: P
     assert own.exists()
 
 
-def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
+def test_a_path_too_long_for_sockets_is_replaced_by_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -275,7 +275,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     assert temporary.filesystem_of(Path("/srvx"), mounts) == "ext4"
 
 
-def test_a_directory_that_somebody_else_made_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_directory_at_the_path_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     deep = tmp_path / ("d" * 100)
     theirs = TemporaryDirectories(deep).parent

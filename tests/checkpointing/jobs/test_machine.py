@@ -53,7 +53,7 @@ def test_the_least_limit_of_all_groups_above_counts(files: Files) -> None:
     assert files.read().memory == 3 * GIB
 
 
-def test_a_container_that_sees_its_own_group_as_the_root_is_limited(files: Files) -> None:
+def test_a_container_that_sees_its_group_as_the_root_is_limited(files: Files) -> None:
     files.own_group("0::/docker/0123456789ab")
     files.write(files.groups / "memory.max", f"{2 * GIB}\n")
 

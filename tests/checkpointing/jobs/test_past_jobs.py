@@ -123,7 +123,9 @@ async def test_past_job_of_an_unseen_driver_is_removed_after_its_lease(tmp_path:
         await is_removed(directory)
 
 
-async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_runs_again_removes_unfinished_savepoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job with the same ID sweeps before its first attempt, when no driver can write files."""
     monkeypatch.setattr(retries, "FIRST_PAUSE_S", 600.0)
     directory = left_by_a_dead_job_manager(tmp_path, ended=True)

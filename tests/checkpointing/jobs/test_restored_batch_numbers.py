@@ -105,7 +105,7 @@ async def test_jobs_that_start_from_one_savepoint_share_the_counter(manager: Run
     assert not any(counter(manager, clone).exists() for clone in clones)
 
 
-async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_taken(
+async def test_a_driver_gets_the_lowest_batch_that_its_query_restored_since_the_snapshot(
     manager: RunningJobManager,
 ) -> None:
     """A query that keeps its batch numbers has replaced rows of the restored state."""
@@ -186,7 +186,7 @@ async def test_a_counter_that_is_behind_the_snapshot_is_not_believed(manager: Ru
     assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(first, 20_000 + GAP, 30_000 + GAP)
 
 
-async def test_a_snapshot_without_numbers_is_of_its_own_jobs_family(manager: RunningJobManager) -> None:
+async def test_a_snapshot_without_numbers_belongs_to_the_family_of_its_job(manager: RunningJobManager) -> None:
     first = await manager.submit_running(FAST_RESTART)
     savepoint = Path((await manager.savepoint(first))["location"].removeprefix("file:"))
     without = replace(read_metadata(str(savepoint)), batch_numbers=None)
@@ -280,7 +280,7 @@ async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_a
         assert cluster.launcher.specs[-1].batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
 
 
-async def test_a_range_is_extended_durably_before_its_driver_learns_it(manager: RunningJobManager) -> None:
+async def test_a_range_is_stored_before_its_driver_gets_it(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     driver = await manager.driver(1)
     longer = BatchNumbers(job_id, 0, 20_000)

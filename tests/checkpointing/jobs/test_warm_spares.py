@@ -248,7 +248,7 @@ async def test_older_of_two_ready_spares_is_used(state: Path) -> None:
     assert launcher.launch(spec(state, 2)).pid == older
 
 
-async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_anew(
+async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_again(
     launcher: Launcher, state: Path
 ) -> None:
     (state / "deaf").touch()

@@ -16,7 +16,7 @@ def test_the_first_attempt_begins_with_the_first_batch() -> None:
     assert begin((), "A", None) == A
 
 
-def test_an_attempt_that_goes_on_in_its_timeline_has_the_same_lineage() -> None:
+def test_an_attempt_that_continues_its_timeline_has_the_same_lineage() -> None:
     assert begin((*A, Segment("B", 7)), "B", None) == (*A, Segment("B", 7))
 
 

@@ -118,7 +118,7 @@ def test_a_batch_that_is_in_the_table_is_computed_and_not_written_again(table: T
     assert computed.value == 2
 
 
-def test_a_new_timeline_counts_its_batches_anew(table: Table, job: Job) -> None:
+def test_a_new_timeline_counts_its_batches_from_zero(table: Table, job: Job) -> None:
     job.attempt(1, "A")
     table.sink()(table.frame(("a", 9)), 7)
     job.attempt(2, "B")
@@ -247,7 +247,7 @@ def test_a_renamed_query_is_refused_the_table_of_its_former_name(table: Table, j
     assert table.words() == ["a0"]
 
 
-def test_a_query_that_is_new_may_append_beside_the_restored_ones(table: Table, job: Job) -> None:
+def test_a_new_query_may_append_next_to_restored_ones(table: Table, job: Job) -> None:
     a = job.attempt(1)
     table.log()(table.words_frame("a0"), 0)
     restored = Job()
@@ -271,7 +271,7 @@ def test_jobs_that_share_a_table_do_not_touch_each_others_rows(table: Table, job
     assert table.words() == ["again", "one", "other"]
 
 
-def test_a_table_that_was_dropped_belongs_to_nobody(table: Table, job: Job) -> None:
+def test_a_dropped_table_has_no_owner(table: Table, job: Job) -> None:
     job.attempt(1)
     former = table.log()
     former(table.words_frame("a0"), 0)
@@ -308,7 +308,7 @@ def test_an_attempt_that_wrote_before_is_fenced_out_in_the_middle_of_its_batch(t
     assert table.words() == ["a0", "a1"]
 
 
-def test_a_job_that_goes_on_from_another_jobs_state_takes_its_output_over(table: Table, job: Job) -> None:
+def test_a_job_that_restores_the_state_of_another_job_takes_over_its_output(table: Table, job: Job) -> None:
     a = job.attempt(7, "A")
     for batch in range(3):
         table.log()(table.words_frame(f"a{batch}"), batch)

@@ -107,7 +107,7 @@ def run(bench: Bench, query: Any, batches: int) -> Any:
     return running
 
 
-def test_the_option_says_what_is_allowed(bench: Bench) -> None:
+def test_the_option_names_the_allowed_values(bench: Bench) -> None:
     option = "waymark.batch-numbers"
     writer = bench.lines().writeStream.queryName("words")
     with pytest.raises(ProgramError, match="'never' of query 'words' is not allowed; only repeat is"):

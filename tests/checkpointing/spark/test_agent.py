@@ -354,7 +354,7 @@ def test_checkpoint_unknown_to_the_job_manager_is_abandoned(bench: Bench) -> Non
     assert not bench.agent.is_busy
 
 
-def test_each_query_of_a_job_is_cut_at_its_own_boundary(tmp_path: Path, eventually: Any) -> None:
+def test_each_query_of_a_job_is_snapshotted_at_its_batch_boundary(tmp_path: Path, eventually: Any) -> None:
     bench = Bench(tmp_path, ("slow", "fast"))
     slow, fast = bench.queries
     slow.run(0)
@@ -471,7 +471,7 @@ def test_wait_reason_is_reported_and_updated(tmp_path: Path, eventually: Any) ->
     bench.agent.close()
 
 
-def test_a_batch_that_computes_is_told_apart_from_one_that_makes_no_progress(bench: Bench) -> None:
+def test_a_computing_batch_is_distinguished_from_one_without_progress(bench: Bench) -> None:
     bench.query.run(0)
     bench.query.begin(1)
     bench.trigger(1)
@@ -500,7 +500,7 @@ def test_batch_without_progress_is_reported(tmp_path: Path) -> None:
     bench.agent.close()
 
 
-def test_files_that_are_gone_are_looked_for_in_a_later_batch(bench: Bench, eventually: Any) -> None:
+def test_missing_files_are_searched_in_a_later_batch(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, 1, 2)
     lost = bench.query.location / "state/0/1/3.delta"
     content = lost.read_text()

@@ -66,7 +66,7 @@ class Throwable:
         return f"{self._name}: {self._message}"
 
 
-def test_an_exception_in_a_worker_is_the_users_own() -> None:
+def test_an_exception_in_a_worker_is_that_of_the_user() -> None:
     assert user_exception(WORKER) == ("ValueError", "bad row w0")
 
 
@@ -130,7 +130,7 @@ For more information check: the status
     )
 
 
-def test_a_missing_key_is_told_as_such() -> None:
+def test_a_missing_key_is_reported_as_a_key_error() -> None:
     assert of_exception(KeyError("input"), 0).message == "KeyError: 'input'"
 
 

@@ -136,7 +136,7 @@ def test_state_that_the_program_has_no_operator_for_is_not_left_behind(count: Re
         check_fits(snapshot, lines.plan.vertices, allow_non_restored_state=False)
 
 
-def test_wrong_names_of_queries_are_told_with_the_names_of_the_program(count: Recording, tmp_path: Path) -> None:
+def test_wrong_names_of_queries_are_reported_with_those_of_the_program(count: Recording, tmp_path: Path) -> None:
     other = unpacked("distinct", tmp_path / "other")
     made = imported({"orders": str(count.location), "csv": str(other.location)}, str(tmp_path / "savepoints"))
     with pytest.raises(RestoreRefused) as refused:
@@ -211,7 +211,7 @@ def newest(location: Path, log: str) -> Path:
         (commits_cleaned, "imports.commits-missing", "commits are missing"),
     ],
 )
-def test_a_location_that_cannot_be_brought_along_is_refused_and_nothing_is_left(
+def test_a_location_that_cannot_be_imported_is_refused_and_leaves_no_files(
     count: Recording, tmp_path: Path, damage: Callable[[Path], None], code: str, message: str
 ) -> None:
     damage(count.location)

@@ -68,7 +68,7 @@ class Checkpoint:
         return {path.removeprefix("sources/") for path in self.select(batch) if path.startswith("sources/")}
 
 
-def test_the_logs_of_a_batch_are_its_own_and_the_offsets_before_it() -> None:
+def test_the_logs_of_a_batch_include_the_offsets_before_it() -> None:
     checkpoint = Checkpoint(5)
     checkpoint.add("offsets/6", "offsets/.6.crc", ".metadata.crc")
     logs = {path for path in checkpoint.select(4) if not path.startswith("sources/")}
@@ -261,17 +261,17 @@ def test_a_sources_log_may_run_ahead_of_the_batch() -> None:
     assert checkpoint.sources(1) == {"0/0", "0/1", "0/2", "1/3.compact"}
 
 
-def test_offsets_say_how_far_each_source_was_read() -> None:
+def test_offsets_give_the_position_of_each_source() -> None:
     offsets = b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}\n-\n{"topic":{"0":17}}'
     assert source_positions(offsets) == {0: '{"logOffset":3}', 2: '{"topic":{"0":17}}'}
 
 
 @pytest.mark.parametrize("content", [b"v7\n{}\n{}", b"", b"v1"])
-def test_offsets_in_a_format_that_is_not_known_say_nothing(content: bytes) -> None:
+def test_offsets_in_an_unknown_format_give_no_position(content: bytes) -> None:
     assert source_positions(content) == {}
 
 
-def test_batch_numbers_are_told_from_other_names() -> None:
+def test_batch_numbers_are_distinguished_from_other_names() -> None:
     assert committed_batches(["10", "9", ".9.crc", "9.compact", "x"]) == [9, 10]
 
 

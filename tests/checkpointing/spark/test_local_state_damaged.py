@@ -109,7 +109,7 @@ def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path,
         LocalState.read(work).check()
 
 
-def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_an_attempt_without_its_record_is_not_continued(tmp_path: Path) -> None:
     with pytest.raises(LocalStateUnusable, match="ended before it started its queries"):
         LocalState.read(tmp_path)
     (tmp_path / "queries.json").write_text(json.dumps({"boot_id": 3}))

@@ -86,7 +86,7 @@ def test_a_script_runs_as_main_with_its_arguments(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "my-job.py ['a b', '--n'] __main__ __main__"
 
 
-def test_a_module_of_a_zip_runs_as_a_script_beside_its_modules(tmp_path: Path, name: str) -> None:
+def test_a_module_of_a_zip_runs_as_a_script_next_to_its_modules(tmp_path: Path, name: str) -> None:
     path = tmp_path / "upload.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}/__init__.py", "")

@@ -143,7 +143,7 @@ def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_al
     assert (second / "commits" / "4").exists()
 
 
-def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(
+def test_a_state_without_a_matching_operator_is_refused_for_every_parallelism(
     count: Recording, distinct: Recording, tmp_path: Path
 ) -> None:
     """Operators are matched by kind and position, because Spark finds state by its position only."""

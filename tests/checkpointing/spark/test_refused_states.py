@@ -80,7 +80,7 @@ def checkpoint_of(running: RunningQuery, root: Path, eventually: Callable[..., o
     return checkpoint
 
 
-def test_a_query_stuck_in_a_batch_is_named_and_the_others_go_on(
+def test_a_query_stuck_in_a_batch_is_named_and_the_others_continue(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     """The job manager expires the checkpoint. The next checkpoint, after the batch, completes."""
@@ -293,7 +293,7 @@ class ForgetfulReader(DataSourceStreamReader):
 
 
 @pytest.mark.nightly
-def test_a_source_that_says_it_lost_input_fails_the_job_for_good_in_its_words(
+def test_a_source_that_reports_lost_input_fails_the_job_permanently_with_its_message(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     spark.dataSource.register(Forgetful)

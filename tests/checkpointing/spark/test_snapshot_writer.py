@@ -195,7 +195,7 @@ def test_the_same_content_twice_in_one_batch_is_moved_once(any_bench: Bench) -> 
 
 
 @pytest.mark.parametrize("damage", [content("a")[:-1], content("another")], ids=["cut off", "same size"])
-def test_a_damaged_file_of_the_pool_is_replaced_which_mends_older_checkpoints(bench: Bench, damage: bytes) -> None:
+def test_a_damaged_file_of_the_pool_is_replaced_which_repairs_older_checkpoints(bench: Bench, damage: bytes) -> None:
     bench.write(A, content("a"))
     first = bench.trigger(1)
     file = bench.take(first, A)[1].files[0]
@@ -232,7 +232,7 @@ def test_a_file_of_no_known_operator_is_an_incomplete_batch(bench: Bench) -> Non
         bench.take(bench.trigger(1), "state/0/7/SSTs/x.sst")
 
 
-def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brought(any_bench: Bench) -> None:
+def test_an_aborted_upload_leaves_nothing_running_and_lists_its_files(any_bench: Bench) -> None:
     names = [f"state/0/0/SSTs/{number}.sst" for number in range(20)]
     for name in names:
         any_bench.write(name, content(name))
@@ -304,7 +304,7 @@ def brought_by(bench: Bench, carriers: Carriers, checkpoint_id: int, *names: str
     return list(writer.write(bench.stage(*names)))
 
 
-def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as_ours(s3_bench: Bench) -> None:
+def test_executors_upload_missing_files_and_these_count_as_created_by_the_checkpoint(s3_bench: Bench) -> None:
     for name, seed in ((A, "same"), (B, "same"), ("sources/0/3", "offsets")):
         s3_bench.write(name, content(seed))
     first, again = Carriers(), Carriers()
@@ -327,7 +327,7 @@ def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as
     assert fresh.ledger.aborted(4) == [f"{pool}/{hashlib.sha256(content('other')).hexdigest()}"]
 
 
-def test_where_the_executors_cannot_the_driver_does_it_and_says_why(
+def test_the_driver_uploads_what_the_executors_cannot_and_reports_why(
     s3_bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in (A, B):
@@ -338,7 +338,7 @@ def test_where_the_executors_cannot_the_driver_does_it_and_says_why(
     assert len(s3_bench.ledger.aborted(1)) == 2, "it is this checkpoint's, whoever brought it"
 
 
-def test_executors_are_not_asked_for_little_and_not_for_what_is_linked(bench: Bench, s3_bench: Bench) -> None:
+def test_executors_upload_neither_small_nor_linked_files(bench: Bench, s3_bench: Bench) -> None:
     for each, carriers in ((s3_bench, Carriers(least_bytes=10_001)), (bench, Carriers())):
         each.write(A, content("a"))
         brought_by(each, carriers, 1, A)
@@ -367,7 +367,7 @@ def test_state_for_the_job_managers_memory_comes_with_the_subtask_and_stays_nowh
         memory.stored(trigger, file)
 
 
-def test_state_that_is_too_large_for_an_acknowledgement_is_refused_in_flinks_words(memory: Bench) -> None:
+def test_state_too_large_for_an_acknowledgement_is_refused_with_flinks_message(memory: Bench) -> None:
     memory.write(A, content("a", MAX_STATE_SIZE))
     memory.take(memory.trigger(1), A)
     memory.write("state/0/0/1.changelog", b"x")

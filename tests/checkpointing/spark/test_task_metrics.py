@@ -104,7 +104,7 @@ def progress(batch: int, **durations: int) -> dict[str, Any]:
     }
 
 
-def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_own_shuffle_data(log: Log) -> None:
+def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_shuffle_data(log: Log) -> None:
     log.write(plan(), job(3, {6: [], 7: [6]}))
     log.write(task(6, 0, 1000), task(6, 1, 1111))
     log.write(task(7, 0, 1200, commit_ms=63), task(7, 1, 1300, commit_ms=40, fetch_wait=9))
@@ -181,7 +181,7 @@ def test_spark_jobs_of_a_batch_function_belong_to_its_batch(log: Log) -> None:
     assert figures.tasks[0, 0].commit_ms == 3
 
 
-def test_figures_stay_once_they_were_asked_for(log: Log) -> None:
+def test_figures_are_kept_once_they_were_requested(log: Log) -> None:
     log.write(plan(), job(0, {0: []}), task(0, 0, 20, commit_ms=5), progress(0, addBatch=1))
     first = log.batch(0)
     assert first is not None

@@ -162,7 +162,7 @@ class Expiring(KeyedProcessFunction):
 
 
 @pytest.mark.nightly
-def test_state_with_a_time_to_live_expires_and_reading_prolongs_the_life_of_what_asks_for_it(
+def test_state_expires_after_its_ttl_which_reads_extend_if_configured(
     queries: Any, spark: Any, eventually: Any
 ) -> None:
     rows: dict[str, Any] = {}

@@ -73,7 +73,7 @@ def test_a_state_that_only_some_subtasks_have_is_redistributed_all_the_same() ->
     assert elements(restored(old, 2)) == [["x"], []]
 
 
-def test_broadcast_keys_are_told_apart_as_json_does() -> None:
+def test_broadcast_keys_are_equal_if_their_json_is_equal() -> None:
     state = OperatorStateStore().broadcast_state("rules")
     state.put(1, "one")
     state.put("1", "text")

@@ -46,7 +46,7 @@ def test_an_error_comes_at_once_though_another_item_hangs_and_ends_the_rest() ->
     assert sorted(begun) == [0, 1]
 
 
-def test_each_thread_reports_to_the_one_who_listens_and_to_nobody_else() -> None:
+def test_progress_is_reported_only_to_the_listener_of_the_thread() -> None:
     signs: list[str] = []
 
     def work() -> list[None]:

@@ -193,7 +193,7 @@ async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> 
     assert (f"file:{spec.restore.directory}", spec.restore.allow_non_restored_state) == (path, True)
 
 
-async def test_a_request_as_flinks_own_pages_send_it_runs(manager: RunningJobManager) -> None:
+async def test_a_request_in_the_form_of_flinks_web_ui_runs(manager: RunningJobManager) -> None:
     """Flink 2.3's pages send all values twice, in the query and in the body. Numbers are text, and no value is null."""
     body = {"entryClass": "wordcount.py:wordcount", "parallelism": "3", "programArgs": "--input '/my data'",
             "savepointPath": None, "allowNonRestoredState": None}  # fmt: skip

@@ -33,7 +33,7 @@ def claims_of(job_id: str, tmp_path: Path, files: LocalFiles | None = None) -> J
     return JobClaims(job_id, str(tmp_path / "checkpoints" / job_id), files)
 
 
-def test_a_claim_may_be_repeated_and_is_given_up_once(job: Job, tmp_path: Path) -> None:
+def test_a_claim_may_be_repeated_and_is_released_once(job: Job, tmp_path: Path) -> None:
     directory = job.write(1).location
     claims = claims_of(MINE, tmp_path)
 
@@ -45,7 +45,7 @@ def test_a_claim_may_be_repeated_and_is_given_up_once(job: Job, tmp_path: Path) 
     check_unclaimed(directory)
 
 
-def test_the_second_job_is_refused_and_told_by_whom(job: Job, tmp_path: Path) -> None:
+def test_the_second_job_is_refused_with_the_name_of_the_first(job: Job, tmp_path: Path) -> None:
     directory = job.write(1).location
     claims_of(MINE, tmp_path).claim(directory)
 
@@ -85,7 +85,7 @@ def test_a_read_only_snapshot_cannot_be_claimed(job: Job, tmp_path: Path) -> Non
         claims_of(MINE, tmp_path, ReadOnlyFiles()).claim(directory)
 
 
-def test_snapshot_in_the_jobs_own_directory_needs_no_claim(job: Job, tmp_path: Path) -> None:
+def test_snapshot_in_the_directory_of_the_job_needs_no_claim(job: Job, tmp_path: Path) -> None:
     own = job.write(1).location
     assert not claims_of(Path(own).parent.name, tmp_path).is_outside_job_directory(f"file:{own}")
     assert claims_of(MINE, tmp_path).is_outside_job_directory(own)

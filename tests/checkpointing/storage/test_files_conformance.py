@@ -90,7 +90,7 @@ def test_a_new_directory_must_be_new(place: Place) -> None:
     assert place.files.read(f"{directory}/_metadata") == b"x"
 
 
-def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_path: Path) -> None:
+def test_a_directory_lists_only_its_direct_files_and_directories(place: Place, tmp_path: Path) -> None:
     for name in ("job/a", "job/chk-1/b", "job/chk-1/deep/c", "job2/d"):
         put(place, local(tmp_path, name.encode()), f"{place.root}/{name}")
     assert sorted(place.files.names(f"{place.root}/job")) == ["a", "chk-1"]
@@ -98,7 +98,7 @@ def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
 
 
-def test_removing_takes_what_was_named_and_nothing_beside_it(place: Place, tmp_path: Path) -> None:
+def test_removing_deletes_only_the_named_path(place: Place, tmp_path: Path) -> None:
     for name in ("job/chk-1/_metadata", "job/chk-1/deep/c", "job/chk-10/d", "job/shared/e"):
         put(place, local(tmp_path, b"x"), f"{place.root}/{name}")
     place.files.remove_file(f"{place.root}/job/chk-1/_metadata")

@@ -273,7 +273,7 @@ def test_failed_discard_is_left_to_the_next_sweep(tmp_path: Path) -> None:
     assert manager.noted == []
 
 
-def test_without_locks_a_job_manager_leaves_its_own_alone(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_manager_without_locks_keeps_its_intents(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(file: object, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -303,7 +303,7 @@ def test_failed_removal_does_not_stop_other_removals(dead: JobManager) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"savepoint-012345-0123456789ab\n", b"\n"])
-def test_an_intent_that_makes_no_sense_stays_for_a_person_to_look_at(dead: JobManager, content: bytes) -> None:
+def test_an_invalid_intent_is_kept_for_a_person_to_inspect(dead: JobManager, content: bytes) -> None:
     dead.begin_and_die()
     [intent] = (dead.root / "intents").iterdir()
     intent.write_bytes(content)

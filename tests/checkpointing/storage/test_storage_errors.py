@@ -110,7 +110,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_place(
         files_for("s3://other").write_durably("s3://other/chk-1/_metadata", b"x")
 
 
-def test_a_connection_that_was_lost_while_idle_is_made_anew(
+def test_a_connection_that_was_lost_while_idle_is_opened_again(
     tmp_path: Path, admitted: Callable[[StorageServer], None]
 ) -> None:
     with ftp_server(tmp_path) as server:
@@ -129,7 +129,7 @@ def test_a_connection_that_was_lost_while_idle_is_made_anew(
         assert len(made) == 2
 
 
-def test_a_server_that_is_gone_makes_no_checkpoint_look_missing(
+def test_an_unreachable_server_makes_no_checkpoint_appear_missing(
     tmp_path: Path, admitted: Callable[[StorageServer], None]
 ) -> None:
     """Checkpoints that look missing are removed, or ignored by a recovery."""

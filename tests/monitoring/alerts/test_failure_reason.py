@@ -10,7 +10,7 @@ from monitoring.alerts.failure_reason import (
 
 
 @pytest.mark.parametrize("reason", CheckpointFailureReason)
-def test_every_reason_is_read_back_from_its_own_message(reason):
+def test_every_reason_is_parsed_from_its_message(reason):
     assert reason_of(f"{PREFIXES[reason]}. And a cause that the engine added.") is reason
 
 
@@ -23,5 +23,5 @@ def test_an_unknown_message_is_shown_as_it_came_on_one_line():
     assert found == UnlistedFailure.WITH_MESSAGE(message="Disk is full")
 
 
-def test_no_message_is_said_to_be_none():
+def test_an_empty_message_has_the_reason_for_no_message():
     assert checkpoint_failure("") == UnlistedFailure.WITHOUT_MESSAGE()

@@ -65,7 +65,7 @@ def steps(incident):
     return [event.kind for event in incident.events.all()]
 
 
-def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
+def test_a_count_that_keeps_changing_is_one_row_the_newest(open_for, now):
     (incident,) = open_for()
     for number in range(4, 9):
         change_incident(incident, f"{number} failed.", {"count": number}, now + timedelta(minutes=number))
@@ -76,7 +76,7 @@ def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
     assert (changed.first_at, changed.at) == (now + timedelta(minutes=4), now + timedelta(minutes=8))
 
 
-def test_a_change_after_another_step_is_a_row_of_its_own(open_for, now):
+def test_a_change_after_another_step_is_a_new_row(open_for, now):
     (incident,) = open_for()
     change_incident(incident, "4 failed.", {}, now + timedelta(minutes=1))
     acknowledge_incident(incident, "olga", "", now + timedelta(minutes=2))

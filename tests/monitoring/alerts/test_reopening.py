@@ -54,7 +54,7 @@ def resolved(rows, run, rule, now, later):
     return incident
 
 
-def test_a_reopened_incident_is_open_as_if_nobody_had_acted(resolved, later):
+def test_a_reopened_incident_is_open_and_unacknowledged(resolved, later):
     lifecycle.reopen(resolved, "bob", "not over", later(20))
 
     incident = Incident.objects.get()

@@ -72,7 +72,7 @@ def test_the_narrowest_scope_decides_and_rules_of_one_scope_all_apply(rows) -> N
     }
 
 
-def test_a_job_has_the_labels_of_its_cluster_unless_it_says_otherwise(rows) -> None:
+def test_the_labels_of_a_job_override_those_of_its_cluster(rows) -> None:
     cluster = rows.cluster(labels={"env": "prod", "team": "platform"})
     job = rows.job(cluster, labels={"team": "payments"})
     (watched,) = watched_jobs([job.pk])

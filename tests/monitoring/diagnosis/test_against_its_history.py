@@ -32,7 +32,7 @@ def causes_of(took: int, expected: Expectation, **values) -> list[str]:
         (2000, {"status": "IN_PROGRESS"}, True),
     ],
 )
-def test_what_takes_far_longer_than_at_this_hour_is_said_to(took, values, told) -> None:
+def test_a_duration_far_above_that_of_this_hour_is_reported(took, values, told) -> None:
     assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is told
 
 
@@ -48,7 +48,7 @@ def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
     assert causes_of(9000, replace(load, basis=Basis.ALL_HOURS()), async_=8500) == ["slow_storage"]
 
 
-def test_the_sentence_says_it_in_both_languages() -> None:
+def test_the_sentence_is_rendered_in_both_languages() -> None:
     found = next(
         each
         for each in causes(facts(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
@@ -79,7 +79,7 @@ def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
     assert found.sentence == HistoryReason.TAKES_LONGER_DAILY(growth=1000, timeout=60_000, day=day)
 
 
-def test_a_state_that_doubles_within_two_months_is_said_to() -> None:
+def test_a_state_that_doubles_within_two_months_is_reported() -> None:
     held = replace(USUAL, state_size=600.0 * MB)
     assert advice_of(Forecast(10.0 * MB, None, None, 28), normal=held) == ["state_doubles"]
     assert advice_of(Forecast(9.9 * MB, None, None, 28), normal=held) == []

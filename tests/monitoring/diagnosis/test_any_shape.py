@@ -108,6 +108,6 @@ def test_a_diagnosis_never_fails_and_has_a_text_in_every_language(facts: Diagnos
         assert all(each.key for each in found.advice)
 
 
-def test_every_sign_has_a_name_of_its_own() -> None:
+def test_the_names_of_signs_are_unique() -> None:
     table = [sign.name for sign in signs()]
     assert len(table) == len(set(table)) >= 25

@@ -95,7 +95,7 @@ def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
     ]
 
 
-def test_keys_are_those_of_the_jobs_own_flink_and_of_spark() -> None:
+def test_keys_are_those_of_the_jobs_flink_version_and_of_spark() -> None:
     asked = checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)
     (old,) = causes(facts(asked, version=(1, 18)))
     assert old.advice[0].key == "state.backend.incremental"
@@ -191,7 +191,7 @@ def test_a_source_that_starts_late_is_under_no_back_pressure() -> None:
     assert names(facts(replace(asked, operators=behind))) == ["back_pressure"]
 
 
-def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
+def test_a_batch_that_did_not_end_is_reported_by_waymarks_job_manager() -> None:
     stuck = "Query 'words' has not come to the end of batch 7; Spark says: Processing new data."
     asked = expired(failure=f"{EXPIRED} {stuck}", acknowledged=0, start_delay=None, operators=())
     (found,) = causes(facts(asked, engine="spark"))
@@ -237,7 +237,7 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
         ("java.lang.IllegalStateException: timeouts must be positive", "user_exception"),
     ],
 )
-def test_exceptions_are_told_apart(text: str, family: str) -> None:
+def test_exceptions_are_distinguished(text: str, family: str) -> None:
     (found,) = causes(facts(expired(failure=DECLINED), raised=(thrown(text),)))
     assert (found.name, found.confidence) == (family, Confidence.CERTAIN)
     says = next(each.says for each in FAMILIES if each.name == family)
@@ -250,7 +250,7 @@ def test_what_wraps_the_cause_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize(("seconds_ago", "expected"), [(75, True), (75.1, False), (30, True), (29.9, False)])
-def test_only_what_was_thrown_meanwhile_counts(seconds_ago: float, expected: bool) -> None:
+def test_only_exceptions_during_the_checkpoint_count(seconds_ago: float, expected: bool) -> None:
     asked = expired(failure=DECLINED)
     found = names(facts(asked, raised=(thrown("KeyError: 'x'", seconds_ago=seconds_ago),)))
     assert (found == ["user_exception"]) is expected
@@ -262,7 +262,7 @@ def test_a_consequence_is_no_cause_and_a_completed_checkpoint_has_none() -> None
     assert names(facts(checkpoint(), raised=(thrown("KeyError: 'x'"),))) == []
 
 
-def test_the_recorded_decline_of_a_real_flink_is_the_programs_own_exception() -> None:
+def test_the_recorded_decline_of_flink_is_an_exception_of_the_program() -> None:
     entry = json.loads((SAMPLES / "exceptions_after_decline.json").read_text())["exceptionHistory"]["entries"][0]
     declined = json.loads((SAMPLES / "checkpoints_after_decline.json").read_text())
     failed = next(each for each in declined["history"] if each["status"] == "FAILED")
@@ -273,7 +273,7 @@ def test_the_recorded_decline_of_a_real_flink_is_the_programs_own_exception() ->
     assert "demo: snapshot failure requested" in first.sentence.args["text"]
 
 
-def test_the_engines_own_words_are_enough_where_they_say_it() -> None:
+def test_the_failure_message_of_the_engine_is_enough_if_it_has_the_cause() -> None:
     full = "Failure to finalize checkpoint. java.io.IOException: No space left on device"
     assert names(facts(expired(failure=full))) == ["storage_refuses"]
     assert names(facts(expired(failure=DECLINED))) == []
@@ -287,7 +287,7 @@ def test_a_time_out_without_room(p95: float, expected: list[str]) -> None:
         assert (found[0].advice[0].key, found[0].advice[0].value) == ("execution.checkpointing.timeout", "2 min")
 
 
-def test_an_interrupted_one_says_so_after_what_was_thrown() -> None:
+def test_an_exception_precedes_the_interruption_as_a_cause() -> None:
     asked = expired(failure="Checkpoint Coordinator is suspending.")
     assert names(facts(asked)) == ["interrupted"]
     assert names(facts(asked, raised=(thrown("KeyError: 'x'"),))) == ["user_exception", "interrupted"]

@@ -123,14 +123,14 @@ def test_a_job_shows_what_is_wrong_until_one_completes_again(rows, run) -> None:
     assert of_job(fresh(run.job), rows.ago(30)).causes == []
 
 
-def test_a_job_whose_cluster_is_silent_says_only_that(rows, run) -> None:
+def test_a_job_on_an_unreachable_cluster_has_only_that_cause(rows, run) -> None:
     declined(rows, run)
     run.job.cluster.unreachable_since = rows.ago(50)
     run.job.cluster.save()
     assert names(of_job(fresh(run.job), rows.now).causes) == ["not_seen"]
 
 
-def test_a_cluster_that_nobody_asks_is_not_said_to_trigger_nothing(rows, run) -> None:
+def test_a_cluster_that_is_not_polled_is_not_reported_as_triggering_no_checkpoint(rows, run) -> None:
     run.job.cluster.enabled = False
     run.job.cluster.last_answer_at = rows.ago(3000)
     run.job.cluster.save()
@@ -140,7 +140,7 @@ def test_a_cluster_that_nobody_asks_is_not_said_to_trigger_nothing(rows, run) ->
 @pytest.mark.parametrize(
     ("state", "expected"), [("FAILED", ["external_timeout"]), ("RESTARTING", ["external_timeout"]), ("CANCELED", [])]
 )
-def test_what_was_thrown_is_told_while_the_job_is_in_trouble(rows, run, state, expected) -> None:
+def test_an_exception_is_reported_while_the_job_has_a_problem(rows, run, state, expected) -> None:
     declined(rows, run)
     run.state = state
     run.save()
@@ -195,7 +195,7 @@ def test_evidence_that_names_no_row_explains_nothing(rows, run, row) -> None:
     assert of_incident(incident_of(rows, run, "failed_in_window", {"last_row": row}), rows.now) == []
 
 
-def test_a_row_of_another_job_is_not_looked_at(rows, run) -> None:
+def test_a_row_of_another_job_is_ignored(rows, run) -> None:
     other = declined(rows, rows.run(rows.job(), checkpoint_config=CONFIG))
     assert of_incident(incident_of(rows, run, "failed_in_window", {"last_row": other.pk}), rows.now) == []
 
@@ -225,7 +225,7 @@ def test_an_incident_of_a_cluster_has_no_cause_of_a_job(rows, run) -> None:
         ("zh-hans", "可能原因：作业访问的外部系统超时或拒绝连接（任务 enrich (2/4)）"),
     ],
 )
-def test_people_are_told_the_likely_cause_in_their_language(rows, run, mail_sink, language, said) -> None:
+def test_a_message_has_the_likely_cause_in_the_language_of_the_channel(rows, run, mail_sink, language, said) -> None:
     channel = Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]}, language=language)
     incident_of(rows, run, "failed_in_window", {"count": 1, "last_row": declined(rows, run).pk})
     deliver_due(rows.now + timedelta(seconds=30))

@@ -41,7 +41,7 @@ def test_the_innermost_cause_is_what_went_wrong():
     )
 
 
-def test_the_programs_own_python_exception_goes_before_what_wraps_it():
+def test_the_python_exception_of_the_program_precedes_its_wrappers():
     assert root_cause(PYTHON) == "KeyError: 'N12345'"
 
 

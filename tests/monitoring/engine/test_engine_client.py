@@ -118,7 +118,7 @@ def test_an_amount_below_zero_is_none(told, amount):
 
 
 @pytest.mark.parametrize("told", [True, 1.5, "7", 2**63, -(2**63), 1e30])
-def test_what_is_no_amount_is_said(told):
+def test_an_invalid_amount_is_reported_with_its_field(told):
     with pytest.raises(Malformed, match="size is"):
         Fields({"size": told}, "x").amount("size")
 
@@ -264,7 +264,7 @@ async def test_a_program_is_handed_over(httpserver, client):
     assert await client.upload_jar("count.py", b"def f():\r\n  --x") == "1_count.py"
 
 
-async def test_a_refusal_says_why(httpserver, client):
+async def test_a_refusal_has_the_reason(httpserver, client):
     answers(httpserver, "/jars/a.jar/run", sample("jar_run_bad_savepoint"), 400, "POST")
     with pytest.raises(Refused) as refused:
         await client.run_jar("a.jar", job_id=JOB)
@@ -285,7 +285,7 @@ async def test_a_savepoint_is_checked_where_the_engine_can(httpserver, client):
     )
 
 
-async def test_queries_that_write_rows_again_are_told_with_the_savepoint(httpserver, client):
+async def test_the_validation_of_a_savepoint_lists_queries_that_write_rows_again(httpserver, client):
     found = {"checkpointId": 7, "jobName": "a", "entryClass": "a:b", "stateSize": 9, "completedTimestamp": -1}
     queries = [
         {"name": "late", "sink": "Sink: console", "after-restore": "written-again"},
@@ -412,7 +412,7 @@ async def test_an_answer_without_end_is_cut_off(httpserver):
             await client.overview()
 
 
-async def test_nobody_listens():
+async def test_a_closed_port_is_unreachable():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

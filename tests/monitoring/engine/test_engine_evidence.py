@@ -19,7 +19,7 @@ def naming(state: str = "RUNNING", job_id: str = ID) -> Answered:
 
 
 @pytest.mark.parametrize("state", ["INITIALIZING", "RUNNING", "FAILING", "RESTARTING", "SUSPENDED", "RECONCILING"])
-def test_a_named_job_lives(state):
+def test_a_job_named_by_the_engine_is_alive(state):
     assert evidence_of(ID, naming(state), Missing(NOW, 9), NOW) == Alive(state)
 
 

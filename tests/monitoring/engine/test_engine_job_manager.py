@@ -108,7 +108,7 @@ async def test_a_launch_record_has_its_secrets_although_the_jobs_configuration_h
     )
 
 
-async def test_a_savepoint_is_taken_once_however_often_it_is_asked_for(client):
+async def test_a_repeated_request_takes_one_savepoint(client):
     job_id, trigger_id = await start(client), new_id()
     for _ in range(2):
         assert await client.trigger_savepoint(job_id, trigger_id) == trigger_id

@@ -28,7 +28,7 @@ def test_an_environment_that_names_nothing_makes_nothing() -> None:
     assert not Channel.objects.exists()
 
 
-def test_what_the_environment_names_is_told_of_an_incident_on_this_machine(rows, mail_sink, httpserver, now) -> None:
+def test_a_configured_local_channel_gets_an_incident(rows, mail_sink, httpserver, now) -> None:
     httpserver.expect_request("/hook").respond_with_data("ok")
     ensure_configured_channels(["admin@localhost"], httpserver.url_for("/hook"), "s3cret")
     with transaction.atomic():

@@ -41,7 +41,7 @@ def counts() -> tuple[int, int, int]:
     return Delivery.objects.count(), DeliveryAttempt.objects.count(), Notification.objects.count()
 
 
-def test_what_an_unresolved_incident_told_stays_however_old(incident, now):
+def test_messages_of_an_unresolved_incident_are_kept_at_any_age(incident, now):
     assert forget_old(now + 10 * KEPT, KEPT) == 0
     assert counts() == (1, 1, 1)
 
@@ -62,7 +62,7 @@ def test_a_message_still_on_its_way_stays(incident, now):
     assert forget_old(now + 10 * KEPT, KEPT) == 0
 
 
-def test_why_somebody_was_not_told_goes_as_well(incident, now):
+def test_old_suppressed_notifications_are_deleted_too(incident, now):
     resolve_incident(incident, "it completes again.", {}, now)
     Notification.objects.update(state="dropped", delivery=None)
     Delivery.objects.all().delete()

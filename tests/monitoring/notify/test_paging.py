@@ -57,7 +57,7 @@ def test_opsgenie_gets_an_alert_and_its_close_by_alias(httpserver, send) -> None
     assert (json.loads(first.data)["alias"], second.path) == ("waymark-incident-7", close)
 
 
-def test_incidents_that_are_told_together_are_alerts_of_their_own(httpserver, send) -> None:
+def test_incidents_of_one_message_are_separate_alerts(httpserver, send) -> None:
     httpserver.expect_request("/v2/enqueue").respond_with_data("{}", 202)
     first = message(event="resolved").lead
     both = Message("5" * 32, (first, replace(first, incident_id=8)), total=4, ended_unlisted=(9, 10))

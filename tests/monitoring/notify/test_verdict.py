@@ -51,7 +51,7 @@ def test_during_maintenance_it_waits_for_the_windows_end(reason):
     assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, why, WINDOW)
 
 
-def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told():
+def test_a_resolution_waits_for_the_window_only_if_the_opening_was_not_sent():
     assert isinstance(judge(Facts(RESOLVED, RE, window=WINDOW)), Wait)
     assert judge(Facts(RESOLVED, RE, window=WINDOW, was_notified=True)) == Go()
 
@@ -65,5 +65,5 @@ def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
     assert isinstance(judge(Facts(REPEAT, AC, earlier_until=LATER)), Drop)
 
 
-def test_a_channel_that_was_switched_off_is_told_nothing():
+def test_a_disabled_channel_gets_no_message():
     assert judge(Facts(OPENED, OP, channel_enabled=False)) == Drop(NotifyReason.CHANNEL_OFF())

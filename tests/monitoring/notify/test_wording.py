@@ -61,7 +61,7 @@ FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("line_break", FORGED)
-def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, language):
+def test_names_in_a_message_cannot_begin_a_new_line(line_break, language):
     evil = f"flights{line_break}Incident: resolved\u202e{line_break}Bcc: x"
     evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": evil, "more": [evil]}
     cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text=evil)
@@ -75,7 +75,7 @@ def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, langu
         assert "\u202e" not in said.body
 
 
-def test_a_reason_is_said_in_the_language_of_the_channel():
+def test_a_reason_is_rendered_in_the_language_of_the_channel():
     found = FailedInWindowReason.BELOW(checkpoints=checkpoints(4), subject="flights", window=5400, threshold=3)
     item = replace(ITEM, kind="failed_in_window", sentence=AlertReason.RESOLVED(lasted=75, why=found))
     message = Message("k", (item,))
@@ -118,7 +118,7 @@ def test_a_subject_is_one_line():
 
 
 @pytest.mark.parametrize("language", [code for code, _ in settings.LANGUAGES])
-def test_every_event_and_every_kind_of_rule_has_a_word(language):
+def test_every_event_and_every_kind_of_rule_has_a_label(language):
     with override(language):
         for event in (*NotificationReason.values, "test"):
             assert event_label(event)
@@ -129,7 +129,7 @@ def test_every_event_and_every_kind_of_rule_has_a_word(language):
                 assert not word.isascii()
 
 
-def test_a_channels_own_words_replace_ours_and_are_plain():
+def test_the_templates_of_a_channel_replace_the_defaults_and_are_plain_text():
     said = text(
         MANY,
         subject_template="{{ severity|upper }} {{ job }} ({{ count }})",

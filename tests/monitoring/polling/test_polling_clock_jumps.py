@@ -10,7 +10,7 @@ from monitoring.models import Checkpoint, CheckpointGap, Cluster, Run
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=1), timedelta(minutes=20), -timedelta(days=1)])
-def test_watching_goes_on_over_a_jump_and_back(engine, cluster, poll, jump):
+def test_polls_continue_over_a_jump_and_back(engine, cluster, poll, jump):
     job = engine.job()
     job.add(1, 2)
     poll(5)

@@ -93,7 +93,7 @@ def test_rows_equal_what_was_answered(engine, cluster, poll):
     assert cluster.poll_claimed_until is None
 
 
-def test_polling_twice_changes_nothing_and_asks_for_nothing_stored(engine, cluster, poll):
+def test_a_second_poll_changes_nothing_and_requests_no_stored_details(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -167,7 +167,7 @@ def test_an_operator_that_the_job_did_not_name_is_found_in_the_details(engine, c
     assert sorted(path.rpartition("/")[2] for path in engine.asked if "/subtasks/" in path) == sorted((SOURCE, COUNT))
 
 
-def test_figures_that_the_engine_forgot_are_not_asked_for_for_ever(engine, cluster, poll):
+def test_figures_that_the_engine_forgot_are_not_requested_forever(engine, cluster, poll):
     engine.job().add(1, forgotten=True)
     poll()
     row = Checkpoint.objects.get()
@@ -199,7 +199,7 @@ def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
     assert CheckpointGap.objects.count() == 1
 
 
-def test_a_checkpoint_that_stays_pending_is_not_looked_into_at_every_tick(engine, cluster, poll):
+def test_the_details_of_a_pending_checkpoint_are_not_requested_at_every_tick(engine, cluster, poll):
     job = engine.job()
     since = poll.clock - timedelta(minutes=20)
     pending = job.add(1, status="IN_PROGRESS", triggered=int(since.timestamp() * 1000))
@@ -420,7 +420,7 @@ def row_versions() -> dict[int, int]:
         return dict(cursor.fetchall())
 
 
-def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, cluster, poll, monkeypatch):
+def test_only_missing_figures_are_requested_and_stored(engine, cluster, poll, monkeypatch):
     monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 2)
     job = engine.job()
     job.add(*range(1, 7))
@@ -459,7 +459,7 @@ def test_periodic_checkpoints_switched_off_have_no_interval(engine, cluster, pol
     assert Run.objects.get().checkpoint_config["interval"] is None
 
 
-def test_details_that_nobody_understands_are_asked_for_only_while_the_history_lasts(engine, cluster, poll):
+def test_unknown_details_are_requested_only_while_they_are_in_the_history(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     engine.instead[".*/details/1(/.*)?"] = {"id": "one"}

@@ -37,7 +37,7 @@ def test_what_was_read_of_subtasks_stays_when_the_engine_forgets_them_first(
     assert [each.subtask_sync for each in OperatorCheckpoint.objects.order_by("position")] == before
 
 
-def test_subtasks_that_were_forgotten_for_a_moment_are_asked_for_again(
+def test_subtasks_that_were_missing_for_a_moment_are_requested_again(
     engine: FakeEngine, cluster: object, poll: Workers
 ) -> None:
     done = engine.job().add(1)

@@ -58,7 +58,7 @@ def test_a_restart_is_the_next_run_of_the_same_job_with_what_it_was_restored_fro
     assert moves(two) == [("", "RUNNING")]
 
 
-def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll):
+def test_a_failed_run_has_its_cause_and_is_read_to_its_end_once(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     poll()
@@ -206,7 +206,7 @@ def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
     assert ([one["message"] for one in run.exceptions], run.exception) == (["the second", "the first"], "the second")
 
 
-def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, poll):
+def test_a_failed_job_that_returns_under_its_id_is_alive_again(engine, cluster, poll):
     """The job did not start again, because its start time is the same."""
     job = engine.job(state="FAILED")
     job.ended = job.started + 40_000
@@ -422,7 +422,7 @@ def test_an_answer_that_cannot_be_stored_is_counted_and_tried_later(engine, make
     assert Run.objects.get().job.cluster_id == sound.pk
 
 
-def test_our_job_manager_says_how_to_start_a_job_again(engine, cluster, poll):
+def test_waymarks_job_manager_reports_how_to_start_a_job_again(engine, cluster, poll):
     engine.version = "waymark-0.1.0"
     program = {"jarId": "1_wordcount.py", "entryClass": "wordcount:main", "programArgsList": ["--x"], "parallelism": 2}
     engine.job(launch={**program, "savepointPath": "file:/sp/1", "flinkConfiguration": {"spark.x": "y"}})
@@ -496,14 +496,14 @@ def test_the_final_savepoint_of_a_run_that_ended_by_itself_is_known_as_such(engi
     assert Savepoint.objects.get().origin == SavepointOrigin.FINAL
 
 
-def test_a_run_that_was_stopped_has_no_outcome_of_its_own(engine, cluster, poll):
+def test_a_stopped_run_has_no_outcome(engine, cluster, poll):
     job = engine.job(state="FINISHED", ended=START_MS + 9000)
     engine.instead[f"/jobs/{job.id}"] = {**ended_by_itself(job), "ended-by-itself": None}
     poll()
     assert Run.objects.get().outcome == {}
 
 
-def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, poll):
+def test_a_run_that_waits_to_start_shows_why_until_it_starts(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "memory", "asked": 2000, "free": 1000, "limit": 3000, "position": 3, "length": 7}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
@@ -520,7 +520,7 @@ def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, pol
     assert (Run.objects.get().state, Run.objects.get().launch_wait) == ("RUNNING", {})
 
 
-def test_a_run_whose_environment_is_prepared_says_how_far_it_is(engine, cluster, poll):
+def test_a_run_whose_environment_is_being_prepared_shows_its_progress(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "environment", "kind": "requirements", "step": "installing", "output": None, "failure": None}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
@@ -562,7 +562,7 @@ def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):
 
 
 @pytest.mark.parametrize("path", ["file:/sp/savepoint-9", "file:///sp/savepoint-9"])
-def test_adoption_waits_for_our_own_savepoint_and_leaves_it_alone(engine, cluster, poll, path):
+def test_adoption_waits_for_waymarks_savepoint_and_does_not_store_it_again(engine, cluster, poll, path):
     job = engine.job()
     poll()
     run = Run.objects.get()

@@ -26,7 +26,7 @@ def late(**changed: object) -> Reason:
     return Example.LATE(**({"job": "orders", "length": timedelta(minutes=90), "since": AT} | changed))
 
 
-def test_a_reason_says_in_english_what_its_arguments_are() -> None:
+def test_a_reason_is_rendered_in_english_with_its_arguments() -> None:
     assert str(late()) == "orders is late by 1 h 30 min, since 2026-05-03 04:05 UTC"
 
 

@@ -24,7 +24,7 @@ def test_a_location_that_is_none_has_its_reason() -> None:
     assert str(reason_of(refused.value)) == str(refused.value)
 
 
-def test_a_key_that_nobody_reads_has_its_reason() -> None:
+def test_an_unknown_key_has_a_reason() -> None:
     key = "execution.checkpointing.intervall"
     with pytest.raises(UnknownKey) as refused:
         check_keys({key: "1"})

@@ -173,13 +173,13 @@ class TestStates:
         advance(now)
         assert job_manager.ran[0]["savepointPath"] == "file:/chk/7"
 
-    def test_a_job_is_never_started_empty_unless_it_says_so(self, job, job_manager, now):
+    def test_a_job_is_never_started_without_state_unless_it_allows_it(self, job, job_manager, now):
         job.current_run.checkpoints.all().delete()
         advance(now)
         assert RestartAttempt.objects.get().state == "failed"
         assert job_manager.count("run") == 0
 
-    def test_a_job_that_says_so_is_started_empty_when_nothing_is_left(self, job, job_manager, go_on, now):
+    def test_a_job_that_allows_it_is_started_without_state_if_none_remains(self, job, job_manager, go_on, now):
         job_manager.invalid_paths = {"file:/chk/7": "_metadata is missing"}
         Job.objects.filter(pk=job.pk).update(allow_empty_start=True)
         attempt = go_on(job, now)
@@ -223,7 +223,7 @@ class TestManagedElsewhere:
 
 
 class TestDecisions:
-    def test_each_change_of_mind_is_a_row_with_its_facts(self, job, job_manager, now):
+    def test_each_decision_is_a_row_with_its_facts(self, job, job_manager, now):
         job.cluster.unreachable_since = now
         job.cluster.save()
         advance(now)

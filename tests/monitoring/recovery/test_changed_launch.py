@@ -16,7 +16,7 @@ from tests.monitoring.recovery.conftest import LAUNCH
 UPGRADED = {**LAUNCH, "jar_id": "program-2.py", "parallelism": 4}
 
 
-def test_an_upgrade_goes_on_from_the_savepoint_that_the_job_is_stopped_with(live, savepoint, job_manager, settle, now):
+def test_an_upgrade_continues_from_the_savepoint_that_stops_the_job(live, savepoint, job_manager, settle, now):
     old = live.current_run.engine_job_id
     attempt = settle(change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now), now)
 
@@ -42,7 +42,7 @@ def test_the_old_record_stays_in_force_until_the_new_run_is_there(live, job_mana
     assert attempt.stop_savepoint.path  # the snapshot for the old version
 
 
-def test_when_the_savepoint_on_stop_fails_the_job_goes_on_as_it_was(live, job_manager, settle, now, monkeypatch):
+def test_the_job_continues_unchanged_if_the_savepoint_on_stop_fails(live, job_manager, settle, now, monkeypatch):
     job_manager.answers["stop"] = (500, "Disk is full")
     attempt = change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now)
     for second in range(0, 20, 2):
@@ -84,7 +84,7 @@ def test_a_record_that_could_never_start_is_refused_before_anything_stops(live, 
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_clone_starts_beside_the_job_from_its_savepoint(live, savepoint, job_manager, poll, settle, now):
+def test_a_clone_runs_next_to_the_job_from_its_savepoint(live, savepoint, job_manager, poll, settle, now):
     attempt = clone(live, "flights-copy", LAUNCH, savepoint, "ada", now)
     attempt = settle(attempt, now)
     assert attempt.state == "succeeded"
@@ -96,7 +96,7 @@ def test_a_clone_starts_beside_the_job_from_its_savepoint(live, savepoint, job_m
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 501, "flights", "a\nb"])
-def test_a_clone_needs_a_name_of_its_own(live, savepoint, now, name):
+def test_a_clone_needs_another_name(live, savepoint, now, name):
     with pytest.raises(RestartRefused, match=r"^name is"):
         clone(live, name, LAUNCH, savepoint, "ada", now)
     assert Job.objects.count() == 1
@@ -160,7 +160,7 @@ class TestTheWayBack:
         live.refresh_from_db()
         assert live.launch == LAUNCH
 
-    def test_it_is_told_when_that_does_not_start_either(self, live, job_manager, upgrade, back, now):
+    def test_a_failed_return_to_the_old_version_is_reported(self, live, job_manager, upgrade, back, now):
         job_manager.starts_as = "FAILED"
         assert back().state == "failed"
         assert RestartAttempt.objects.count() == 2  # no further restart follows

@@ -98,7 +98,7 @@ def test_a_worker_killed_around_any_engine_call_leads_to_one_launch(
     assert (len(job_manager.alive()), job_manager.most_alive) == (1, 1)
 
 
-def test_nobody_touches_an_attempt_while_its_claim_holds(job, job_manager, now, monkeypatch):
+def test_no_other_worker_processes_an_attempt_while_its_claim_is_valid(job, job_manager, now, monkeypatch):
     with monkeypatch.context() as patch:
         kill_at(patch, moving, "call_all", after=False)
         with pytest.raises(Killed):
@@ -142,9 +142,7 @@ def test_a_worker_that_lost_its_claim_sends_no_launch(job, job_manager, now, mon
     assert job_manager.count("run") == 0
 
 
-def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_other(
-    job, job_manager, go_on, now, monkeypatch
-):
+def test_the_launch_of_a_worker_that_lost_its_claim_is_found_by_the_next_one(job, job_manager, go_on, now, monkeypatch):
     def overtaken(attempt, answer, decided, moment, real=moving.apply):
         if isinstance(answer, start_job.Launched):
             taken_by_another(attempt, moment)
@@ -162,7 +160,7 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
 
 
 @pytest.mark.parametrize("trouble", [{"loses_request_of": {"config"}}, {"answers": {"config": (500, "busy")}}])
-def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now, trouble):
+def test_nothing_is_launched_before_the_identity_of_the_cluster_is_known(job, job_manager, go_on, now, trouble):
     """Another cluster may answer at the address, and a launch there would create a second run of the job."""
     job_manager.config = {"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"}
     known = identity_of(job_manager.config)
@@ -180,7 +178,7 @@ def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_mana
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 
 
-def test_a_cluster_that_does_not_say_who_it_is_is_taken_for_the_jobs_own(job, job_manager, go_on, now):
+def test_a_cluster_without_an_identity_is_accepted_as_that_of_the_job(job, job_manager, go_on, now):
     known = identity_of({"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"})
     Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
     job_manager.answers["config"] = (404, "Not found.")

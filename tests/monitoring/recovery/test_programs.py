@@ -74,7 +74,7 @@ class TestOneThatTheClusterLost:
         assert ("Upload the program", "done") in steps(attempt)
         assert job_manager.most_alive == 1
 
-    def test_a_cluster_that_loses_it_again_and_again_is_given_up(self, job, kept, job_manager, go_on, now):
+    def test_a_restart_fails_after_the_cluster_lost_the_program_three_times(self, job, kept, job_manager, go_on, now):
         forget_at(job_manager, "validate", times=99)
         assert go_on(job, now).error == "The cluster lost the program 3 times before it could be started."
 
@@ -134,7 +134,7 @@ class TestOneThatCameAnotherWay:
         job_manager.jars.clear()
         assert copy_missing_programs(now) == 0
 
-    def test_flink_is_not_asked(self, job_manager, now):
+    def test_programs_of_flink_are_not_copied(self, job_manager, now):
         Job.objects.update(launch=LAUNCH | {"kind": "flink-jar"})
         assert copy_missing_programs(now) == 0
         assert job_manager.count("content") == 0

@@ -36,7 +36,7 @@ def asked_for(job_manager) -> list[bool]:
     return [not body.get("automaticRestore", False) for body in job_manager.ran]
 
 
-def test_an_automatic_restart_says_that_no_person_asked(job, job_manager, go_on, now):
+def test_an_automatic_restart_is_marked_as_not_requested_by_a_person(job, job_manager, go_on, now):
     go_on(job, now)
     assert asked_for(job_manager) == [False]
 
@@ -142,7 +142,7 @@ def test_a_run_that_never_came_to_its_operators_is_judged_by_the_one_before(job,
     assert Restores(job).of("file:/chk/7") == AGAIN
 
 
-def test_an_engine_that_does_not_say_is_not_known(job):
+def test_an_engine_without_the_field_gives_an_unknown_value(job):
     job.current_run.vertices = [{"id": "a", "name": "Sink: kafka", "parallelism": 1}]
     assert (of_run(job.current_run), of_run(None)) == (RowsWrittenAgain(), RowsWrittenAgain())
 
@@ -175,5 +175,5 @@ def test_a_sink_is_stored_with_its_query_and_what_a_restore_does():
 
 
 @pytest.mark.parametrize("more", [{}, {"queries": []}, {"queries": [{"name": "words", "after-restore": None}]}])
-def test_an_engine_that_does_not_say_it_adds_nothing(more):
+def test_an_engine_without_the_field_adds_no_text(more):
     assert [set(row) for row in stored(**more)] == [{"id", "name", "parallelism"}] * 2

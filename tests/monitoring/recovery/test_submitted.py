@@ -70,7 +70,7 @@ def test_a_location_that_is_refused_ends_the_start_with_the_reason(cluster, job_
     assert attempt.error == f"The checkpoint location cannot be imported: {job_manager.import_fails}"
 
 
-def test_an_engine_that_cannot_import_is_told_apart(cluster, job_manager, settle, now):
+def test_an_engine_that_cannot_import_is_distinguished(cluster, job_manager, settle, now):
     job_manager.answers["import"] = (404, "Not found.")
     attempt = settle(submit(cluster, "orders", LAUNCH, ORDERS, "ada", now), now)
     assert attempt.error.endswith("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")

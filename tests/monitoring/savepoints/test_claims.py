@@ -60,9 +60,7 @@ def test_a_worker_that_has_it_writes_once(savepoint, now):
     assert read(savepoint).state == SavepointState.FAILED
 
 
-def test_a_cycle_that_read_the_due_rows_before_another_cycle_claimed_them_sends_nothing(
-    savepoint, job_manager, now, monkeypatch
-):
+def test_a_cycle_that_read_rows_before_another_claimed_them_sends_nothing(savepoint, job_manager, now, monkeypatch):
     due = cycle._due(now)
     assert cycle.advance(now) == savepoints(sent=1)
     monkeypatch.setattr(cycle, "_due", lambda _now: due)

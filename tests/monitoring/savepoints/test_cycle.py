@@ -143,7 +143,7 @@ def test_a_refused_request_fails_with_the_engines_sentence(savepoint, job_manage
     assert (reload(savepoint).state, savepoint.failure) == ("failed", "No savepoint directory is configured.")
 
 
-def test_a_request_whose_answer_was_lost_is_looked_up_and_not_repeated(savepoint, job_manager, now):
+def test_a_request_with_a_lost_answer_is_looked_up_and_not_repeated(savepoint, job_manager, now):
     job_manager.loses_answer_of = {"trigger"}
     advance(now)
     job_manager.loses_answer_of = set()
@@ -212,7 +212,7 @@ def test_another_savepoint_in_the_history_is_not_taken_for_it(rows, savepoint, j
     assert reload(savepoint).state == SavepointState.FAILED
 
 
-def test_a_savepoint_that_failed_after_it_was_forgotten_says_why(rows, savepoint, job_manager, now):
+def test_a_savepoint_that_failed_after_it_was_forgotten_has_the_cause(rows, savepoint, job_manager, now):
     advance(now)
     job_manager.savepoints.clear()
     rows.failed(savepoint.run, 9, seconds(now, 20)).__class__.objects.update(is_savepoint=True)
@@ -228,7 +228,7 @@ def test_stopping_with_a_savepoint_ends_the_job(job, job_manager, now):
     assert job_manager.jobs[job.current_run.engine_job_id].state == "FINISHED"
 
 
-def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(savepoint, job_manager, now):
+def test_requests_to_a_silent_engine_are_retried_until_the_deadline(savepoint, job_manager, now):
     job_manager.loses_request_of = {"trigger", "status"}
     advance(now)
     advance(seconds(now, 5))
@@ -315,7 +315,7 @@ def test_a_clock_that_was_set_back_does_not_hold_up_what_is_under_way(savepoint,
         ("soon", 12),
     ],
 )
-def test_a_savepoint_has_the_jobs_own_checkpoint_timeout_and_a_margin(rows, job, now, timeout, minutes):
+def test_a_savepoint_has_the_checkpoint_timeout_of_the_job_and_a_margin(rows, job, now, timeout, minutes):
     job.current_run.checkpoint_config = {} if timeout is None else {"timeout": timeout}
     savepoint = request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
     assert savepoint.deadline_at == now + timedelta(minutes=minutes)

@@ -14,7 +14,7 @@ NAMES = snapshots.names()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_names_every_file_that_lay_there_with_its_size(name):
+def test_the_metadata_lists_every_file_with_its_size(name):
     lay_there = snapshots.sizes(name)
     needed = {file.location.rpartition("/")[2]: file for file in parse(snapshots.metadata(name)).files}
     assert set(needed) == set(lay_there)
@@ -22,7 +22,7 @@ def test_it_names_every_file_that_lay_there_with_its_size(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_tells_savepoints_from_checkpoints(name):
+def test_the_metadata_distinguishes_savepoints_from_checkpoints(name):
     assert parse(snapshots.metadata(name)).is_savepoint == ("savepoint" in name)
 
 

@@ -52,7 +52,7 @@ def state(savepoint):
     return savepoint.state
 
 
-def test_what_the_retention_lets_go_is_removed_step_by_step(job, taken, job_manager, now):
+def test_a_savepoint_that_the_retention_releases_is_removed_step_by_step(job, taken, job_manager, now):
     kept, old, older = taken(1), taken(2), taken(3)
     job.savepoints_kept = 1
     job.save()
@@ -165,7 +165,7 @@ class TestDisposal:
                 return
             at = going.next_check_at
 
-    def test_a_failure_is_told_and_tried_again_later_and_later(self, going, job_manager, now):
+    def test_a_failure_is_reported_and_retried_at_growing_intervals(self, going, job_manager, now):
         job_manager.disposal_fails = "Permission denied"
         self.steps(going, now)
         assert (going.state, going.failure, going.disposal_tries) == ("disposing", "Permission denied", 3)
@@ -181,7 +181,7 @@ class TestDisposal:
         assert going.failure.startswith("There was nothing to delete: Cannot find checkpoint or savepoint file")
 
     @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
-    def test_a_lost_answer_is_asked_again(self, going, job_manager, now, lost):
+    def test_a_request_with_a_lost_answer_is_repeated(self, going, job_manager, now, lost):
         getattr(job_manager, lost).add("dispose")
         self.steps(going, now, 2)
         assert going.state == "disposing"
@@ -189,7 +189,7 @@ class TestDisposal:
         self.steps(going, going.next_check_at)
         assert going.state == "disposed"
 
-    def test_a_forgotten_request_is_told_again(self, going, job_manager, now):
+    def test_a_forgotten_request_is_sent_again(self, going, job_manager, now):
         advance_disposals(now)
         job_manager.disposals.clear()
         self.steps(going, now + timedelta(seconds=1))
@@ -234,7 +234,7 @@ class TestOfAClusterThatIsGone:
         silent(job, now - GONE_AFTER)
         return old
 
-    def test_its_files_are_removed_where_they_lie(self, going, storage, now):
+    def test_its_files_are_removed_from_their_storage(self, going, storage, now):
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
         assert state(going) == "disposed"
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
@@ -253,7 +253,7 @@ class TestOfAClusterThatIsGone:
         assert going.failure_value.args["why"].code is Why.NOT_REMOVED_FROM_STORAGE
 
     @pytest.mark.parametrize("name", ["chk-6", "savepoint-7a1d0f-0123456789ab"])
-    def test_a_checkpoint_is_never_removed_whatever_its_directory_is_called(self, going, storage, now, name):
+    def test_a_checkpoint_is_never_removed_for_any_name_of_its_directory(self, going, storage, now, name):
         directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / name)
         Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
@@ -267,9 +267,7 @@ class TestOfAClusterThatIsGone:
         assert not directory.exists()
 
     @pytest.mark.parametrize(("name", "removed"), [("savepoint-7a1d0f-0123456789ab", True), ("chk-6", False)])
-    def test_of_metadata_that_does_not_tell_which_it_is_the_directorys_name_does(
-        self, going, storage, now, name, removed
-    ):
+    def test_the_name_of_the_directory_decides_if_the_metadata_has_no_kind(self, going, storage, now, name, removed):
         (storage / name).mkdir()
         (storage / name / "_metadata").write_bytes(MAGIC + struct.pack(">iqii", 3, 6, 0, 0))  # before Flink 1.15
         Savepoint.objects.filter(pk=going.pk).update(path=str(storage / name))
@@ -277,7 +275,7 @@ class TestOfAClusterThatIsGone:
         assert (storage / name).exists() is not removed
 
     @pytest.mark.parametrize("kind", CheckpointKind)
-    def test_of_waymarks_own_job_manager_a_savepoint_goes_and_a_checkpoint_never(self, going, storage, now, kind):
+    def test_a_savepoint_of_waymarks_job_manager_is_removed_and_a_checkpoint_never(self, going, storage, now, kind):
         directory = taken_by_waymark(storage, kind)
         Savepoint.objects.filter(pk=going.pk).update(path=directory)
         advance_disposals(now)
@@ -292,7 +290,7 @@ class TestOfAClusterThatIsGone:
             assert reload(going).failure == "Nobody is to ask it."
         assert len(list(elsewhere.iterdir())) == 3
 
-    def test_of_one_that_was_silent_for_a_moment_only_the_engine_is_asked(self, going, job, now):
+    def test_only_the_engine_disposes_after_a_short_outage(self, going, job, now):
         silent(job, now - GONE_AFTER + timedelta(seconds=1))
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
 

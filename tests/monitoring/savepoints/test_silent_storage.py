@@ -77,7 +77,7 @@ def silent(look: Callable[[], object]) -> str:
     return str(said.value)
 
 
-def test_every_look_ends_in_time(root, mute):
+def test_every_access_ends_in_time(root, mute):
     path = f"{root}/abc/chk-4"
     said = f"could not be checked within {SOON_S} s: its storage does not respond"
     assert silent(lambda: stored.checkpoints_in(f"{root}/abc", TimeLimit(SOON_S))) == f"{root}/abc {said}"
@@ -88,7 +88,7 @@ def test_every_look_ends_in_time(root, mute):
     assert silent(lambda: stored.remove(path, TimeLimit(SOON_S))) == f"{path} {said}"
 
 
-def test_a_file_that_hangs_is_left_alone_and_let_go_of_later(pipe):
+def test_a_hanging_file_is_skipped_and_released_later(pipe):
     directory = str(pipe.parent)
     assert stored.checkpoints_in(directory, TimeLimit(NEVER_S)) == [9]
     silent(lambda: stored.size_of(str(pipe), TimeLimit(SOON_S)))
@@ -160,13 +160,13 @@ class TestWorkers:
         assert [each["place"] for each in attempt.silent] == asked
         assert all(0 < each["waited_s"] < NEVER_S for each in attempt.silent)
 
-    def test_a_look_at_a_savepoint_is_tried_again(self, savepoint, now, monkeypatch):
+    def test_the_check_of_a_savepoint_is_retried(self, savepoint, now, monkeypatch):
         monkeypatch.setattr(stored.validate, "__kwdefaults__", {"limit_s": SOON_S})
         assert check_completed(now) == {}
         savepoint.refresh_from_db()
         assert (savepoint.checked_at, savepoint.next_check_at) == (None, now + RETRY)
 
-    def test_who_looks_now_is_told(self, job, root, now):
+    def test_a_person_who_checks_a_state_gets_the_error(self, job, root, now):
         assert "its storage does not respond" in silent(lambda: look_at(job, f"{root}/abc/chk-4", now))
         assert not CheckedState.objects.exists()
 

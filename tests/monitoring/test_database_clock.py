@@ -50,7 +50,7 @@ def test_between_two_looks_it_counts_by_itself(monotonic: Monotonic, django_asse
 
 
 @pytest.mark.django_db(transaction=True)
-def test_while_the_database_is_away_it_goes_on(monotonic: Monotonic) -> None:
+def test_the_clock_continues_while_the_database_is_unreachable(monotonic: Monotonic) -> None:
     clock = DatabaseClock(monotonic)
     first = clock.now()
     connection.close()

@@ -165,9 +165,7 @@ def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted,
     assert RestartAttempt.objects.count() == 2
 
 
-def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_state(
-    submitted, job_manager, settings, now
-):
+def test_the_job_is_cancelled_when_disabled_and_continues_when_enabled(submitted, job_manager, settings, now):
     settings.HISTORY_PIPELINE = False
     assert keep_running(now) == done(WorkReason.PIPELINE_CANCELED(name=NAME))
     assert [job.state for job in job_manager.jobs.values()] == ["CANCELED"]
@@ -181,7 +179,7 @@ def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_st
     assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest snapshot
 
 
-def test_without_a_job_manager_of_its_own_nothing_is_done(cluster, job_manager, settings, now):
+def test_without_an_embedded_job_manager_nothing_is_submitted(cluster, job_manager, settings, now):
     settings.EMBEDDED_CLUSTER_URL = ""
     assert keep_running(now) is None
     assert not job_manager.calls
@@ -197,14 +195,14 @@ class TestWhyItDoesNotRun:
     def test_one_that_runs(self, submitted, now):
         assert why_not_running(now + timedelta(days=1)) is None
 
-    def test_one_that_failed_says_of_what(self, submitted, now):
+    def test_a_failed_pipeline_has_its_exception(self, submitted, now):
         run = submitted.current_run
         run.state, run.exception = RunState.FAILED, "OSError: no database"
         run.save()
         why = HealthReason.PIPELINE_IS_BECAUSE(state="FAILED", why="OSError: no database")
         assert why_not_running(now) == why
 
-    def test_one_whose_automation_is_paused_says_so(self, submitted, now):
+    def test_a_pipeline_with_paused_automation_has_the_pause(self, submitted, now):
         submitted.automation_paused = True
         submitted.save()
         submitted.current_run.state = RunState.CANCELED
@@ -212,7 +210,7 @@ class TestWhyItDoesNotRun:
         why = HealthReason.PIPELINE_IS_PAUSED(state="CANCELED", pause=AutomationReason.PAUSED())
         assert why_not_running(now) == why
 
-    def test_switched_off_there_is_nothing_to_tell(self, cluster, settings, now):
+    def test_a_disabled_pipeline_has_no_reason(self, cluster, settings, now):
         settings.HISTORY_PIPELINE = False
         assert why_not_running(now + timedelta(days=1)) is None
 

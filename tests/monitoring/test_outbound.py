@@ -93,7 +93,7 @@ def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | Non
         ("http://a/" + "x" * 2000, "at most 2000"),
     ],
 )
-def test_what_is_no_address_is_said_and_not_looked_up(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused_without_a_look_up(url: str, said: str) -> None:
     def resolve(_host: str, _port: int) -> list[str]:
         raise AssertionError("looked up")
 
@@ -102,7 +102,7 @@ def test_what_is_no_address_is_said_and_not_looked_up(url: str, said: str) -> No
     assert (found.why, said in str(found.reason)) == (Why.NOT_A_URL, True), str(found.reason)
 
 
-def test_a_name_that_does_not_resolve_is_told_apart() -> None:
+def test_a_name_that_does_not_resolve_is_distinguished() -> None:
     def resolve(_host: str, _port: int) -> list[str]:
         raise OSError(-2, "Name or service not known")
 

@@ -105,7 +105,7 @@ def test_what_no_key_opens_is_named_and_left_alone(rows: Rows, settings: Setting
     assert Cluster.objects.get(name="lost").token.stored() == before
 
 
-def test_a_text_that_was_written_past_us_is_said_to_be_so(rows: Rows) -> None:
+def test_a_text_that_was_stored_unencrypted_is_reported(rows: Rows) -> None:
     rows.cluster()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE monitoring_cluster SET token = 'in plain'")
@@ -127,7 +127,7 @@ def test_one_that_was_tampered_with_is_not_opened() -> None:
         unseal(sealed[:-4] + ("AAA=" if sealed[-4:] != "AAA=" else "BBB="))
 
 
-def test_a_dump_holds_it_sealed_and_brings_it_back(rows: Rows) -> None:
+def test_a_dump_contains_it_encrypted_and_restores_it(rows: Rows) -> None:
     cluster = rows.cluster(token=PLAIN)
     dump = serializers.serialize("json", [cluster])
     assert PLAIN not in dump

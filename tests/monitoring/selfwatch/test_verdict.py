@@ -156,7 +156,7 @@ def test_no_cluster_at_all_is_no_blindness() -> None:
     assert stored(clusters=()).healthy
 
 
-def test_a_task_that_fails_says_why() -> None:
+def test_a_failed_task_has_the_cause() -> None:
     [problem] = stored(ticks={"poll_clusters": FAILING}).problems
     late = HealthReason.TASK_OVERDUE(task=TaskName.POLL_CLUSTERS(), age=70.0)
     assert problem.reason == HealthReason.TASK_FAILS(what=late, failure="ValueError: no such thing")

@@ -112,7 +112,7 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
         StateRead.objects.filter(pk=second.pk).update(**running)
 
 
-def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
+def test_a_query_whose_worker_is_gone_fails_and_the_next_one_is_answered(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any
 ) -> None:
     reader("print('{\"keyed\": []}')")
@@ -141,7 +141,7 @@ def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: 
 
 
 @pytest.mark.parametrize("kind", list(StateReadKind))
-def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
+def test_the_command_accepts_every_kind_of_query_and_names_missing_arguments(
     job: Job, snapshot: Checkpoint, now: datetime, kind: StateReadKind
 ) -> None:
     """The real command looks for the snapshot before it starts Spark."""
@@ -163,7 +163,7 @@ def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
         ("print('x' * 5_000_000)", "Request fewer rows."),
     ],
 )
-def test_what_went_wrong_is_kept_for_who_asked(
+def test_an_error_is_stored_for_the_person_who_queried(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, said: str
 ) -> None:
     reader(script)

@@ -306,7 +306,7 @@ def rolled_up(database: str) -> bool:
     return minutes > 2 and others == 0
 
 
-def test_a_second_start_goes_on_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
+def test_a_second_start_continues_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
     jobs = stack.jobs()
     assert stack.stop() == 0
     upstream.deliver(200)

@@ -58,7 +58,7 @@ def test_no_checkpoint_starts_while_shared_files_are_being_removed(harness: Coor
     assert harness.triggered_ids == [1, 2, 3]
 
 
-def test_with_overlapping_checkpoints_condemned_files_are_removed_in_the_end() -> None:
+def test_unreferenced_files_are_removed_even_if_checkpoints_overlap() -> None:
     harness = CoordinatorHarness(max_concurrent=2, interval_ms=10, timeout_ms=10_000_000)
     harness.coordinator.start_periodic()
     harness.advance(1)
@@ -70,7 +70,7 @@ def test_with_overlapping_checkpoints_condemned_files_are_removed_in_the_end() -
     assert len(harness.storage.shared_discarded) >= 14
 
 
-def test_a_late_acknowledges_shared_files_go_again() -> None:
+def test_the_shared_files_of_a_late_acknowledgement_are_removed() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
@@ -78,7 +78,7 @@ def test_a_late_acknowledges_shared_files_go_again() -> None:
     assert harness.storage.shared == set()
 
 
-def test_a_file_of_an_unknown_task_goes_with_its_checkpoint(harness: CoordinatorHarness) -> None:
+def test_a_file_of_an_unknown_task_is_removed_with_its_checkpoint(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     harness.acknowledge(1, "c" * 32, 0, files=(shared_file("odd"),))
     harness.acknowledge_all(1)

@@ -19,7 +19,7 @@ def periodic(**changes: object) -> CoordinatorHarness:
     return harness
 
 
-def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarness) -> None:
+def test_the_trigger_has_the_directory_and_the_kind_of_snapshot(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint(full=True)
 
     (message,) = harness.tasks.triggered
@@ -29,7 +29,7 @@ def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarn
     assert message.trigger_timestamp == harness.clock.now_ms()
 
 
-def test_a_savepoint_goes_to_the_target_else_to_the_configured_directory(harness: CoordinatorHarness) -> None:
+def test_a_savepoint_is_stored_in_the_target_or_the_configured_directory(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_savepoint("/elsewhere")
     harness.coordinator.trigger_savepoint(None)
     harness.coordinator.trigger_synchronous_savepoint(None)
@@ -250,7 +250,7 @@ def test_conformance_b08_the_pause_counts_from_the_last_completion_on_the_monoto
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_b09_after_a_stop_a_request_of_a_person_is_still_taken() -> None:
+def test_conformance_b09_a_manual_request_is_accepted_after_the_periodic_ones_stopped() -> None:
     harness = periodic()
     harness.coordinator.stop_periodic()
 
@@ -273,7 +273,7 @@ def test_conformance_b12_a_request_during_triggering_waits_its_turn() -> None:
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_b13_a_failed_id_allocation_does_not_hold_up_the_queue() -> None:
+def test_conformance_b13_a_failed_id_allocation_does_not_block_the_queue() -> None:
     harness = CoordinatorHarness(inline_io=False, max_concurrent=3)
     harness.counter.error = OSError("no quorum")
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(3)]
@@ -306,7 +306,7 @@ def test_conformance_b15_another_error_of_the_counter_is_a_trigger_failure(harne
     assert harness.complete_one().checkpoint_id == 1
 
 
-def test_conformance_b17_aborting_the_one_being_triggered_lets_the_next_start() -> None:
+def test_conformance_b17_the_next_request_starts_if_the_triggered_one_is_aborted() -> None:
     harness = CoordinatorHarness(inline_io=False)
     first = harness.coordinator.trigger_checkpoint()
     harness.io.run_next()  # gets the ID, but no location while the storage hangs

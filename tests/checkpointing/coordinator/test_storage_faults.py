@@ -196,7 +196,7 @@ def test_metadata_that_vanished_is_named_and_the_others_are_used(tmp_path: Path)
     verify(older.location, deep=True)
 
 
-def test_when_all_metadata_vanished_the_job_does_not_start_and_nothing_goes(tmp_path: Path) -> None:
+def test_a_job_without_any_metadata_left_does_not_start_and_removes_nothing(tmp_path: Path) -> None:
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores())
     retained = [job.checkpoint("a"), job.checkpoint("b")]
     for checkpoint in retained:

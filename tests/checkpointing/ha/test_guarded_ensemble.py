@@ -244,7 +244,7 @@ def test_job_manager_restricts_nodes_that_an_earlier_version_left_open(
 
 
 @pytest.mark.parametrize("scheme", [DIGEST, SASL])
-def test_a_password_goes_to_no_leader_that_others_can_write(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
+def test_a_password_is_not_sent_to_a_leader_that_others_can_write(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
     quorum = guarded.quorum(guarded.access(scheme))
     forge(guarded, quorum.paths[0])
     assert find_leader(quorum) == Leader("http://evil.example")

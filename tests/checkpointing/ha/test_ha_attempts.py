@@ -90,7 +90,7 @@ def test_an_attempt_is_not_held_twice_by_two_drivers_of_the_same_number(driver):
 
 
 @zookeeper
-def test_waiting_ends_when_the_driver_goes(driver, job_manager):
+def test_waiting_ends_when_the_driver_ends(driver, job_manager):
     held = driver().hold(JOB_ID, 1)
     threading.Timer(0.1, held.release).start()
     assert job_manager.wait_until_free(JOB_ID, 20)
@@ -186,7 +186,7 @@ def test_every_callback_of_a_lost_claim_runs_even_if_one_fails(driver, connectio
 
 
 @zookeeper
-def test_a_cut_off_driver_stops_before_its_place_is_free(connect, job_manager, proxy, eventually):
+def test_a_disconnected_driver_stops_before_its_claim_expires(connect, job_manager, proxy, eventually):
     connection = connect(proxy.address)
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     holders_when_lost = []
@@ -206,7 +206,7 @@ def test_a_cut_off_driver_stops_before_its_place_is_free(connect, job_manager, p
 
 
 @zookeeper
-def test_a_short_break_costs_the_attempt_nothing(connect, job_manager, proxy, eventually):
+def test_a_short_disconnection_does_not_end_the_attempt(connect, job_manager, proxy, eventually):
     connection = connect(proxy.address, session_timeout_s=10.0)
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     proxy.cut()
@@ -219,7 +219,7 @@ def test_a_short_break_costs_the_attempt_nothing(connect, job_manager, proxy, ev
 
 
 @zookeeper
-def test_a_driver_that_slept_knows_at_once_that_it_is_too_late(connect):
+def test_a_driver_that_was_suspended_detects_the_expired_lease_at_once(connect):
     clock = ManualClock()
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, clock).hold(JOB_ID, 1)
@@ -254,7 +254,7 @@ def test_no_callback_after_a_release(driver):
 
 
 @zookeeper
-def test_a_killed_driver_frees_its_place_when_its_session_ends(root, zookeeper_hosts, job_manager):
+def test_the_claim_of_a_killed_driver_ends_with_its_session(root, zookeeper_hosts, job_manager):
     program = (
         "import sys; from checkpointing.ha.driver_services import driver_services\n"
         "from checkpointing.model.driver_spec import HighAvailabilitySpec\n"
@@ -294,7 +294,7 @@ def test_the_registry_reports_a_missing_server(connect, proxy, eventually):
         registry.hold(JOB_ID, 1)
 
 
-def test_standalone_the_lease_alone_rules():
+def test_a_standalone_registry_has_no_claims_and_relies_on_the_lease():
     registry = StandaloneAttemptRegistry()
     held = registry.hold(JOB_ID, 1)
     registry.hold(JOB_ID, 2)

@@ -67,7 +67,7 @@ def test_conformance_E10_the_latest_is_the_one_added_last(make_store, files):
     assert store.latest == files.completed(2)
 
 
-def test_conformance_E11_the_oldest_goes_when_more_than_retained(make_store, files):
+def test_conformance_E11_the_oldest_is_removed_beyond_the_retained_number(make_store, files):
     store = make_store(num_retained=2)
     dropped = [ids(store.add_checkpoint(files.completed(number))) for number in (1, 2, 3, 4)]
     assert dropped == [[], [], [1], [2]]

@@ -518,7 +518,7 @@ def refused_everywhere(manager):
 
 
 @pytest.mark.parametrize("loss", [Loss.CONNECTION, pytest.param(Loss.SESSION, marks=pytest.mark.nightly)])
-def test_an_election_that_is_cut_short_anywhere_leads_in_the_end_and_leaves_nothing_behind(new_manager, loss):
+def test_an_election_interrupted_at_any_step_finds_a_leader_and_leaves_no_nodes(new_manager, loss):
     with new_manager(term_ends_with_the_session=True) as manager:
         manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
         manager.leading()

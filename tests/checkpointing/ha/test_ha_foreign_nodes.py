@@ -110,7 +110,7 @@ def test_a_handle_that_makes_no_sense_is_reported_and_kept_and_the_others_are_us
     assert connection.get(f"{CHECKPOINTS}/{handle_name(1)}").data == garbage
 
 
-def test_handles_of_which_none_makes_sense_fail_the_recovery_and_stay(connection, services, recovery, files):
+def test_invalid_handles_fail_the_recovery_and_are_kept(connection, services, recovery, files):
     recovery.store.add_checkpoint(files.completed(1))
     connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", b"?", -1)])
     with pytest.raises(CheckpointsUnreadable, match="1: JSONDecodeError"):
@@ -159,7 +159,7 @@ def test_a_counter_that_is_none_gives_no_id_and_is_not_overwritten(connection, g
     assert connection.get(COUNTER).data == garbage
 
 
-def test_cleaning_a_job_up_leaves_what_is_foreign_and_removes_the_rest(connection, services, recovery, files):
+def test_cleaning_up_a_job_keeps_foreign_nodes_and_removes_the_rest(connection, services, recovery, files):
     recovery.store.add_checkpoint(files.completed(recovery.counter.get_and_increment()))
     for foreign in (f"{CHECKPOINTS}/notes", f"{JOB}/notes"):
         connection.commit([Create(foreign)])
@@ -209,7 +209,7 @@ def test_an_attempt_that_no_session_holds_is_none_of_a_drivers(connection):
         '{"version":1,"graph":{"job_id":"x"}}',
     ],
 )
-def test_a_graph_that_makes_no_sense_is_an_error_that_names_its_file_and_stays(services, tmp_path, content):
+def test_an_invalid_graph_is_an_error_with_its_file_name_and_is_kept(services, tmp_path, content):
     services.job_graphs.put(GRAPH)
     [file] = (tmp_path / "execution-plans").iterdir()
     file.write_text(content)

@@ -203,7 +203,7 @@ def test_leadership_expires_on_the_monotonic_clock_without_contact_to_the_server
 
 
 @zookeeper
-def test_conformance_L07_M20_a_revoked_contender_leaves_the_leaders_information_alone(
+def test_conformance_L07_M20_a_revoked_contender_does_not_change_the_leader_information(
     make_contender, proxy, retrieval, eventually
 ):
     first = make_contender("http://127.0.0.1:1", hosts=proxy.address)
@@ -414,7 +414,7 @@ def test_two_contenders_never_lead_together(make_contender, zookeeper_hosts, eve
 
 
 @zookeeper
-def test_conformance_L21_L23_without_a_connection_no_leader_is_known_and_afterwards_the_same_one(
+def test_conformance_L21_L23_the_leader_is_unknown_without_a_connection_and_the_same_after_it(
     make_contender, connect, proxy, eventually
 ):
     make_contender()

@@ -18,7 +18,7 @@ def test_the_session_time_out_is_the_one_that_the_server_granted(connect):
 
 
 @zookeeper
-def test_a_transaction_happens_whole_or_not_at_all(connection):
+def test_a_transaction_is_atomic(connection):
     connection.commit([Create("a"), Create("b", b"1")])
     with pytest.raises(NodeExists, match="transaction on b"):
         connection.commit([SetData("b", b"2", -1), Create("c"), Create("a")])

@@ -89,7 +89,7 @@ def test_a_stopped_leader_that_resumes_after_its_term_cannot_write(
     assert [checkpoint.checkpoint_id for checkpoint in recovery.store.checkpoints] == kept
 
 
-def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(make_ensemble, start_standby, eventually):
+def test_a_restarted_server_has_one_leader_and_all_data(make_ensemble, start_standby, eventually):
     ensemble = make_ensemble(1)
     first, first_contender = start_standby(ensemble.hosts)
     session_id = first_contender.granted.get(timeout=30)

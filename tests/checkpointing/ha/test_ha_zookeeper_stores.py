@@ -152,7 +152,7 @@ def test_conformance_F07_without_a_connection_the_shutdown_fails(connect):
         counter.shutdown(JobStatus.FINISHED)
 
 
-def test_conformance_F08_a_child_node_fails_the_shutdown_until_it_is_gone(connection):
+def test_conformance_F08_a_child_node_fails_the_shutdown_until_it_is_removed(connection):
     counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
     counter.get()
     connection.commit([Create(f"{COUNTER}/child")])

@@ -45,7 +45,7 @@ def test_no_more_than_the_limit_start_at_a_time() -> None:
     assert decision.waits["c"].position == 2
 
 
-def test_memory_that_is_taken_counts_and_so_does_what_was_just_admitted() -> None:
+def test_used_memory_and_that_of_recently_admitted_jobs_count() -> None:
     load = Load(memory=5 * GIB, drivers=5)
 
     decision = decide([job("a", asks=2), job("b", asks=2)], load, replace(ROOM, memory=8 * GIB))
@@ -145,7 +145,7 @@ def test_lower_priorities_wait_for_the_recovery_of_higher_ones(
     assert lacking(decision)["usual"] is Lacking.RECOVERY
 
 
-def test_spares_may_have_what_is_left_when_all_that_wait_have_started() -> None:
+def test_spares_get_the_memory_left_after_all_waiting_jobs_started() -> None:
     limits = Limits(memory=10 * GIB, drivers=4, starting=1)
     jobs = [job("a", asks=2), job("huge", asks=11), replace(job("restarts", asks=3), has_place=True)]
 

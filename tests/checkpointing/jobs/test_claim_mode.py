@@ -80,7 +80,7 @@ def _claims_on(directory: Path) -> list[str]:
     return [path.name for path in directory.glob("_claimed-*")]
 
 
-async def test_conformance_j04_a_claimed_savepoint_stays_until_a_checkpoint_takes_its_place(
+async def test_conformance_j04_a_claimed_savepoint_is_kept_until_a_checkpoint_replaces_it(
     manager: RunningJobManager,
 ) -> None:
     savepoint = await _savepoint(manager)
@@ -99,7 +99,7 @@ async def test_conformance_j04_a_claimed_savepoint_stays_until_a_checkpoint_take
     assert manager.launcher.drivers[-1].completed == [2]
 
 
-async def test_conformance_j06_a_claimed_checkpoint_goes_with_its_directory_and_its_old_jobs_pool(
+async def test_conformance_j06_a_claimed_checkpoint_is_removed_with_its_directory_and_pool(
     manager: RunningJobManager,
 ) -> None:
     (chk,) = await _retained(manager)
@@ -111,7 +111,7 @@ async def test_conformance_j06_a_claimed_checkpoint_goes_with_its_directory_and_
     await _gone(chk.parent)
 
 
-async def test_conformance_j07_what_another_retained_checkpoint_needs_stays(manager: RunningJobManager) -> None:
+async def test_conformance_j07_files_of_another_retained_checkpoint_are_kept(manager: RunningJobManager) -> None:
     older, newer = await _retained(manager, 2)
     _with_shared_files(older, "a", "both")
     _with_shared_files(newer, "b", "both")
@@ -124,7 +124,7 @@ async def test_conformance_j07_what_another_retained_checkpoint_needs_stays(mana
     assert read_metadata(str(older)).checkpoint_id == 1
 
 
-async def test_a_pool_that_cannot_be_judged_stays_whole(manager: RunningJobManager) -> None:
+async def test_a_pool_with_an_unreadable_checkpoint_is_kept_completely(manager: RunningJobManager) -> None:
     older, newer = await _retained(manager, 2)
     _with_shared_files(newer, "b")
     (older / "_metadata").write_text('{"magic":"waymark-checkpoint", damaged')
@@ -183,7 +183,7 @@ async def test_an_unclaimed_snapshot_is_never_changed_also_in_the_jobs_directory
     assert _pool(newer) == {"old", "both"}
 
 
-async def test_leftovers_of_a_crash_without_high_availability_go_when_the_job_starts_again(tmp_path: Path) -> None:
+async def test_a_restart_removes_leftovers_of_a_crash_without_high_availability(tmp_path: Path) -> None:
     (chk,) = await _suspended(tmp_path)
     _with_shared_files(chk, "needed")
     (chk.parent / "shared" / "orphan").write_text("x")
@@ -361,7 +361,7 @@ async def test_a_store_that_does_not_answer_is_retried_until_it_has_the_claimed_
 
 
 @pytest.mark.zookeeper
-async def test_the_next_job_manager_knows_what_was_claimed(cluster: Cluster) -> None:
+async def test_the_next_job_manager_knows_the_claimed_snapshot(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         savepoint = await _savepoint(first)

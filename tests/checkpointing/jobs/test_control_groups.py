@@ -186,7 +186,7 @@ def test_memory_kill_of_an_earlier_process_with_that_pid_does_not_count(kernel: 
     assert groups.place(100, GIB).exceeded_limit() is None
 
 
-def test_a_spare_that_takes_an_attempt_stays_in_its_group_with_the_attempts_limit(
+def test_a_spare_that_becomes_an_attempt_keeps_its_group_with_the_limit_of_the_attempt(
     kernel: Kernel, groups: DriverGroups
 ) -> None:
     """The kernel counts memory in the group in which it was allocated."""
@@ -238,7 +238,7 @@ def test_the_next_job_manager_finds_the_group_of_a_driver(kernel: Kernel, groups
     assert found.exceeded_limit() == GIB
 
 
-async def test_the_group_goes_when_its_process_was_ended(kernel: Kernel, groups: DriverGroups) -> None:
+async def test_the_group_is_removed_when_its_process_was_ended(kernel: Kernel, groups: DriverGroups) -> None:
     class Process:
         pid, has_started, left_nothing = 100, True, True
         loss = Loss("DriverLost", "why")

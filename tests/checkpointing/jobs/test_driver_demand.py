@@ -62,7 +62,7 @@ def test_a_driver_in_the_cluster_takes_nothing_here() -> None:
     assert _demand({"spark.master": "yarn", "spark.submit.deployMode": "cluster"}) is None
 
 
-def test_the_sum_may_be_set_as_a_whole() -> None:
+def test_the_total_memory_can_be_set() -> None:
     assert memory(waymark_driver_memory="3gb", spark_driver_memory="1g") == 3072
 
 

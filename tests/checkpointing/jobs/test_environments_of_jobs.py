@@ -123,7 +123,7 @@ async def test_an_unreachable_index_is_retried(manager: RunningJobManager, index
 
 
 @pytest.mark.nightly
-async def test_an_environment_stays_as_long_as_a_job_needs_it(tmp_path: Path, index: Index) -> None:
+async def test_an_environment_is_kept_while_a_job_needs_it(tmp_path: Path, index: Index) -> None:
     async with running_job_manager(tmp_path, WAYMARK_ENVIRONMENT_RETENTION="0.2") as manager:
         job_id = await manager.submit_running({REQUIREMENTS: "colours==1.0\n", **OFTEN})
         home = tmp_path / "state" / "environments" / (await environment_of(manager, job_id))["name"]

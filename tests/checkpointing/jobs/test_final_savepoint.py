@@ -35,9 +35,7 @@ async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
-async def test_a_job_that_ends_by_itself_is_finished_with_a_savepoint_that_outlives_its_checkpoints(
-    manager: RunningJobManager, retention: str
-) -> None:
+async def test_a_job_that_ends_by_itself_finishes_with_a_savepoint(manager: RunningJobManager, retention: str) -> None:
     job_id = await manager.submit_running({RETENTION: retention})
     await manager.checkpoint(job_id)
     driver = await manager.driver(1)
@@ -121,7 +119,7 @@ async def test_a_first_run_without_any_batch_has_nothing_to_save(manager: Runnin
     assert (driver.triggers, savepoints(manager)) == ([], [])
 
 
-async def test_a_savepoint_that_fails_is_tried_again_and_the_reason_is_shown(
+async def test_a_failed_final_savepoint_is_retried_and_the_reason_is_shown(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
@@ -142,7 +140,7 @@ async def test_a_savepoint_that_fails_is_tried_again_and_the_reason_is_shown(
 
 
 @pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
-async def test_a_checkpoint_stays_when_no_savepoint_can_be_taken(
+async def test_a_checkpoint_is_kept_if_no_savepoint_can_be_taken(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, retention: str
 ) -> None:
     monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))

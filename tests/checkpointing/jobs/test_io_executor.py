@@ -58,7 +58,7 @@ class Outcome:
         self.error = error
 
 
-async def test_results_and_errors_come_back_on_the_loop() -> None:
+async def test_results_and_errors_are_returned_on_the_loop() -> None:
     io = executor()
     loop_thread, seen = threading.get_ident(), []
     io.submit(threading.get_ident, lambda ident: seen.append((ident, threading.get_ident())), seen.append)

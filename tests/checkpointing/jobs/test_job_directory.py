@@ -32,7 +32,7 @@ def upload(directory: Path, name: str, content: bytes) -> Path:
     return file
 
 
-def test_a_program_is_on_the_disk_with_every_directory_that_leads_to_it(
+def test_a_program_and_its_directories_are_synced_to_the_disk(
     tmp_path: Path, synced: dict[Path, bytes | list[str]]
 ) -> None:
     """The job's graph is stored right after the program. A power cut must not leave a job without its program."""

@@ -302,7 +302,7 @@ async def test_cancel_ends_the_driver_and_the_job(manager: RunningJobManager) ->
 
 
 @pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"])
-async def test_a_canceled_jobs_directories_go_with_its_last_checkpoint(
+async def test_the_directories_of_a_canceled_job_are_removed_with_its_last_checkpoint(
     manager: RunningJobManager, retention: str
 ) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.externalized-checkpoint-retention": retention})

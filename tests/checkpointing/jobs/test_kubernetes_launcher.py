@@ -153,7 +153,7 @@ def test_a_pod_takes_nothing_of_the_job_managers_machine(launcher: KubernetesLau
     assert launcher.demand_of(graph({**CONFIGURATION, "waymark.driver.memory": "100gb"})) is None
 
 
-def test_secrets_are_in_the_pods_secret_only_and_go_with_the_pod(
+def test_secrets_are_only_in_the_secret_of_the_pod_and_removed_with_it(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     token = tmp_path / "jm-token"
@@ -216,7 +216,7 @@ def test_an_answer_that_is_lost_makes_no_second_pod(
 
 
 @pytest.mark.parametrize("call", [("POST", "pods"), ("POST", "secrets"), ("GET", "pods")])
-def test_the_launch_waits_while_the_api_is_away(
+def test_the_launch_waits_while_the_api_is_unreachable(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path, call: tuple[str, str]
 ) -> None:
     cluster.away_for = {call}
@@ -247,7 +247,7 @@ def test_a_pod_whose_secret_cannot_be_made_is_removed_once_the_api_answers(
     launcher.end_spares()
 
 
-def test_a_pod_of_another_life_of_the_job_is_not_taken_for_this_attempts(
+def test_a_pod_of_an_earlier_run_of_the_job_is_not_used_for_this_attempt(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     launcher.launch(spec(tmp_path))
@@ -314,7 +314,7 @@ async def test_a_deleted_pod_is_lost_when_it_has_ended(
     assert await loss(process) == ("PodDeleted", f"The pod {NAMESPACE}/{POD} of the driver was deleted.")
 
 
-async def test_a_pod_that_is_gone_with_its_node_may_still_run(
+async def test_a_pod_missing_with_its_node_may_still_run(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -565,7 +565,7 @@ _VERBS = {
 }
 
 
-async def test_the_role_that_is_shipped_allows_what_the_launcher_calls_and_no_more(
+async def test_the_shipped_role_allows_exactly_the_calls_of_the_launcher(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))

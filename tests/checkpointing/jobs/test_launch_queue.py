@@ -181,7 +181,7 @@ async def test_a_waiting_job_that_is_cancelled_leaves_the_queue_at_once() -> Non
     assert here.started == ["runs", "small"]
 
 
-async def test_a_driver_elsewhere_neither_waits_nor_counts() -> None:
+async def test_a_driver_on_another_machine_neither_waits_nor_counts() -> None:
     here = machine(memory=1, drivers=1, starting=1)
     here.launcher.elsewhere = {"pod"}
     await here.enter(graph("pod"), graph("pod"))
@@ -365,7 +365,7 @@ def test_a_job_that_requests_more_than_the_machine_has_is_refused() -> None:
     assert "16.0 GiB" in refused.value.allowed
 
 
-def test_a_large_job_elsewhere_is_not_refused() -> None:
+def test_a_large_job_on_another_machine_is_not_refused() -> None:
     here = machine(memory=16)
     here.launcher.elsewhere = {"a"}
 

@@ -98,7 +98,7 @@ async def test_processes_started_by_a_driver_end_with_it(launcher: LocalDriverLa
     await eventually(lambda: not is_alive(child))
 
 
-async def test_a_driver_has_left_nothing_once_all_that_it_started_is_gone(
+async def test_a_driver_has_ended_once_all_processes_of_it_have_ended(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "child"))
@@ -165,7 +165,7 @@ async def test_processes_of_an_ended_driver_keep_its_temporary_directory(launche
     await eventually(lambda: not temporary.path.exists())
 
 
-async def test_a_driver_that_outlives_its_job_manager_keeps_it_and_the_next_one_removes_it(
+async def test_a_driver_that_survives_its_job_manager_keeps_it_and_the_next_one_removes_it(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "run"))

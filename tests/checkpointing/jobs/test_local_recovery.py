@@ -153,9 +153,7 @@ async def test_damaged_local_state_is_reported_and_a_checkpoint_is_used(manager:
     )
 
 
-async def test_a_state_that_a_file_sink_is_ahead_of_costs_no_attempt(
-    manager: RunningJobManager, tmp_path: Path
-) -> None:
+async def test_a_state_older_than_the_file_sink_fails_no_attempt(manager: RunningJobManager, tmp_path: Path) -> None:
     """The driver died between the sink's commit and the batch's commit."""
     job_id = await manager.submit_running(FAST_RESTART)
     newest = await manager.checkpoint(job_id)
@@ -382,7 +380,7 @@ def test_old_attempts_keep_newest_logs_and_needed_state(tmp_path: Path) -> None:
     assert left_of(jobs) == {"attempt-2": whole, **kept, "attempt-14": whole}
 
 
-def test_the_log_of_the_first_failure_stays_and_the_newest_that_there_is_room_for(tmp_path: Path) -> None:
+def test_the_log_of_the_first_failure_and_the_newest_logs_are_kept(tmp_path: Path) -> None:
     jobs = attempts_with_logs(tmp_path, 20)
     jobs.remove_old_attempts(20, first_failure=3, room=45)
     assert set(left_of(jobs)) == {"attempt-3", "attempt-17", "attempt-18", "attempt-19", "attempt-20"}

@@ -137,7 +137,9 @@ async def test_a_job_that_runs_again_removes_unfinished_savepoints(
 
 
 @pytest.mark.parametrize("asked", [None, "asked"], ids=["configured-directory", "the-jobs-own"])
-async def test_half_a_checkpoint_goes_and_a_complete_one_stays(tmp_path: Path, asked: str | None) -> None:
+async def test_an_incomplete_checkpoint_is_removed_and_a_complete_one_is_kept(
+    tmp_path: Path, asked: str | None
+) -> None:
     root = tmp_path / asked if asked is not None else tmp_path / "state" / "checkpoints"
     complete = killed_in_a_checkpoint(root)
     left_by_a_dead_job_manager(tmp_path, checkpoint_directory=str(root) if asked is not None else None, pid=1 << 22)

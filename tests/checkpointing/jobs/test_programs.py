@@ -49,7 +49,7 @@ def test_only_programs_are_stored(storage: ProgramStorage, name: str) -> None:
     assert storage.list() == ()
 
 
-def test_a_name_with_directories_stays_inside(storage: ProgramStorage, tmp_path: Path) -> None:
+def test_a_name_with_directories_stays_within_the_program_directory(storage: ProgramStorage, tmp_path: Path) -> None:
     program = storage.store("../../etc/evil.py", SOURCE)
 
     assert program.path.parent == tmp_path / "programs"

@@ -71,7 +71,7 @@ def made_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
 
 
-async def test_requirements_are_installed_once_with_what_a_driver_needs(tmp_path: Path, house: Path) -> None:
+async def test_requirements_are_installed_once_with_the_packages_of_a_driver(tmp_path: Path, house: Path) -> None:
     cache = tmp_path / "environments"
     first, second = environments(cache, offline(house)), environments(cache, offline(house))
 
@@ -378,7 +378,7 @@ async def test_an_archive_that_leads_out_or_is_no_environment_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env.tar.gz", "environments"]
 
 
-async def test_an_archive_that_is_cut_off_or_lacks_what_a_driver_needs_is_refused(tmp_path: Path) -> None:
+async def test_a_truncated_archive_or_one_without_required_packages_is_refused(tmp_path: Path) -> None:
     maker = environments(tmp_path / "environments", {})
     python = Path(sys.executable).resolve()
     lacking = packed(tmp_path / "lacking.tar.gz", [member("bin/python", str(python))])

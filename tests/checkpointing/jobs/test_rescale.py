@@ -249,7 +249,7 @@ def test_stateful_vertices_have_one_parallelism_together() -> None:
     assert required_parallelism(bounds({COUNT: 4, OTHER: 4}), vertices) == 4
 
 
-def test_a_state_without_keys_stays_in_its_one_partition() -> None:
+def test_a_state_without_keys_remains_in_one_partition() -> None:
     with pytest.raises(InvalidRequirements, match="keeps all state in one partition"):
         required_parallelism(bounds({COUNT: 4, TOTAL: 1}), (COUNT, TOTAL))
     assert required_parallelism(bounds({COUNT: 2, TOTAL: 1}), (COUNT, TOTAL)) == 2

@@ -200,7 +200,7 @@ async def test_a_snapshot_without_numbers_belongs_to_the_family_of_its_job(manag
     assert metadata.batch_numbers == numbers, "its own snapshots stay in the family"
 
 
-async def test_numbers_begin_behind_what_the_last_heartbeat_named(manager: RunningJobManager) -> None:
+async def test_numbers_begin_after_the_last_reported_one(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)
     first = await manager.driver(1)

@@ -144,7 +144,7 @@ async def test_a_job_that_may_have_written_is_not_started_empty(tmp_path: Path) 
     assert (location / "commits" / "0").exists(), "the clean-up has removed the only state"
 
 
-async def test_files_that_are_gone_prove_nothing(writes_again: RunningJobManager) -> None:
+async def test_missing_files_are_no_proof(writes_again: RunningJobManager) -> None:
     job_id = await writes_again.submit_running(FAST_RESTART)
     await writes_again.launcher.drivers[0].report_failure("crash")
     await writes_again.until(job_id, "FAILED")
@@ -160,7 +160,7 @@ async def test_a_job_that_began_no_batch_is_started_empty(writes_again: RunningJ
     await eventually(lambda: record(manager, job_id).sinks)
 
 
-async def test_an_empty_start_forgets_what_came_before(writes_again: RunningJobManager) -> None:
+async def test_a_start_without_state_discards_earlier_runs(writes_again: RunningJobManager) -> None:
     """Attempt 2 starts empty and ends before its queries start, so attempt 3 may start empty, too."""
     manager = writes_again
     await manager.submit_running(FAST_RESTART)

@@ -51,7 +51,7 @@ async def test_stop_with_savepoint_finishes_the_job_and_names_the_savepoint(mana
     assert statistics["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
 
 
-async def test_a_stop_with_drain_is_refused_and_costs_the_job_nothing(manager: RunningJobManager) -> None:
+async def test_a_stop_with_drain_is_refused_and_does_not_affect_the_job(manager: RunningJobManager) -> None:
     """The driver gets no request, because a declined synchronous savepoint would end its attempt."""
     job_id = await manager.submit_running(RESTART)
 
@@ -192,7 +192,7 @@ async def test_a_driver_that_ended_on_request_has_finished_even_if_its_report_wa
         ("DELETE_ON_CANCELLATION", "by itself", True),
     ],
 )
-async def test_retained_checkpoints_go_only_with_a_job_that_was_stopped(
+async def test_retained_checkpoints_are_removed_only_with_a_stopped_job(
     manager: RunningJobManager, retention: str, end: str, stays: bool
 ) -> None:
     """The job may also end by itself without a final savepoint, as with drivers of an earlier version."""
@@ -381,7 +381,7 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize("leaves", ["an empty mount point", "nothing"])
-async def test_a_savepoint_whose_storage_may_be_away_is_not_called_missing(
+async def test_a_savepoint_on_possibly_unreachable_storage_is_not_reported_as_missing(
     manager: RunningJobManager, leaves: str
 ) -> None:
     savepoint = await _savepoint_of_a_job(manager)

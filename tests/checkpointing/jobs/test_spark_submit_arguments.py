@@ -73,7 +73,7 @@ def test_a_pod_is_named_after_its_attempt_within_the_length_of_a_dns_label() -> 
     assert settings["spark.kubernetes.driverEnv.TZ"] == "UTC"
 
 
-def test_an_application_is_ended_by_what_its_cluster_calls_it() -> None:
+def test_an_application_is_ended_by_its_id_in_the_cluster() -> None:
     log = "Submitted application application_1700000000000_0007\nApplication report for application_1700000000000_0007"
 
     assert kill_commands(YARN, SUBMIT, JOB, 3, "default", log) == [

@@ -37,7 +37,7 @@ def test_the_master_url_determines_the_cluster_manager(master: str, manager: Clu
 
 
 @pytest.mark.parametrize("master", ["spark://host", "spark:/host:7077", "mesos://m:5050", "local[x]", "yarn-client"])
-def test_a_master_that_spark_has_not_is_refused_with_what_is_allowed(master: str) -> None:
+def test_an_unknown_master_is_refused_with_the_allowed_ones(master: str) -> None:
     with pytest.raises(InvalidConfiguration) as error:
         deployment_of({"spark.master": master})
 

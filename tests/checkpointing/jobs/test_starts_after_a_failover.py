@@ -123,7 +123,7 @@ async def test_sixty_jobs_start_in_turn_by_priority_after_the_leaders_death(lead
         assert len({driver.spec.job_id for driver in launched}) == JOBS
 
 
-async def test_a_leader_that_goes_amid_the_starts_loses_and_doubles_none(leaders: NextLeaders) -> None:
+async def test_a_leader_that_ends_during_the_starts_loses_and_repeats_none(leaders: NextLeaders) -> None:
     """Three drivers run, four are starting, and five jobs wait. The next leader adopts seven and starts five."""
     drivers = leaders.launcher.drivers
     leaders.launcher.becomes_running = False

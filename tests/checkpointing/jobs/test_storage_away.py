@@ -258,7 +258,7 @@ async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDrive
 
 @zookeeper
 @pytest.mark.parametrize("mount_point", ["gone", "empty"])
-async def test_a_living_driver_is_adopted_while_the_storage_is_away(cluster: Cluster, mount_point: str) -> None:
+async def test_a_live_driver_is_adopted_while_the_storage_is_unreachable(cluster: Cluster, mount_point: str) -> None:
     job_id, driver = await left_behind(cluster)
     async with cluster.job_manager() as second:
         away = Away(Path(second.settings.checkpoint_directory), mount_point)
@@ -398,7 +398,9 @@ async def test_a_job_whose_checkpoints_are_damaged_fails_and_keeps_them(cluster:
 
 
 @zookeeper
-async def test_canceled_while_it_waits_its_checkpoints_go_once_they_can_be_read(cluster: Cluster, reads: Reads) -> None:
+async def test_the_checkpoints_of_a_job_canceled_while_waiting_are_removed_once_readable(
+    cluster: Cluster, reads: Reads
+) -> None:
     delete = {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}
     job_id, driver = await left_behind(cluster, **delete)
     reads.away = True
@@ -457,7 +459,7 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
 
 
 @zookeeper
-async def test_without_its_directory_a_job_is_not_taken_for_one_that_never_ran(cluster: Cluster, reads: Reads) -> None:
+async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(cluster: Cluster, reads: Reads) -> None:
     """The job's files in the state directory may be on another file system, which is mounted last."""
     job_id, driver = await left_behind(cluster)
     jobs = cluster.directory / "state" / "jobs"

@@ -184,7 +184,7 @@ async def test_a_link_in_place_of_the_log_is_not_followed(manager: RunningJobMan
     assert (await read(manager, f"/jobs/{job_id}/logs/driver-1.log"))[0] == 404
 
 
-async def test_the_logs_stay_when_the_job_has_ended(tmp_path: Path) -> None:
+async def test_the_logs_are_kept_when_the_job_has_ended(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path) as manager:
         job_id = await manager.submit_running({"restart-strategy.type": "none"})
         log_of(manager, job_id, 1).write_text("says why\n")

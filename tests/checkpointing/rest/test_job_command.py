@@ -410,7 +410,7 @@ def test_a_text_that_names_no_single_job_is_refused(text: str, message: str) -> 
         find_job([job(1, "a"), job(2, "a")], "a")
 
 
-def test_an_operation_waits_for_a_job_manager_that_is_away() -> None:
+def test_an_operation_waits_for_an_unreachable_job_manager() -> None:
     away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
 
     class Client(JobManagerClient):

@@ -70,7 +70,7 @@ async def test_without_get_the_names_are_listed_as_flink_does(manager: RunningJo
     assert {entry["id"] for entry in listed} == FLINKS | {"fullRestarts"}
 
 
-async def test_with_get_the_values_are_texts_and_what_is_unknown_is_left_out(manager: RunningJobManager) -> None:
+async def test_values_are_texts_with_get_and_unknown_metrics_are_omitted(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
 

@@ -92,7 +92,7 @@ async def test_the_configuration_hides_the_token_and_other_passwords(tmp_path: P
     assert "very-secret" not in text
 
 
-async def test_a_jobs_configuration_is_what_it_was_submitted_with(manager: RunningJobManager) -> None:
+async def test_the_configuration_of_a_job_is_the_submitted_one(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.interval": "5 s"})
 
     text = await asyncio.to_thread(_read, f"{manager.address}/jobs/{job_id}/jobmanager/config")

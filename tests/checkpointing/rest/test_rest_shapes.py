@@ -186,7 +186,7 @@ async def test_all_routes_are_served_under_v1_too(manager: RunningJobManager) ->
     assert (await manager.get("/v1/jobs/overview"))["jobs"][0]["jid"] == job_id
 
 
-async def test_an_ended_job_stays_visible(manager: RunningJobManager) -> None:
+async def test_an_ended_job_remains_visible(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
     await manager.cancel(job_id)

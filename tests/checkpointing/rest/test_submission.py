@@ -264,7 +264,7 @@ async def test_submit_does_not_count_the_time_in_which_the_environment_is_made()
     assert said == [text, "CREATED", "RUNNING"]
 
 
-async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:
+async def test_submit_waits_for_a_job_manager_that_is_unreachable_for_a_while() -> None:
     away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
     said: list[str] = []
 

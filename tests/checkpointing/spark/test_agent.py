@@ -210,7 +210,7 @@ def test_the_figures_of_the_barriers_batch_are_reported(bench: Bench, eventually
     assert (by_owner[VertexKind.SINK, 0].processed_records, by_owner[VertexKind.SINK, 0].sync_duration) == (6, 2)
 
 
-def test_figures_that_do_not_come_hold_the_acknowledgement_back_only_so_long(bench: Bench, eventually: Any) -> None:
+def test_missing_figures_delay_the_acknowledgement_for_a_limited_time(bench: Bench, eventually: Any) -> None:
     bench.reports.default = None
     bench.query.run(0)
     bench.trigger(1)
@@ -220,7 +220,7 @@ def test_figures_that_do_not_come_hold_the_acknowledgement_back_only_so_long(ben
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
 
 
-def test_only_what_is_new_counts_as_checkpointed(bench: Bench, eventually: Any) -> None:
+def test_only_new_files_count_as_checkpointed(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, size=5000)
     bench.trigger(1)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -382,7 +382,7 @@ def cuts(bench: Bench) -> dict[str, int]:
     return {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
 
 
-def test_a_producer_is_cut_at_the_end_of_what_it_had_begun_when_its_consumer_was_cut(
+def test_a_producer_is_snapshotted_after_its_current_batch_at_the_snapshot_of_its_consumer(
     tmp_path: Path, eventually: Any
 ) -> None:
     bench, clean, count = chain(tmp_path)
@@ -513,7 +513,7 @@ def test_missing_files_are_searched_in_a_later_batch(bench: Bench, eventually: A
     bench.until(eventually, lambda: bench.reports.batches(1) == {3})
 
 
-def test_a_batch_that_spark_has_cleaned_away_since_counts_as_ended(bench: Bench, eventually: Any) -> None:
+def test_a_batch_whose_files_spark_removed_counts_as_ended(bench: Bench, eventually: Any) -> None:
     bench.query.run(0)
     bench.query.begin(1)
     bench.trigger(1)

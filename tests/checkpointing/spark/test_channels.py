@@ -89,7 +89,7 @@ def test_the_same_topic_of_another_cluster_or_another_system_is_another_topic() 
     assert pairs(clean, query("count", Source("pulsar", {"topic": "clean"}))) == []
 
 
-def test_a_program_names_what_cannot_be_seen() -> None:
+def test_a_program_declares_channels_that_cannot_be_detected() -> None:
     clean = query("clean", files("/in"), sink="foreachBatch", feeds="count, keep")
     found = find_channels([clean, query("count", files("/x")), query("keep", files("/x")), query("other", files("/x"))])
     assert found == (

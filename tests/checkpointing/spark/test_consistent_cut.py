@@ -228,7 +228,7 @@ def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
     assert finish(again, again.start("again", snapshot)) == feeder.expected
 
 
-def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exactly(
+def test_a_stop_with_savepoint_under_load_names_the_channels_and_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     chain = Chain(spark, tmp_path)

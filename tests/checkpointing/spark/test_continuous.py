@@ -149,7 +149,7 @@ def test_a_stop_with_savepoint_ends_the_query_at_an_epoch(
 
 
 @pytest.mark.nightly
-def test_an_aborted_stop_lets_the_query_run_on(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
+def test_a_query_continues_after_an_aborted_stop(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
     numbers = Numbers(spark, tmp_path)
     query = numbers.start("first")
     epochs_pass(query, 1, eventually)

@@ -112,7 +112,7 @@ def test_a_script_that_ends_by_its_exit_code_has_no_traceback(tmp_path: Path) ->
     assert info.stacktrace.splitlines() == [f"checkpointing.spark.program.ScriptExited: {info.message}"]
 
 
-def test_the_message_ends_where_the_jvm_speaks_again() -> None:
+def test_the_message_ends_where_the_jvm_stack_trace_begins() -> None:
     text = """Job aborted: Traceback (most recent call last):
   File "/programs/seats.py", line 20, in look_up
 httpx2.HTTPStatusError: Server error '500 Internal Server Error' for url 'http://127.0.0.1:8090/aircraft'

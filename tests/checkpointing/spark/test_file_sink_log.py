@@ -135,7 +135,7 @@ def elsewhere(bench: FileSink) -> str:
 
 
 @pytest.mark.nightly
-def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(bench: FileSink) -> None:
+def test_a_query_that_moves_to_an_empty_directory_does_not_change_the_former_one(bench: FileSink) -> None:
     """A second job may start from the state while the first job continues."""
     older, newer = two_states(bench)
     before, log = bench.rows(), log_of(bench)
@@ -321,7 +321,7 @@ def test_a_query_at_the_end_of_its_range_is_continued_in_another_one(
 
 
 @pytest.mark.nightly
-def test_a_log_that_is_ahead_of_what_was_left_is_noticed(
+def test_a_log_that_is_ahead_of_the_remaining_state_is_detected(
     bench: FileSink, left_behind: Callable[[], RunningQuery]
 ) -> None:
     last = left_behind().files.last_commit()

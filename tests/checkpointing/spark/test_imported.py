@@ -54,7 +54,7 @@ def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 @pytest.mark.parametrize("query", ["words", UNNAMED])
-def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: str, tmp_path: Path) -> None:
+def test_an_imported_location_is_restored_unchanged_and_not_modified(name: str, query: str, tmp_path: Path) -> None:
     recording = unpacked(name, tmp_path / "recorded")
     before = fingerprint(recording.location)
     batch = newest_batch(recording)
@@ -246,7 +246,7 @@ def test_a_location_in_use_is_refused(
     assert not list(tmp_path.glob("savepoints/*"))
 
 
-def test_a_remote_location_comes_through_the_same_door(
+def test_a_remote_location_is_imported_in_the_same_way(
     count: Recording, s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_path: Path
 ) -> None:
     admitted(s3)

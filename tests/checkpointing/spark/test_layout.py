@@ -87,7 +87,7 @@ def test_a_log_that_is_missing_is_named(path: str) -> None:
         checkpoint.select(3)
 
 
-def test_a_sources_log_is_taken_whole() -> None:
+def test_the_log_of_a_source_is_copied_completely() -> None:
     checkpoint = Checkpoint(3).add("sources/0/9.compact", "sources/1/0", "sources/0/.3.crc", "sources/0/.7.x.tmp")
     assert checkpoint.sources(2) == {"0/0", "0/1", "0/2", "0/3", "0/9.compact", "1/0"}
 
@@ -130,7 +130,7 @@ def test_a_delta_missing_in_between_is_named() -> None:
         checkpoint.select(3)
 
 
-def test_rocksdb_without_changelog_takes_the_versions_zip_and_what_it_refers_to() -> None:
+def test_rocksdb_without_changelog_copies_the_zip_of_the_version_and_its_files() -> None:
     checkpoint = Checkpoint(2)
     checkpoint.add("state/0/0/2.zip", content=zip_of("a.sst"))
     checkpoint.add("state/0/0/3.zip", content=zip_of("a.sst", "b.sst", logs=("l.log",)))
@@ -177,7 +177,7 @@ def test_format_2_never_builds_on_the_zip_of_a_failed_attempt() -> None:
     assert steps == {f"3_{uid('2')}.zip", f"4_{uid('3')}.changelog"}
 
 
-def test_format_2_distrusts_a_zip_among_several_attempts_whose_commit_is_gone() -> None:
+def test_format_2_ignores_a_zip_of_several_attempts_without_a_commit() -> None:
     checkpoint = format_2(3)
     checkpoint.add(f"state/0/0/2_{uid('failed')}.zip", content=zip_of())
     checkpoint.remove("commits/1")
@@ -186,7 +186,7 @@ def test_format_2_distrusts_a_zip_among_several_attempts_whose_commit_is_gone() 
     assert f"1_{uid('0')}.changelog" in names
 
 
-def test_format_2_trusts_the_single_attempt_of_a_version_whose_commit_is_gone() -> None:
+def test_format_2_uses_the_single_attempt_of_a_version_without_a_commit() -> None:
     checkpoint = format_2(3)
     checkpoint.add(f"state/0/0/2_{uid('1')}.zip", content=zip_of())
     for batch in (0, 1, 2):
@@ -195,7 +195,7 @@ def test_format_2_trusts_the_single_attempt_of_a_version_whose_commit_is_gone() 
     assert f"2_{uid('1')}.zip" in checkpoint.state(3)
 
 
-def test_each_store_of_a_join_is_taken_for_itself() -> None:
+def test_each_store_of_a_join_is_copied_separately() -> None:
     checkpoint = Checkpoint(1)
     stores = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
     for store in stores:
@@ -275,7 +275,7 @@ def test_batch_numbers_are_distinguished_from_other_names() -> None:
     assert committed_batches(["10", "9", ".9.crc", "9.compact", "x"]) == [9, 10]
 
 
-def test_a_savepoint_that_was_never_completed_is_known_by_what_its_files_begin_with() -> None:
+def test_an_incomplete_savepoint_is_recognized_by_the_prefix_of_its_files() -> None:
     """Files with other prefixes may belong to someone else, so they would prevent the removal of the savepoint."""
     checkpoint = Checkpoint(3)
     checkpoint.add("timelines", "operators/totals/3", *(f"state/0/0/{version}.delta" for version in range(1, 5)))

@@ -186,7 +186,7 @@ def test_a_file_sink_log_that_is_ahead_of_a_state_is_not_continued(
 
 
 @pytest.mark.nightly
-def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Lives) -> None:
+def test_missing_newer_commits_are_detected_by_the_log_of_a_file_sink(bench: Lives) -> None:
     output = bench.root / "out"
     query = bench.attempt(1, bench.lines().writeStream.format("json").option("path", str(output)))
     for _ in range(3):

@@ -98,7 +98,7 @@ def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_p
         LocalState.read(work).check()
 
 
-def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path, tmp_path: Path) -> None:
+def test_missing_newer_commits_are_detected_by_the_state(left_behind: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(left_behind, work)
     for log, numbers in (("commits", (3, 4)), ("offsets", (3, 4, 5))):

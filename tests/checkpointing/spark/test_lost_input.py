@@ -36,7 +36,7 @@ def restored(tmp_path: Path) -> Restored:
     return Restored(tmp_path)
 
 
-def test_files_of_the_restored_batch_and_before_may_be_gone(restored: Restored) -> None:
+def test_files_of_the_restored_batch_and_before_may_be_missing(restored: Restored) -> None:
     restored.log("1.compact", 0, 1)
     restored.log("2", 2)
     restored.check()
@@ -64,7 +64,7 @@ def test_a_file_in_another_place_is_not_searched(restored: Restored) -> None:
     restored.check()
 
 
-def test_a_source_of_another_kind_is_left_alone(restored: Restored) -> None:
+def test_a_source_of_another_kind_is_not_checked(restored: Restored) -> None:
     restored.offsets('{"topic":{"0":17}}')
     (restored.location / "sources/0/0").write_text("what it likes")
     restored.check()

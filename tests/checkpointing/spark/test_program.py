@@ -183,7 +183,7 @@ def test_a_module_name_that_python_has_already_is_refused(tmp_path: Path) -> Non
         load(tmp_path, "json", "def main(spark, args): ...")
 
 
-def test_arguments_come_with_or_without_an_equals_sign() -> None:
+def test_arguments_are_accepted_with_or_without_an_equals_sign() -> None:
     words = ["--input", "/in", "--output=/out", "--verbose", "--n", "-5", "--expr=a=b"]
     assert parse_arguments(words) == {
         "input": "/in", "output": "/out", "verbose": "true", "n": "-5", "expr": "a=b",

@@ -29,7 +29,7 @@ def run_of(program: Callable[[ProgramRun], object]) -> ProgramRun:
     return run
 
 
-def test_a_program_that_ends_gives_what_it_returned_and_started() -> None:
+def test_a_program_that_ends_returns_its_result_and_its_queries() -> None:
     def program(run: ProgramRun) -> str:
         run.add(Started("a"))
         run.add(Started("b"))

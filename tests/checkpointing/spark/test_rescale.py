@@ -71,7 +71,7 @@ def has_state(checkpoint: CompletedCheckpoint) -> bool:
     ("layout", "steps"),
     [("rocksdb format 2", (8, 3, 3)), pytest.param("rocksdb format 1", (3,), marks=pytest.mark.nightly)],
 )
-def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_restored(
+def test_a_count_is_rescaled_from_4_to_8_to_3_partitions_and_its_snapshots_restored(
     bench: Rescaling, layout: str, steps: tuple[int, ...]
 ) -> None:
     bench.layout = {"rocksdb.changelogCheckpointing.enabled": "true", **LAYOUTS[layout]}

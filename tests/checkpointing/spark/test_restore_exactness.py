@@ -85,7 +85,7 @@ def test_a_query_restored_next_to_its_abandoned_batches_counts_every_word_once(b
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("ahead", [0, 1, 8])
-def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Bench, ahead: int) -> None:
+def test_the_log_of_a_source_is_restored_from_its_uncompacted_entries(format_2: Bench, ahead: int) -> None:
     """The log may be so far ahead that its entries after the batch are only in compacted files."""
     bench, compact_interval = format_2, "spark.sql.streaming.fileSource.log.compactInterval"
     counts: dict[str, int] = {}

@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterat
         started.stop()
 
 
-def test_an_executor_that_is_killed_costs_the_job_no_word_and_no_attempt(
+def test_a_killed_executor_loses_no_row_and_fails_no_attempt(
     cluster: StandaloneCluster, job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
     expected: Counter[str] = Counter()

@@ -256,7 +256,7 @@ def test_a_script_that_cannot_run_reports_the_cause(
         job(source).start()
 
 
-def test_a_query_that_is_started_too_late_runs_nowhere(job: Callable[[str], Job]) -> None:
+def test_a_query_that_is_started_too_late_does_not_run(job: Callable[[str], Job]) -> None:
     made = job("""
 first = rows().writeStream.format("noop").trigger(once=True).start()
 first.awaitTermination()
@@ -315,7 +315,7 @@ def test_a_checkpoint_location_of_the_program_that_is_in_use_is_never_overridden
         job(source).start()
 
 
-def test_signals_stay_the_drivers(job: Callable[[str], Job]) -> None:
+def test_a_program_cannot_replace_the_signal_handlers_of_the_driver(job: Callable[[str], Job]) -> None:
     made = job("""
 import signal
 signal.signal(signal.SIGTERM, lambda *_: None)

@@ -251,7 +251,7 @@ BATCH = BatchFigures(
     ],
     ids=["before the batch", "while it aligned", "after that", "while the state was committed", "at its end"],
 )
-def test_only_what_came_after_the_trigger_is_the_checkpoints(
+def test_only_tasks_after_the_trigger_belong_to_the_checkpoint(
     triggered: int, start_delay: int, alignment: int, sync: int
 ) -> None:
     metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, Wait(triggered, 1400))

@@ -170,7 +170,7 @@ def test_a_damaged_version_ends_the_query_with_its_place(queries: Any) -> None:
         queries.run(writing(queries, Recorder()), "first")
 
 
-def test_state_that_no_function_takes_up_is_refused_and_with_leave_left_behind(queries: Any) -> None:
+def test_state_without_a_matching_function_is_refused_or_dropped_if_allowed(queries: Any) -> None:
     def named(name: str) -> Any:
         function = with_operator_state(lambda *given: given[2].list_state("x").add(given[1]), name=name)
         return queries.lines().writeStream.foreachBatch(function)

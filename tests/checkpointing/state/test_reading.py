@@ -139,7 +139,9 @@ def test_keys_and_values_are_read_from_checkpoint_and_savepoint(counted: Any, sp
         (StateFilter(contains="p", where="value.count > 1 OR key.value = 'plum'"), ["apple", "plum"]),
     ],
 )
-def test_a_filter_keeps_what_passes_all_of_it(counted: Any, spark: Any, only: StateFilter, values: list[str]) -> None:
+def test_a_filter_keeps_rows_that_meet_all_conditions(
+    counted: Any, spark: Any, only: StateFilter, values: list[str]
+) -> None:
     found = read_state(counted.made[1].location, ANY, spark, only=only)
     assert sorted(row.key["value"] for row in found.rows) == values
 
@@ -292,7 +294,7 @@ def test_variables_of_keyed_state_are_read_by_their_names(queries: Any, spark: A
         (ViewReference(view="total"), "view: there is no 'total'; operator 0 of query 'words' has default"),
     ],
 )
-def test_state_that_is_not_there_is_answered_with_what_is(counted: Any, reference: ViewReference, problem: str) -> None:
+def test_missing_state_is_refused_with_the_existing_names(counted: Any, reference: ViewReference, problem: str) -> None:
     with pytest.raises(NoSuchState, match=problem):
         read_state(counted.made[0].location, reference)
 

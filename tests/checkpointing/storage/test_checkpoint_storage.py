@@ -247,7 +247,7 @@ def test_metadata_that_leads_out_of_the_snapshot_is_refused(savepoint: Completed
         read_metadata(edited(savepoint, point_elsewhere, sign=True))
 
 
-def test_an_extra_field_of_a_newer_minor_release_does_no_harm(savepoint: CompletedCheckpoint) -> None:
+def test_an_additional_field_of_a_newer_minor_release_is_ignored(savepoint: CompletedCheckpoint) -> None:
     assert read_metadata(edited(savepoint, lambda envelope: envelope["checkpoint"].update(x=1), sign=True)) == savepoint
 
 

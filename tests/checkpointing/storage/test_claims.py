@@ -123,7 +123,7 @@ def test_a_snapshot_that_was_given_back_is_not_removed_by_who_had_it(job: Job, t
     assert job.storage.read_metadata(checkpoint.location) == checkpoint
 
 
-def test_while_another_checkpoint_is_being_written_the_pool_stays(job: Job) -> None:
+def test_the_pool_is_kept_while_another_checkpoint_is_being_written(job: Job) -> None:
     gone = job.write(1, ["a"])
     job.begin(2, ["a"])
 
@@ -133,7 +133,7 @@ def test_while_another_checkpoint_is_being_written_the_pool_stays(job: Job) -> N
     assert {path.name for path in job.path.iterdir()} == {"chk-2", "shared", "taskowned"}
 
 
-def test_with_the_last_checkpoint_the_old_jobs_directory_goes(job: Job) -> None:
+def test_the_directory_of_the_old_job_is_removed_with_its_last_checkpoint(job: Job) -> None:
     discard_claimed(job.write(1, ["a"]).location, FILES)
     assert not job.path.exists()
 

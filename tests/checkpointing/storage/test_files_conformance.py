@@ -41,7 +41,7 @@ def test_written_file_replaces_any_content(place: Place) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
-def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path, size: int) -> None:
+def test_a_file_is_stored_and_read_unchanged(place: Place, tmp_path: Path, size: int) -> None:
     content = (hashlib.sha256(b"x").digest() * (size // 32 + 1))[:size]
     path = f"{place.root}/chk-1/words/state/0/1.zip"
     place.files.make_directory(f"{place.root}/chk-1")
@@ -53,7 +53,7 @@ def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path,
         assert (tmp_path / like / "1.zip").read_bytes() == content
 
 
-def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
+def test_putting_replaces_an_existing_file(place: Place, tmp_path: Path) -> None:
     path = f"{place.root}/shared/x"
     place.files.make_directory(place.root)
     place.files.put(local(tmp_path, b"old"), path)

@@ -142,7 +142,7 @@ def test_a_setting_that_is_no_location_is_reported_with_its_variable(value: str,
     assert "hunter2" not in str(error.value)
 
 
-def test_a_relative_path_is_made_absolute_and_an_address_stays_one() -> None:
+def test_a_relative_path_is_made_absolute_and_an_address_is_unchanged() -> None:
     settings = JobManagerSettings.from_environ(
         {"WAYMARK_CHECKPOINT_DIR": "cp", "WAYMARK_SAVEPOINT_ROOTS": "s3://bucket/sp/, file:/sp"}
     )

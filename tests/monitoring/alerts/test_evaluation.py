@@ -223,7 +223,7 @@ def test_a_job_without_a_specific_rule_has_the_global_one(rows, run, wide_rule, 
     assert (wide_rule.scope, wide_rule.check_every_s, wide_rule.severity) == ("everything", 300, "warning")
 
 
-def test_the_default_rules_are_made_once_and_stay_as_they_were_set(db):
+def test_the_default_rules_are_created_once_and_keep_their_settings(db):
     ensure_default_rules()
     AlertRule.objects.filter(kind="failed_in_window").update(threshold=9, enabled=False)
     ensure_default_rules()
@@ -275,7 +275,7 @@ def test_failures_during_an_outage_of_waymark_count_at_their_time(rows, run, rul
     assert (incident.opened_at, incident.resolved_at) == (later(1003), later(1901))
 
 
-def test_failures_of_a_cluster_that_was_away_count_when_it_is_back(rows, run, rule, job, now, later):
+def test_failures_during_an_outage_of_the_cluster_count_when_it_answers_again(rows, run, rule, job, now, later):
     evaluate_due(now)
     job.cluster.unreachable_since = later(10)
     job.cluster.save()
@@ -356,7 +356,7 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     assert evaluate_due(now + timedelta(hours=1)).is_quiet
 
 
-def test_of_a_removed_cluster_that_is_watched_again_only_new_trouble_opens_an_incident(rows, job, run, rule, now):
+def test_only_new_problems_of_a_restored_cluster_open_incidents(rows, job, run, rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -529,7 +529,9 @@ def test_an_unreachable_cluster_is_the_only_incident_of_its_jobs(rows, now, late
     assert incident.opened_at == later(90)
 
 
-def test_what_a_person_resolved_stays_quiet_until_it_was_gone_once(rows, run, job, only_own_rules, now, later):
+def test_an_incident_resolved_by_a_person_opens_again_only_after_the_problem_ended(
+    rows, run, job, only_own_rules, now, later
+):
     rule = AlertRule.objects.create(job=job, kind="end_to_end_duration", threshold=1000, check_every_s=5)
 
     def completed(number, seconds, took):

@@ -18,7 +18,7 @@ def test_declined_for_a_named_cause_is_still_declined():
     assert checkpoint_failure("Checkpoint was declined (tasks not ready)") == CheckpointFailureReason.DECLINED()
 
 
-def test_an_unknown_message_is_shown_as_it_came_on_one_line():
+def test_an_unknown_message_is_shown_unchanged_on_one_line():
     found = checkpoint_failure("Disk is full.\n\tat Storage.write")
     assert found == UnlistedFailure.WITH_MESSAGE(message="Disk is full")
 

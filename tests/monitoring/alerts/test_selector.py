@@ -31,14 +31,14 @@ LABELS = {"team": "payments", "env": "prod", "job": "orders-enrich", "cluster": 
         ("cluster=eu", True),
     ],
 )
-def test_all_terms_must_hold(text: str, chosen: bool) -> None:
+def test_all_terms_must_match(text: str, chosen: bool) -> None:
     assert parse(text).matches(LABELS) is chosen
 
 
 @pytest.mark.parametrize(
     "text", ["team==payments", "team=", "=payments", "a=b=c", "team=payments,", "te am=x", "team=a||b", "!", "team>1"]
 )
-def test_what_makes_no_sense_is_named_with_what_is_allowed(text: str) -> None:
+def test_an_invalid_selector_is_refused_with_the_allowed_form(text: str) -> None:
     with pytest.raises(BadSelector, match=r"is not a term|a term is empty"):
         parse(text)
     with pytest.raises(BadSelector, match="write terms like team=payments"):

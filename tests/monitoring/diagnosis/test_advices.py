@@ -77,11 +77,11 @@ def test_each_advice_at_its_boundary(values, expected) -> None:
         ({"recent_failures": 1, "recent_restarts": 1}, "execution.checkpointing.tolerable-failed-checkpoints", "3"),
     ],
 )
-def test_it_names_the_exact_key_and_a_value(values, key: str, value: str) -> None:
+def test_an_advice_names_the_exact_key_and_a_value(values, key: str, value: str) -> None:
     (found,) = advices(facts(**values))
     assert (found.advice[0].key, found.advice[0].value) == (key, value)
 
 
-def test_what_matters_most_comes_first() -> None:
+def test_the_most_important_advice_is_first() -> None:
     wrong = facts(config={"num_retained": 1, "mode": "at_least_once"}, normal=replace(USUAL, duration=12_000))
     assert names(wrong) == ["interval_too_short", "one_retained", "at_least_once"]

@@ -36,12 +36,12 @@ def test_a_duration_far_above_that_of_this_hour_is_reported(took, values, told) 
     assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is told
 
 
-def test_it_takes_four_spreads() -> None:
+def test_a_slow_duration_exceeds_four_spreads() -> None:
     assert "slow_for_this_hour" not in causes_of(4900, replace(AT_THIS_HOUR, spread=1000.0))
     assert "slow_for_this_hour" in causes_of(5000, replace(AT_THIS_HOUR, spread=1000.0))
 
 
-def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
+def test_a_duration_that_is_usual_at_this_hour_of_the_week_is_not_slow() -> None:
     """During the nightly load, the storage would look slow compared with the previous hundred checkpoints."""
     load = replace(AT_THIS_HOUR, expected=9000.0)
     assert causes_of(9000, load, async_=8500) == []

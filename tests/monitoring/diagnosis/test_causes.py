@@ -62,13 +62,13 @@ def test_phases(asked, expected) -> None:
     assert names(facts(asked)) == expected
 
 
-def test_only_a_checkpoint_that_may_run_alone_holds_up_the_next() -> None:
+def test_only_a_checkpoint_that_must_run_alone_delays_the_next() -> None:
     pending = checkpoint(status="IN_PROGRESS", lasted=60_000, acknowledged=3, ended_at=None)
     assert names(facts(pending, config={"timeout": 600_000, "max_concurrent": 2})) == []
     assert names(facts(replace(pending, is_savepoint=True), config={"timeout": 600_000})) == []
 
 
-def test_what_is_slow_is_measured_by_the_job_itself() -> None:
+def test_slow_is_relative_to_the_history_of_the_job() -> None:
     slow = checkpoint(lasted=5000, async_=4500)
     calm = replace(USUAL, duration=4800, async_=4300)
     assert names(facts(slow, normal=calm)) == []
@@ -76,7 +76,7 @@ def test_what_is_slow_is_measured_by_the_job_itself() -> None:
     assert names(facts(checkpoint(lasted=30_000, async_=28_000), normal=Normal())) == ["slow_storage"]
 
 
-def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
+def test_a_cause_has_its_numbers_the_usual_ones_and_the_setting_to_change() -> None:
     (found,) = causes(facts(checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)))
     assert found.sentence == PhaseReason.LONG_WRITE(number=41, took=4500, share=90)
     assert str(found.sentence) == (
@@ -173,7 +173,7 @@ def test_a_barrier_that_never_arrived() -> None:
         (tuple(replace(each, inputs=None) for each in graph(*LINE, count=0)), []),  # the graph is unknown
     ],
 )
-def test_only_what_stands_before_an_operator_holds_its_barrier_up(operators, expected: list[str]) -> None:
+def test_only_operators_upstream_delay_the_barrier_of_an_operator(operators, expected: list[str]) -> None:
     if "skew" in expected:
         operators = (operators[0], replace(operators[1], end_to_end=[600, None, 600, 600]), operators[2])
     assert names(facts(expired(operators=operators))) == expected
@@ -244,7 +244,7 @@ def test_exceptions_are_distinguished(text: str, family: str) -> None:
     assert found.sentence == ExceptionReason.THROWN_IN_TASK(what=says, text=text.rstrip("."), task="count (2/4)")
 
 
-def test_what_wraps_the_cause_hides_nothing() -> None:
+def test_wrapping_exceptions_do_not_hide_the_cause() -> None:
     trace = "org.apache.flink.FlinkException: it failed\nCaused by: java.lang.OutOfMemoryError: Metaspace"
     assert names(facts(expired(failure=DECLINED), raised=(thrown("it failed", trace),))) == ["out_of_memory"]
 

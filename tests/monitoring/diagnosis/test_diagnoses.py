@@ -110,7 +110,7 @@ def test_a_usual_one_needs_no_explanation_and_neither_does_its_job(rows, run) ->
     assert (healthy.causes, healthy.advices, healthy.checkpoint) == ([], [], None)
 
 
-def test_a_job_shows_what_is_wrong_until_one_completes_again(rows, run) -> None:
+def test_a_job_shows_its_diagnosis_until_a_checkpoint_completes(rows, run) -> None:
     failed = declined(rows, run)
     now = of_job(fresh(run.job), rows.ago(30))
     assert (names(now.causes), now.checkpoint) == (["external_timeout"], failed)
@@ -147,7 +147,7 @@ def test_an_exception_is_reported_while_the_job_has_a_problem(rows, run, state, 
     assert names(of_job(fresh(run.job), rows.now).causes) == expected
 
 
-def test_settings_come_from_the_engine_and_from_what_is_stored_of_the_job(rows, run) -> None:
+def test_settings_are_those_of_the_engine_and_of_the_stored_job(rows, run) -> None:
     run.job.savepoint_interval_s = None
     run.job.save()
     parts = {"execution": {"restart-strategy.type": "none", "state.checkpoints.num-retained": "1"}}
@@ -201,12 +201,12 @@ def test_a_row_of_another_job_is_ignored(rows, run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["job_failed", "restart_loop", "not_restarted"])
-def test_a_death_is_explained_by_what_was_thrown_last(rows, run, kind: str) -> None:
+def test_a_failed_job_is_explained_by_the_last_exception(rows, run, kind: str) -> None:
     declined(rows, run)
     assert names(of_incident(incident_of(rows, run, kind, {}), rows.now)) == ["external_timeout"]
 
 
-def test_a_job_that_was_lost_is_not_explained_by_what_was_thrown_before(rows, run) -> None:
+def test_a_lost_job_is_not_explained_by_earlier_exceptions(rows, run) -> None:
     declined(rows, run)
     Run.objects.filter(pk=run.pk).update(state="LOST", ended_at=rows.now)
     Job.objects.filter(pk=run.job_id).update(current_run=run)

@@ -181,7 +181,7 @@ async def test_uploaded_programs(httpserver, client):
         ("sp_status_nojob", 200, Failed("Could not find Flink job (00000000000000000000000000000009)")),
     ],
 )
-async def test_how_a_savepoint_went(httpserver, client, name, status, expected):
+async def test_the_states_of_a_savepoint_request(httpserver, client, name, status, expected):
     answers(httpserver, f"/jobs/{JOB}/savepoints/{TRIGGER}", sample(name), status)
     assert await client.savepoint_status(JOB, TRIGGER) == expected
 
@@ -212,7 +212,7 @@ class Bodies:
         return Response(*self._response)
 
 
-async def test_commands_send_what_flink_reads(httpserver, client):
+async def test_commands_send_the_requests_that_flink_reads(httpserver, client):
     seen = Bodies({"request-id": TRIGGER})
     for path, method in (("savepoints", "POST"), ("stop", "POST"), ("checkpoints", "POST"), ("", "PATCH")):
         httpserver.expect_request(f"/jobs/{JOB}/{path}".rstrip("/"), method=method).respond_with_handler(seen)
@@ -378,7 +378,7 @@ async def test_a_wrong_field_is_named(httpserver, client, change, text):
     assert text in str(raised.value)
 
 
-async def test_what_no_database_can_hold_is_replaced(httpserver, client):
+async def test_characters_that_databases_cannot_store_are_replaced(httpserver, client):
     job = {**json.loads(sample("jobs_overview"))["jobs"][0], "name": "a\x00b\ud800c"}
     answers(httpserver, "/jobs/overview", json.dumps({"jobs": [job]}))
     (read,) = await client.jobs_overview()
@@ -454,7 +454,7 @@ def test_where_the_rest_of_a_log_is_has_a_code_or_else_the_job_managers_text(
         ({"size": 2**70}, EngineReason.OUT_OF_RANGE(where="x.size")),
     ],
 )
-def test_a_wrong_field_is_named_with_what_it_is(value: dict[str, object], reason: Reason) -> None:
+def test_a_wrong_field_is_named_with_its_value(value: dict[str, object], reason: Reason) -> None:
     with pytest.raises(Malformed) as wrong:
         Fields(value, "x").whole("size")
     assert wrong.value.reason == reason

@@ -200,14 +200,14 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
         ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
     ],
 )
-def test_one_that_is_in_trouble_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
+def test_a_cluster_with_errors_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
     flink.instead("/overview", body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", True)
     assert said in str(problem.reason)
 
 
-def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
+def test_a_cluster_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
     flink.instead(
         "/overview", '{"errors": ["Service temporarily unavailable due to an ongoing leader election."]}', 503
     )
@@ -241,7 +241,7 @@ def test_a_secret_that_no_key_decrypts_is_reported_at_its_field(flink: FlinkServ
     assert flink.asked == []
 
 
-def test_a_token_goes_only_to_those_who_are_meant(flink: FlinkServer) -> None:
+def test_a_token_is_sent_only_if_the_authentication_uses_it(flink: FlinkServer) -> None:
     """A stored token is not sent if the authentication does not use it."""
     flink.needs = {"Authorization": bearer("right")}
     assert refused(flink.url, token="right").field == "authentication"
@@ -278,7 +278,7 @@ def test_an_address_that_is_not_allowed_is_not_connected_to(url: str) -> None:
     assert "WAYMARK_OUTBOUND_ALLOW" in str(problem.reason)
 
 
-def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_resolves_to_a_forbidden_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def metadata(_host: str, _port: int) -> list[str]:
         return ["169.254.169.254"]
 
@@ -296,7 +296,7 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
         ("http://a b", "cannot contain spaces"),
     ],
 )
-def test_what_is_no_address(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused(url: str, said: str) -> None:
     problem = refused(url)
     assert (problem.field, said in str(problem.reason)) == ("rest_url", True)
 
@@ -375,7 +375,7 @@ def test_an_answer_that_breaks_off() -> None:
     assert str(problem.reason).endswith("closed the connection in the middle of its response.")
 
 
-def test_a_server_that_speaks_something_else() -> None:
+def test_a_server_with_another_protocol_is_refused() -> None:
     problem = answered_with(b"220 mail.example ESMTP\r\n")
     assert problem.field == "rest_url"
     assert str(problem.reason).endswith("answers with something that is not HTTP; is it meant to be https://?")

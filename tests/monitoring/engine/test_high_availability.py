@@ -114,7 +114,7 @@ class TestLooking:
     def available(self, zookeeper_hosts: str, base: str) -> HighAvailability:
         return HighAvailability("zookeeper", timedelta(seconds=60), Quorum(zookeeper_hosts, base, "/ha"))
 
-    def test_while_it_is_stored_it_may_be_taken_up(self, client: KazooClient, led: None, available, base: str) -> None:
+    def test_a_stored_job_may_be_recovered(self, client: KazooClient, led: None, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans/abc/locks", makepath=True)
         assert find_recovery_reason(available, "abc") == EngineReason.JOB_STORED(job_id="abc")
         assert find_recovery_reason(available, "def") == ""

@@ -70,7 +70,7 @@ def test_an_engine_without_identifying_settings_has_no_identity() -> None:
     assert identity_of({"parallelism.default": "2"}) is None
 
 
-def test_it_survives_being_stored() -> None:
+def test_an_identity_is_equal_after_it_was_stored() -> None:
     found = first(MANAGER)
     assert Identity.from_row(found.as_row()) == found
 

@@ -179,14 +179,14 @@ async def test_a_request_to_a_server_that_closes_connections_is_sent_twice():
     assert server.accepted == 2
 
 
-async def test_what_comes_after_an_answer_is_no_answer_to_the_next_question():
+async def test_bytes_after_a_response_are_no_response_to_the_next_request():
     async with playing([ANSWER + ANSWER.replace(b"jobs", b"lies")], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.ask("GET", "/jobs", 2.0)).content == BODY
     assert server.accepted == 2
 
 
-async def test_what_came_too_late_is_no_answer_to_the_next_question():
+async def test_a_late_response_is_no_response_to_the_next_request():
     late = HEAD + b"Content-Length: 11\r\n\r\n"
     async with playing([late], [ANSWER]) as server, asking(server.url) as reads:
         with pytest.raises(TimeoutError):

@@ -118,7 +118,7 @@ def test_a_job_under_an_id_that_was_used_is_refused(jobs: CountJobs) -> None:
 
 
 @LONG
-def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
+def test_a_lost_answer_never_causes_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
     job_id, trigger = jobs.start(), new_id()
     proxy = TcpProxy(flink.url.removeprefix("http://"))
     proxy.swallow_replies()

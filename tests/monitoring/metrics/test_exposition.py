@@ -97,7 +97,7 @@ def test_a_new_run_without_a_checkpoint_keeps_the_job_s_last_one(rows, now, late
     assert list(values(found).values()) == [later(-60).timestamp()]
 
 
-def test_names_that_break_lines_and_quotes_come_back_as_they_were(rows, now):
+def test_names_with_line_breaks_and_quotes_are_parsed_unchanged(rows, now):
     name = 'a "quoted" \\ back\nslash {job="x"} # ünï'
     rows.run(rows.job(rows.cluster(name=name[:90]), name=name))
     [sample] = scrape(now)["waymark_job_state"].samples

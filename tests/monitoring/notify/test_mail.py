@@ -36,7 +36,7 @@ def test_a_line_break_in_a_name_cannot_add_a_header(mail_sink):
     assert mail["Bcc"] is None
 
 
-def test_every_recipient_refused_for_good_is_permanent(mail_sink):
+def test_a_permanent_refusal_of_every_recipient_is_permanent(mail_sink):
     mail_sink.recipient_answer = "550 no such user"
     answer = MailTransport().send(CHANNEL, MESSAGE, AT)
     assert answer.permanent

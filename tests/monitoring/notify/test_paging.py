@@ -81,7 +81,7 @@ def test_a_refused_one_is_the_messages_answer_and_the_retry_takes_all_again(http
     ("scheme", "url"),
     [("pagerduty", f"{PAGERDUTY}?action=trigger"), ("pagerduty", f"{PAGERDUTY}?dedup=x"), ("slack", "slack://a")],
 )
-def test_who_chose_an_action_or_key_has_it(scheme: str, url: str) -> None:
+def test_a_configured_action_or_key_is_used(scheme: str, url: str) -> None:
     assert not pages(scheme, url)
 
 
@@ -98,7 +98,7 @@ def test_who_chose_an_action_or_key_has_it(scheme: str, url: str) -> None:
         "victorops://routing-key@0123456789abcdef",
     ],
 )
-def test_the_other_services_have_what_is_set(url: str) -> None:
+def test_the_other_services_use_the_configured_values(url: str) -> None:
     """Apprise must have both attributes, because setting an unknown one would have no effect."""
     service = Apprise.instantiate(url, suppress_exceptions=False)
     assert hasattr(service, KEYS[url.partition(":")[0]])

@@ -34,13 +34,13 @@ OPENED, RESOLVED, REPEAT, ESCALATION, WOKEN = (
         (RESOLVED, RE, Go), (RESOLVED, OP, Drop), (RESOLVED, AC, Drop), (RESOLVED, SN, Drop),
     ],
 )  # fmt: skip
-def test_by_the_incidents_state(reason, state, expected):
+def test_the_verdict_depends_on_the_state_of_the_incident(reason, state, expected):
     facts = Facts(reason, state, acknowledged_by="olga", snoozed_until=LATER if state == SN else None)
     assert isinstance(judge(facts), expected)
 
 
 @pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
-def test_what_is_hidden_waits_without_an_end(reason):
+def test_a_hidden_notification_waits_without_a_limit(reason):
     assert judge(Facts(reason, OP, hidden_by=7)) == Wait(None, NotifyReason.HIDDEN(incident=7))
 
 
@@ -61,7 +61,7 @@ def test_nothing_overtakes_an_earlier_message_about_the_same():
         assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(LATER, NotifyReason.AFTER_EARLIER())
 
 
-def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
+def test_a_dropped_notification_does_not_wait_for_an_earlier_one():
     assert isinstance(judge(Facts(REPEAT, AC, earlier_until=LATER)), Drop)
 
 

@@ -105,7 +105,7 @@ def test_the_address_must_be_one(url):
         WebhookTransport().check(Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}))
 
 
-def test_the_receivers_code_in_the_documentation_verifies_what_we_sign():
+def test_the_documented_code_of_a_receiver_verifies_the_signature():
     text = (Path(settings.BASE_DIR) / "docs/alerts.md").read_text()
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert code

@@ -150,7 +150,7 @@ def test_the_templates_of_a_channel_replace_the_defaults_and_are_plain_text():
         "",
     ],
 )
-def test_what_makes_sense_is_taken(source):
+def test_a_valid_template_is_accepted(source):
     compile_template(source)
 
 
@@ -179,7 +179,7 @@ def test_what_makes_sense_is_taken(source):
         ("\0", "NUL"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
+def test_an_invalid_template_is_refused_with_the_allowed_names(source, said):
     if said is None:
         compile_template(source)  # Django takes an unclosed brace as text
         return

@@ -106,7 +106,7 @@ def test_json_keeps_a_reason() -> None:
         {"code": "test.names", "args": {"names": [{"code": "test.gone", "args": {}}], "count": 1}},
     ],
 )
-def test_what_this_release_has_no_text_for_is_no_reason(value: object) -> None:
+def test_a_code_without_a_text_in_this_release_is_no_reason(value: object) -> None:
     assert from_json(value) is None
 
 

@@ -36,7 +36,7 @@ def test_another_error_has_its_text() -> None:
     assert reason_of(ValueError("it is late")) == "it is late"
 
 
-def test_what_a_job_manager_refuses_is_read() -> None:
+def test_a_refusal_of_the_job_manager_is_parsed() -> None:
     assert refusal_in(SENT) == RefusalReason.EMPTY(location="/none")
 
 

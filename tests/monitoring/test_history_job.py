@@ -98,7 +98,7 @@ def submitted(cluster: Cluster, rows, job_manager: FakeJobManager, now) -> Job:
     return job
 
 
-def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
+def test_the_job_is_submitted_once_with_its_settings(cluster, job_manager, now):
     assert keep_running(now) == done(WorkReason.PIPELINE_SUBMITTED(name=NAME))
     assert keep_running(now) == left(WorkReason.PIPELINE_RUNS_ALREADY(name=NAME))
     (sent,) = job_manager.ran
@@ -119,7 +119,7 @@ def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, n
     assert len(job_manager.ran) == 1
 
 
-def test_it_starts_after_the_others(cluster, job_manager, now):
+def test_the_job_starts_after_the_others(cluster, job_manager, now):
     other = job_manager.add("f" * 32, "demo", "INITIALIZING")
     assert keep_running(now) == left(WorkReason.PIPELINE_WAITS(name=NAME, others=["demo"]))
     assert not job_manager.ran
@@ -128,7 +128,7 @@ def test_it_starts_after_the_others(cluster, job_manager, now):
     assert len(job_manager.ran) == 1
 
 
-def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(cluster, now):
+def test_the_file_with_the_dsn_is_private_and_connects_to_the_database(cluster, now):
     keep_running(now)
     assert stat.S_IMODE(place().stat().st_mode) == 0o600
     before = place().stat().st_mtime_ns
@@ -138,7 +138,7 @@ def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(clust
         assert connection.execute("SELECT count(*) FROM monitoring_rollupprogress").fetchone() == (0,)
 
 
-def test_one_that_runs_with_this_program_is_left_alone(submitted, job_manager, now):
+def test_a_job_that_runs_with_this_program_is_not_changed(submitted, job_manager, now):
     calls = list(job_manager.calls)
     assert keep_running(now) == unchanged(WorkReason.PIPELINE_AS_WANTED())
     assert job_manager.calls == calls
@@ -186,13 +186,13 @@ def test_without_an_embedded_job_manager_nothing_is_submitted(cluster, job_manag
 
 
 class TestWhyItDoesNotRun:
-    def test_it_is_given_time_to_start(self, cluster, now):
+    def test_the_job_has_time_to_start(self, cluster, now):
         cluster.created_at = now
         cluster.save()
         assert why_not_running(now) is None
         assert why_not_running(now + timedelta(minutes=6)) == HealthReason.PIPELINE_NEVER_STARTED()
 
-    def test_one_that_runs(self, submitted, now):
+    def test_a_running_pipeline_has_no_reason(self, submitted, now):
         assert why_not_running(now + timedelta(days=1)) is None
 
     def test_a_failed_pipeline_has_its_exception(self, submitted, now):

@@ -40,7 +40,7 @@ def test_a_mask_is_replaced_only_by_the_secret_of_its_key() -> None:
         unmasked_launch({"program_args": masked["program_args"]}, {})
 
 
-def test_what_is_shown_can_be_shown_again() -> None:
+def test_masking_twice_is_masking_once() -> None:
     once = shown({"a.password": "x", "url": JDBC, "header": "Authorization: Bearer abcdef12", "p": "redis://:pw@h/0"})
     assert shown(once) == once
     assert all(MARK.search(value) for value in once.values())

@@ -48,7 +48,7 @@ def test_none_is_stored_as_none(rows: Rows) -> None:
     assert (in_the_table(), bool(cluster.token), cluster.token.reveal()) == ("", False, "")
 
 
-def test_it_shows_itself_nowhere_unasked(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_is_not_shown_in_representations(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:
     secret = rows.cluster(token=PLAIN).token
     with caplog.at_level(logging.INFO):
         logging.getLogger("x").info("%s %r", secret, secret)
@@ -93,7 +93,7 @@ def test_after_rekeying_the_old_key_is_needed_no_more(rows: Rows, settings: Sett
     assert AuditEntry.objects.get().details == {"sealed": 1, "unreadable": 0}
 
 
-def test_what_no_key_opens_is_named_and_left_alone(rows: Rows, settings: Settings) -> None:
+def test_a_value_that_no_key_decrypts_is_reported_and_kept(rows: Rows, settings: Settings) -> None:
     rows.cluster(name="lost", token=PLAIN)
     before = in_the_table()
     settings.SECRET_KEY = "another one"
@@ -121,7 +121,7 @@ def test_without_a_key_nothing_is_sealed(settings: Settings) -> None:
         unseal(sealed)
 
 
-def test_one_that_was_tampered_with_is_not_opened() -> None:
+def test_a_modified_secret_is_not_decrypted() -> None:
     sealed = seal(PLAIN)
     with pytest.raises(SecretUnreadable):
         unseal(sealed[:-4] + ("AAA=" if sealed[-4:] != "AAA=" else "BBB="))

@@ -44,7 +44,7 @@ def everything() -> list[list[dict]]:
     ]
 
 
-def test_rows_equal_what_was_answered(engine, cluster, poll):
+def test_rows_equal_the_answers(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2)
     job.add(3, status="FAILED")
@@ -144,7 +144,7 @@ def reported(job_id: str) -> list[tuple[object, ...]]:
     ]
 
 
-def test_a_completed_checkpoint_is_known_by_its_operators_alone(engine, cluster, poll):
+def test_a_completed_checkpoint_is_stored_from_its_operators_alone(engine, cluster, poll):
     in_full, job = engine.job(name="asked in full"), engine.job(name="asked by operator")
     engine.instead[f"/jobs/{in_full.id}"] = {**in_full.overview(), "vertices": []}
     for each in (in_full, job):
@@ -186,7 +186,7 @@ def test_figures_that_could_not_be_read_are_read_the_next_time(engine, cluster, 
     assert (Checkpoint.objects.get().final, Checkpoint.objects.get().alignment_max) == (True, 12)
 
 
-def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
+def test_checkpoints_that_left_the_history_unseen_are_a_gap(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -227,9 +227,7 @@ def test_a_pending_checkpoint_whose_end_rolled_over_belongs_to_the_gap(engine, c
     assert not Checkpoint.objects.filter(checkpoint_id=3).exists()
 
 
-def test_what_a_job_manager_did_before_it_was_replaced_is_a_gap_also_when_the_next_one_had_done_nothing_yet(
-    engine, cluster, poll
-):
+def test_checkpoints_of_a_replaced_job_manager_are_a_gap_also_with_an_empty_history(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -262,7 +260,7 @@ def test_a_job_watched_from_its_middle_has_no_gap(engine, cluster, poll):
     assert Checkpoint.objects.count() == 10
 
 
-def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine, cluster, poll):
+def test_a_job_manager_failover_keeps_the_run_and_fails_pending_checkpoints(engine, cluster, poll):
     job = engine.job()
     job.add(*range(1, 12))
     job.add(12, status="IN_PROGRESS")
@@ -286,7 +284,7 @@ def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine,
     assert not CheckpointGap.objects.exists()
 
 
-def test_a_diagnosis_knows_the_job_graph(engine, cluster, poll):
+def test_a_diagnosis_has_the_job_graph(engine, cluster, poll):
     engine.job().add(1)
     poll()
     checkpoint = Checkpoint.objects.select_related("run__job__cluster").get()
@@ -311,7 +309,7 @@ def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
     assert Run.objects.count() == 2
 
 
-def test_checkpoints_of_a_redeployed_job_that_were_taken_for_the_old_run_move_to_the_new_one(engine, cluster, poll):
+def test_checkpoints_of_a_redeployed_job_move_from_the_old_run_to_the_new_one(engine, cluster, poll):
     """The old run had no checkpoint 2, so the new run's checkpoint 2 looked like the old run's."""
     job = engine.job(id="0" * 32)
     job.add(1, 3)
@@ -355,7 +353,7 @@ def test_a_job_that_ended_and_was_redeployed_under_its_id_is_another_run(engine,
     assert Run.objects.count() == 2
 
 
-def test_a_job_that_was_redeployed_from_a_savepoint_while_its_cluster_was_away_is_another_run(engine, cluster, poll):
+def test_a_job_redeployed_from_a_savepoint_during_an_outage_is_another_run(engine, cluster, poll):
     """A fail-over of Flink restores a checkpoint, or the savepoint from which the run started."""
     job = engine.job(id="0" * 32)
     job.restored = restored_from(job, 1, is_savepoint=True)
@@ -433,7 +431,7 @@ def test_only_missing_figures_are_requested_and_stored(engine, cluster, poll, mo
     assert {one for one in after if after[one] != before[one]} == {3, 4}
 
 
-def test_what_was_listed_and_discarded_stays_so_when_its_figures_come_late(engine, cluster, poll, monkeypatch):
+def test_a_discarded_checkpoint_remains_discarded_when_its_figures_arrive_late(engine, cluster, poll, monkeypatch):
     """The engine may cache the details longer than the list."""
     monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 1)
     job = engine.job()

@@ -69,7 +69,7 @@ def life(engine):
     yield
 
 
-def test_workers_that_take_turns_store_what_one_alone_does(engine, watch, poll):
+def test_alternating_workers_store_the_same_as_one_worker(engine, watch, poll):
     alone, shared = watch(engine), watch(engine)
     for step, _ in enumerate(life(engine)):
         poll.clock += timedelta(seconds=20)
@@ -82,7 +82,7 @@ def test_workers_that_take_turns_store_what_one_alone_does(engine, watch, poll):
     assert CheckpointGap.objects.filter(run__job__cluster=shared).exists()
 
 
-def test_a_worker_that_was_killed_in_flight_writes_nothing_when_it_comes_back(engine, cluster, poll):
+def test_a_worker_whose_claim_expired_during_a_poll_writes_nothing(engine, cluster, poll):
     engine.job().add(1)
     engine.hang = "/jobs/overview"
     poll.limit_s = 30.0
@@ -103,7 +103,7 @@ def test_a_worker_that_was_killed_in_flight_writes_nothing_when_it_comes_back(en
     assert Checkpoint.objects.count() == 1
 
 
-def test_a_worker_that_stops_gives_back_what_is_in_flight(engine, cluster, poll):
+def test_a_worker_that_stops_releases_its_claims(engine, cluster, poll):
     engine.hang = ".*"
     poll.limit_s = 30.0
     poll.worker(0).start_due()

@@ -35,7 +35,7 @@ def restarted(job_manager):
     return [job for job in job_manager.jobs.values() if job.savepoint_path is not None]
 
 
-def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, now):
+def test_a_dead_job_is_restarted_from_its_newest_state(job, job_manager, go_on, now):
     attempt = go_on(job, now)
 
     assert attempt.state == "succeeded"
@@ -67,7 +67,7 @@ def test_the_job_is_started_by_its_launch_record(job, job_manager, go_on, now):
     ]
 
 
-def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
+def test_one_cycle_starts_the_job(job, job_manager, now):
     said = str(advance(now))
     assert said == "Restart 1 of flights decided: flights has been FAILED since 11:59:55 UTC. Restarts: 1 waiting."
     assert job_manager.count("run") == 1
@@ -205,7 +205,7 @@ def test_savepoints_only_means_savepoints_only(rows, job, job_manager, go_on, no
     assert (attempt.restore_path, attempt.savepoint) == ("file:/sp/1", saved)
 
 
-def test_an_answer_lost_after_the_launch_leads_to_no_second_launch(job, job_manager, go_on, now):
+def test_an_answer_lost_after_the_launch_causes_no_second_launch(job, job_manager, go_on, now):
     job_manager.loses_answer_of = {"run"}
     attempt = go_on(job, now)
     assert attempt.state == "succeeded"
@@ -249,7 +249,7 @@ def test_launches_that_never_appear_fail_and_their_id_protects_the_next_attempt(
     assert second.state == "succeeded"
 
 
-def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
+def test_a_launch_that_starts_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
     job_manager.loses_request_of = {"run"}
     first = go_on(job, now, step_s=10)
     job_manager.loses_request_of = set()
@@ -263,7 +263,7 @@ def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_
 
 
 @pytest.mark.parametrize("known_by", ["name", "id"])
-def test_a_job_that_came_back_by_itself_is_not_started_again(job, job_manager, now, known_by):
+def test_a_job_that_recovered_by_itself_is_not_started_again(job, job_manager, now, known_by):
     if known_by == "name":
         job_manager.add("a" * 32, "flights")
     else:
@@ -278,7 +278,7 @@ def test_a_job_that_came_back_by_itself_is_not_started_again(job, job_manager, n
     assert job_manager.count("run") == 0
 
 
-def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job, job_manager, now, monkeypatch):
+def test_a_job_that_recovers_right_before_the_launch_is_not_started_again(job, job_manager, now, monkeypatch):
     from monitoring.recovery.stages.stop_job import StopJob
 
     real = StopJob.conclude
@@ -378,7 +378,7 @@ def test_pausing_stops_an_attempt_before_it_starts_anything(job, job_manager, no
     assert job_manager.count("run") == 0
 
 
-def test_an_attempt_that_may_have_started_the_job_stays_open_while_the_engine_is_silent(job, job_manager, now):
+def test_an_attempt_that_may_have_started_the_job_remains_open_during_an_outage(job, job_manager, now):
     job_manager.loses_answer_of = {"run"}
     advance(now)
     job_manager.loses_request_of = {"overview"}
@@ -431,7 +431,7 @@ class TestWhatItDiedOf:
             "Cause of the failure: java.io.IOException: No space left on device (in count (1/2))."
         )
 
-    def test_a_lost_job_did_not_die_of_what_it_had_survived(self, job, now):
+    def test_a_lost_job_is_not_explained_by_exceptions_it_survived(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF, state="LOST")
         advance(now)
         assert "IOException" not in RestartAttempt.objects.get().reason
@@ -495,7 +495,7 @@ def dies_again(job, job_manager, at):
     job_manager.end_times[job.current_run.engine_job_id] = int(at.timestamp() * 1000)
 
 
-def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager, now):
+def test_a_job_that_recovered_and_died_again_is_held_down_again(job, job_manager, now):
     """The job may return again, so decisions about its earlier death must not start it."""
     job_manager.loses_request_of = {"validate"}
     advance(now)

@@ -62,7 +62,7 @@ class TestPauses:
         advance(now + timedelta(seconds=2))
         assert job_manager.count("run") == 1
 
-    def test_it_ends_by_itself(self, job, job_manager, cluster, now):
+    def test_a_pause_ends_by_itself(self, job, job_manager, cluster, now):
         pauses.pause(cluster, "upgrade", now + timedelta(hours=1), "ada", now)
         advance(now + timedelta(minutes=59))
         assert job_manager.count("run") == 0
@@ -76,7 +76,7 @@ class TestPauses:
         assert request_due(now)["work.savepoints-deferred"] == 1
         assert "is paused by ada: upgrade" in Savepoint.objects.get().failure
 
-    def test_that_of_a_single_job_ends_by_itself_too(self, job, job_manager, now):
+    def test_a_pause_of_a_single_job_ends_by_itself(self, job, job_manager, now):
         until = now + timedelta(hours=1)
         Job.objects.filter(pk=job.pk).update(
             automation_paused=True, automation_paused_until=until, automation_note="disks"
@@ -96,9 +96,7 @@ class TestPauses:
         advance(now)
         assert job_manager.count("run") == 1
 
-    def test_one_that_begins_in_the_middle_of_a_restart_stops_it_before_the_launch(
-        self, job, job_manager, cluster, now
-    ):
+    def test_a_pause_that_begins_during_a_restart_stops_it_before_the_launch(self, job, job_manager, cluster, now):
         job_manager.loses_request_of = {"validate"}
         advance(now)
         pauses.pause(cluster, "upgrade", None, "ada", now)
@@ -115,14 +113,14 @@ class TestPauses:
             ("upgrade", 0, "until", AutomationReason.LATER_END_NEEDED()),
         ],
     )
-    def test_one_that_makes_no_sense_is_refused(self, now, reason, minutes, field, allowed, db):
+    def test_an_invalid_pause_is_refused(self, now, reason, minutes, field, allowed, db):
         with pytest.raises(BadPause) as problem:
             pauses.pause(None, reason, now + timedelta(minutes=minutes), "ada", now)
         assert (problem.value.field, problem.value.allowed) == (field, allowed)
 
 
 class TestBreaker:
-    def test_it_opens_and_stays_open_until_a_person_closes_it(self, rows, job, job_manager, poll, now):
+    def test_the_circuit_breaker_remains_open_until_a_person_closes_it(self, rows, job, job_manager, poll, now):
         job_manager.starts_as = "FAILED"
         moment = now
         for _ in range(30):
@@ -168,7 +166,7 @@ class TestStates:
         assert "old when the job failed, and the job allows at most 50 s" in attempt.error
         assert job_manager.count("run") == 0
 
-    def test_one_that_is_young_enough_is_restored(self, job, job_manager, now):
+    def test_a_young_enough_state_is_restored(self, job, job_manager, now):
         Job.objects.filter(pk=job.pk).update(oldest_state_s=3600)
         advance(now)
         assert job_manager.ran[0]["savepointPath"] == "file:/chk/7"
@@ -209,7 +207,7 @@ class TestManagedElsewhere:
         job.save()
         return job
 
-    def test_it_is_only_watched(self, rows, job, job_manager, now):
+    def test_the_job_is_only_watched(self, rows, job, job_manager, now):
         assert advance(now) == CycleReport()
         rows.run(job)
         assert not request_due(now)

@@ -20,7 +20,7 @@ def paths(states, runs=ONE_RUN, restore_from=RestoreFrom.NEWEST):
     return [each.path for each in candidates(states, runs, restore_from)]
 
 
-def test_the_newest_state_of_any_kind_comes_first():
+def test_the_newest_state_of_any_kind_is_first():
     states = [state("chk-1", 1), state("sp", 2, is_savepoint=True), state("chk-2", 3)]
     assert paths(states) == ["chk-2", "sp", "chk-1"]
 
@@ -47,7 +47,7 @@ def test_snapshots_after_a_manually_restored_one_are_no_candidates():
     assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], runs) == ["sp-1"]
 
 
-def test_going_back_twice_hides_what_either_hid():
+def test_two_manual_restores_exclude_the_candidates_of_both():
     runs = [RestoredRun(1, ""), RestoredRun(2, "a"), RestoredRun(3, "b")]
     states = [state("a", 1), state("x", 2), state("b", 4, run=2), state("y", 6, run=2)]
     assert paths(states, runs) == ["b", "a"]
@@ -69,7 +69,7 @@ def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
     assert [each.path for each in restore_candidates(job)] == [good.external_path]
 
 
-def test_what_is_older_than_a_discarded_checkpoint_of_its_run_is_gone_too(rows, job):
+def test_states_older_than_a_discarded_checkpoint_of_the_run_are_excluded(rows, job):
     """The job manager was replaced, so that no poll saw the deletion."""
     earlier = rows.checkpoint(rows.run(job, RunState.FAILED), triggered_at=rows.ago(60))
     run = rows.run(job)

@@ -86,7 +86,7 @@ def test_a_failure_may_be_taken_back_for_a_moment():
     assert isinstance(decide(replace(DEAD, death_seen_at=NOW - HOLD_DOWN), NOW), Restart)
 
 
-def test_the_last_checkpoints_are_waited_for_but_not_for_ever():
+def test_the_last_checkpoints_are_awaited_for_a_limited_time():
     unread = replace(DEAD, final_read_done=False)
     assert isinstance(decide(unread, NOW), Leave)
     assert isinstance(decide(replace(unread, death_seen_at=NOW - FINAL_READ), NOW), Restart)
@@ -119,7 +119,7 @@ def test_a_lost_job_waits_for_a_person_if_its_automation_is_configured_so():
     assert isinstance(decide(replace(lost, run_state=RunState.FAILED), NOW), Restart)
 
 
-def test_jobs_that_died_together_come_back_apart():
+def test_jobs_that_died_together_are_restarted_at_different_times():
     last = NOW.replace(microsecond=500_000)
     tired = replace(DEAD, death_seen_at=NOW - timedelta(seconds=60), automatic_restarts=(last - timedelta(seconds=5),))
     assert isinstance(decide(tired, NOW + timedelta(seconds=0.5)), Leave)
@@ -167,7 +167,7 @@ def test_the_hold_down_counts_from_the_detection_for_any_engine_clock():
     assert isinstance(decide(ahead, NOW), Restart)
 
 
-def test_a_clock_that_was_set_back_holds_up_nothing():
+def test_a_clock_that_was_set_back_delays_nothing():
     unread = replace(DEAD, final_read_done=False, death_seen_at=NOW + timedelta(hours=1))
     assert isinstance(decide(unread, NOW), Restart)
     assert isinstance(decide(replace(DEAD, automatic_restarts=(NOW + timedelta(hours=1),)), NOW), Restart)

@@ -58,9 +58,7 @@ POINTS = [
         f"{owner.__name__.rpartition('.')[2]}.{name} {'after' if after else 'before'}" for owner, name, after in POINTS
     ],
 )
-def test_a_worker_killed_at_any_point_leads_to_one_launch(
-    job, job_manager, go_on, now, monkeypatch, owner, name, after
-):
+def test_a_worker_killed_at_any_point_causes_one_launch(job, job_manager, go_on, now, monkeypatch, owner, name, after):
     moment = now
     with monkeypatch.context() as patch:
         kill_at(patch, owner, name, after)
@@ -76,7 +74,7 @@ def test_a_worker_killed_at_any_point_leads_to_one_launch(
 
 @pytest.mark.parametrize("round_of_death", range(4))
 @pytest.mark.parametrize("acted", [False, True])
-def test_a_worker_killed_around_any_engine_call_leads_to_one_launch(
+def test_a_worker_killed_around_any_engine_call_causes_one_launch(
     job, job_manager, go_on, now, monkeypatch, round_of_death, acted
 ):
     real, rounds = moving.call_all, []
@@ -109,7 +107,7 @@ def test_no_other_worker_processes_an_attempt_while_its_claim_is_valid(job, job_
     assert len(job_manager.calls) == calls
 
 
-def test_of_two_that_saw_an_attempt_free_one_gets_it(job, now):
+def test_one_of_two_workers_that_saw_a_free_attempt_claims_it(job, now):
     open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
     (seen,), (seen_too,) = moving._due(now), moving._due(now)
 
@@ -235,7 +233,7 @@ def test_four_workers_at_once_launch_once(job, job_manager, poll, now, monkeypat
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 
 
-def test_a_clock_that_was_set_back_does_not_hold_up_a_restart(job, job_manager, now, monkeypatch):
+def test_a_clock_that_was_set_back_does_not_delay_a_restart(job, job_manager, now, monkeypatch):
     with monkeypatch.context() as patch:
         kill_at(patch, moving, "call_all", after=False)
         with pytest.raises(Killed):

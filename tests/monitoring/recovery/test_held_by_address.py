@@ -76,7 +76,7 @@ def test_the_margin_is_a_setting(restart, job_manager, settings, now):
     assert job_manager.count("run") == 1
 
 
-def test_one_that_the_next_leader_takes_up_is_left_alone(flink, restart, job_manager, now):
+def test_a_job_that_the_next_leader_recovers_is_not_restarted(flink, restart, job_manager, now):
     attempt = restart()
     advance(now + timedelta(seconds=3))
     job_manager.jobs[flink.current_run.engine_job_id].state = "RUNNING"

@@ -155,7 +155,7 @@ def test_a_failed_command_reports_its_output(program):
     assert silent.value.engine_text == ""
 
 
-def test_one_that_never_ends_is_killed_with_its_children(program, tmp_path):
+def test_a_command_that_never_ends_is_killed_with_its_children(program, tmp_path):
     path = program(f"sleep 300 & echo $! > {tmp_path}/child; wait")
     began = time.monotonic()
     with pytest.raises(TimedOut, match=r"did not end within 0\.5 s and was killed"):

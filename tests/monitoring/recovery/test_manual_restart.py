@@ -158,7 +158,7 @@ def test_without_such_a_savepoint_nothing_is_stopped(live, now, state, stop_firs
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settle, now):
+def test_a_checkpoint_of_the_live_job_remains_after_the_stop(live, job_manager, settle, now):
     """A job that is stopped with a savepoint is FINISHED, and its retained checkpoints are deleted."""
     old = live.current_run.engine_job_id
     job_manager.checkpoints["file:/chk/7"] = old
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settl
     assert job_manager.most_alive == 1
 
 
-def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_manager, settle, now):
+def test_a_checkpoint_removed_during_the_savepoint_stops_nothing(live, job_manager, settle, now):
     """A newer checkpoint has replaced it meanwhile."""
     before = job_manager.answer
 

@@ -54,14 +54,16 @@ def test_the_end_of_a_hold_down_is_processed_on_time(job: Job, clock: Clock, now
     assert clock.waits[0] == 0.3
 
 
-def test_one_that_ends_after_the_next_tick_is_left_to_that(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_hold_down_that_ends_after_the_next_tick_is_processed_by_that_tick(
+    job: Job, clock: Clock, now: datetime
+) -> None:
     died(job, now - HOLD_DOWN + BEAT)
     clock.tick()
     assert not RestartAttempt.objects.exists()
     assert clock.waits == []
 
 
-def test_it_follows_at_once_when_the_last_checkpoints_were_read(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_restart_follows_at_once_when_the_last_checkpoints_were_read(job: Job, clock: Clock, now: datetime) -> None:
     died(job, now - 2 * HOLD_DOWN, read=False)
     clock.meanwhile[4] = lambda: Run.objects.update(final_read_done=True)
     clock.tick()

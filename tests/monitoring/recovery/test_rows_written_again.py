@@ -48,7 +48,7 @@ def test_a_restart_by_hand_is_a_persons(job, job_manager, go_on, now):
     assert asked_for(job_manager) == [True]
 
 
-def test_flink_gets_no_field_that_it_does_not_know(job, job_manager, go_on, now):
+def test_flink_gets_no_unknown_field(job, job_manager, go_on, now):
     Job.objects.update(launch=job.launch | {"kind": "flink-jar"})
     job.refresh_from_db()
     go_on(job, now)
@@ -135,7 +135,7 @@ def test_nothing_follows_the_savepoint_that_a_run_was_stopped_with(ended, now):
     assert Restores(ended).of("file:/sp/earlier") == AGAIN
 
 
-def test_a_run_that_never_came_to_its_operators_is_judged_by_the_one_before(job, rows):
+def test_a_run_without_operators_is_judged_by_the_previous_one(job, rows):
     Run.objects.update(vertices=SINKS)
     rows.run(job, RunState.FAILED, number=2, vertices=[])
     job.refresh_from_db()
@@ -167,7 +167,7 @@ def stored(**more: object) -> list[dict[str, object]]:
     return [vertex.as_row() for vertex in detail.vertices]
 
 
-def test_a_sink_is_stored_with_its_query_and_what_a_restore_does():
+def test_a_sink_is_stored_with_its_query_and_its_behaviour_after_a_restore():
     queries = [{"name": "words", "sink": "Sink: kafka", "after-restore": "written-again"}]
     source, sink = stored(queries=queries)
     assert "query" not in source

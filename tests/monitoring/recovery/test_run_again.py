@@ -104,13 +104,13 @@ def still_runs():
     return RecoveryReason.BAD_STATE(value="'RUNNING'", allowed=RecoveryReason.STILL_RUNS())
 
 
-def test_it_is_refused_while_the_job_runs(live, now):
+def test_a_new_run_is_refused_while_the_job_runs(live, now):
     with pytest.raises(RestartRefused) as refused:
         run_again(live, "ada", now)
     assert refused.value.reason == still_runs()
 
 
-def test_it_is_refused_while_a_run_is_being_started(ended, now):
+def test_a_new_run_is_refused_while_a_run_is_being_started(ended, now):
     run_again(ended, "ada", now)
     with pytest.raises(AttemptOpen):
         run_again(ended, "bob", now)
@@ -142,7 +142,7 @@ def hourly(ended: Job, now) -> Job:
     return ended
 
 
-def test_a_run_starts_when_its_time_comes(hourly, job_manager, go_on, now):
+def test_a_run_starts_at_its_due_time(hourly, job_manager, go_on, now):
     assert awaited(now + timedelta(minutes=59)).soonest == now + timedelta(hours=1)
     advance(now + timedelta(minutes=59))
     assert not RestartAttempt.objects.exists()
@@ -180,7 +180,7 @@ def test_a_scheduled_time_during_a_run_is_skipped_with_a_reason(hourly, job_mana
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_cluster_that_is_away_is_waited_for(hourly, job_manager, go_on, now):
+def test_a_run_waits_for_an_unreachable_cluster(hourly, job_manager, go_on, now):
     cluster = hourly.cluster
     type(cluster).objects.filter(pk=cluster.pk).update(unreachable_since=now)
     at = now + timedelta(hours=1)

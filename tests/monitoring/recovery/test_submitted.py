@@ -76,7 +76,7 @@ def test_an_engine_that_cannot_import_is_distinguished(cluster, job_manager, set
     assert attempt.error.endswith("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")
 
 
-def test_it_can_be_canceled_while_the_state_is_copied(cluster, job_manager, now):
+def test_a_submission_can_be_canceled_while_the_state_is_copied(cluster, job_manager, now):
     job_manager.completes_savepoints = False
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     advance(now)
@@ -125,7 +125,7 @@ def test_the_name_of_a_job_that_left_no_state_is_free_again(cluster, rows, now, 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_submissions_in_the_same_moment_one_starts(cluster, now):
+def test_one_of_two_concurrent_submissions_starts(cluster, now):
     together = Barrier(2, timeout=30)
 
     def send(parallelism):

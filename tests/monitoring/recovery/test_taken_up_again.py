@@ -52,7 +52,7 @@ def store(ensemble: KazooClient, quorum: Quorum, job_id: str, place: str = "exec
 
 
 @pytest.mark.parametrize("place", ["execution-plans", "jobgraphs"])
-def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, place):
+def test_a_stored_job_may_be_recovered_until_its_locks_are_released(ensemble, quorum, place):
     path = store(ensemble, quorum, "abc", place)
     assert stored_job_reason(quorum, "abc") == EngineReason.JOB_STORED(job_id="abc")
     assert not stored_job_reason(quorum, "def")
@@ -97,7 +97,7 @@ def test_nothing_is_started_while_the_zookeeper_credentials_are_unreadable(avail
     assert job_manager.count("run") == 1
 
 
-def test_one_that_is_taken_up_again_is_left_alone(available, ensemble, quorum, job_manager, now):
+def test_a_recovered_job_is_not_restarted(available, ensemble, quorum, job_manager, now):
     engine_id = available.current_run.engine_job_id
     store(ensemble, quorum, engine_id)
     advance(now)

@@ -33,7 +33,7 @@ class TestFollowing:
     def test_there_is_a_limit(self):
         assert len(following(SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_GUESSED
 
-    def test_what_is_not_numbered_has_no_successor(self):
+    def test_a_path_without_a_number_has_no_successor(self):
         own = replace(SEEN, path="s3://b/own-layout")
         assert not following(own, NOON + timedelta(hours=1), timedelta(seconds=1))
 
@@ -78,7 +78,7 @@ def test_existing_checkpoints_beyond_the_guessed_range_are_offered(rows, job, lo
     assert offered(job)[:2] == [further, far]
 
 
-def test_one_without_metadata_was_never_completed(job, lost, root):
+def test_a_checkpoint_without_metadata_was_never_completed(job, lost, root):
     lay_down(root, lost, 8, 9)
     (root / lost.engine_job_id / "chk-9" / "_metadata").unlink()
     assert [Path(path).name for path in offered(job)] == ["chk-8"]
@@ -101,7 +101,7 @@ def test_the_estimated_time_is_between_the_interval_and_the_end_of_the_run(job, 
 
 
 @pytest.mark.parametrize("reached", ["no root", "another root", "an empty root"])
-def test_where_it_cannot_be_seen_it_is_guessed_behind_what_was_seen(job, lost, tmp_path, settings, reached):
+def test_without_access_the_next_checkpoint_is_guessed_from_the_last_known_one(job, lost, tmp_path, settings, reached):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     settings.STATE_ROOTS = {"no root": (), "another root": (str(empty),), "an empty root": (str(tmp_path),)}[reached]
@@ -155,7 +155,7 @@ def test_checkpoints_after_a_manually_restored_one_are_not_searched(rows, job, l
     assert offered(job) == [seven]
 
 
-def test_a_person_may_choose_what_was_found_even_where_the_automation_takes_savepoints_only(job, lost, root):
+def test_a_person_may_choose_a_found_checkpoint_even_if_only_savepoints_are_restored(job, lost, root):
     [nine] = lay_down(root, lost, 9)
     job.restore_from = RestoreFrom.SAVEPOINT
     assert [state.path for state in found_checkpoints(job, TimeLimit(60))] == [nine]
@@ -167,7 +167,7 @@ def test_a_person_is_never_shown_a_guess(job, lost):
     assert found_checkpoints(job, TimeLimit(60)) == []
 
 
-def test_when_a_chosen_one_was_taken_is_known_to_the_restart(job, lost, root, now):
+def test_the_restart_has_the_time_of_a_chosen_checkpoint(job, lost, root, now):
     [nine] = lay_down(root, lost, 9)
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     attempt = restart_from(job, nine, "ada", now)

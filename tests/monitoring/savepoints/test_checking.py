@@ -137,7 +137,7 @@ class TestOneThatSomebodyElseRemoved:
         assert refused.value.reason.args["allowed"] == RecoveryReason.FILES_GONE()
         assert not RestartAttempt.objects.exists()
 
-    def test_may_be_back_when_its_storage_was_away(self, removed, job_manager, now):
+    def test_may_return_when_its_storage_was_unreachable(self, removed, job_manager, now):
         check_completed(now)
         job_manager.missing_paths.clear()
         check_completed(now + RECHECK_IN_STORAGE)

@@ -23,7 +23,7 @@ def read(savepoint):
     return Savepoint.objects.get(pk=savepoint.pk)
 
 
-def test_of_two_workers_that_saw_one_row_the_first_has_it(savepoint, now):
+def test_the_first_of_two_workers_that_read_a_row_claims_it(savepoint, now):
     first, second = read(savepoint), read(savepoint)
     assert claim(first, now, posted_at=now) == 1
     assert claim(second, now + timedelta(seconds=1), posted_at=None) == 0

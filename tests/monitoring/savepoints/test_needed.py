@@ -84,10 +84,10 @@ class TestAClone:
         assert why(job, old, now) == reason
         assert state(old) == "completed"
 
-    def test_that_is_being_started_from_it_keeps_it(self, job, old, attempt, now):
+    def test_that_is_being_started_from_the_savepoint_keeps_it(self, job, old, attempt, now):
         self.stays(job, old, now, "another job is being started from it")
 
-    def test_whose_run_no_poll_has_stored_yet_keeps_it(self, job, old, attempt, now):
+    def test_whose_run_is_not_stored_yet_keeps_the_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now)
         self.stays(job, old, now + LAUNCH_PENDING - timedelta(seconds=1), "another job is being started from it")
         assert apply_retention(now + LAUNCH_PENDING) == 1
@@ -98,7 +98,9 @@ class TestAClone:
         self.stays(job, old, now + timedelta(days=9), "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.RESTARTING, RunState.FAILED, RunState.LOST])
-    def test_whose_run_came_from_it_and_was_not_ended_by_anybody_keeps_it(self, rows, job, old, attempt, now, state):
+    def test_whose_run_restored_the_savepoint_and_was_not_ended_by_a_person_keeps_it(
+        self, rows, job, old, attempt, now, state
+    ):
         RestartAttempt.objects.all().delete()
         rows.run(attempt.job, state, restored_path=old.path.replace("file:/", "file:///") + "/")
         self.stays(job, old, now, "a run of another job was started from it")
@@ -119,7 +121,7 @@ class TestAClone:
         rows.run(attempt.job, restored_path="file:/chk/9")
         assert apply_retention(now) == 1
 
-    def test_that_was_refused_before_its_launch_needs_it_no_more(self, job, old, attempt, now):
+    def test_that_was_refused_before_its_launch_does_not_need_the_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now, AttemptState.FAILED)
         RestartAttempt.objects.update(launch_sent_at=None)
         assert apply_retention(now) == 1
@@ -248,7 +250,7 @@ class TestInTheSameMoment:
         assert state(old) == "completed"
 
 
-def test_the_note_of_one_that_is_gone_may_still_change(job, old, now):
+def test_the_note_of_a_deleted_savepoint_may_still_change(job, old, now):
     Savepoint.objects.filter(pk=old.pk).update(state=SavepointState.DISPOSED)
     old.refresh_from_db()
     pin(old, False, "kept for the audit", "ada")

@@ -35,7 +35,7 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
         ({"count": 1, "hours": 4.5}, [5]),
     ],
 )
-def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, expired):
+def test_savepoints_neither_among_the_newest_nor_young_are_deleted_oldest_first(policy, expired):
     assert going(FIVE, **policy) == expired
 
 
@@ -54,7 +54,7 @@ def test_some_savepoints_are_kept_under_every_policy(facts, why):
     assert next(each.why for each in judge([*FIVE, special], Policy(1), NOW) if each.held == special) == why
 
 
-def test_the_newest_good_one_stays_when_newer_ones_are_damaged():
+def test_the_newest_good_savepoint_is_kept_when_newer_ones_are_damaged():
     damaged = [held(1, 1, good=False), held(2, 2, good=False), held(3, 3), held(4, 4)]
     assert going(damaged, count=0) == [4, 2, 1]
 

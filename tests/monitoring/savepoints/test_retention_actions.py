@@ -71,13 +71,13 @@ def test_a_savepoint_that_the_retention_releases_is_removed_step_by_step(job, ta
     assert apply_retention(now) == 0
 
 
-def test_without_a_policy_nothing_goes(job, taken, now):
+def test_without_a_policy_nothing_is_deleted(job, taken, now):
     for hours in range(20):
         taken(hours)
     assert apply_retention(now) == 0
 
 
-def test_a_pinned_one_and_the_one_that_the_live_run_came_from_stay(job, taken, now):
+def test_a_pinned_savepoint_and_the_one_restored_by_the_live_run_are_kept(job, taken, now):
     taken(1)
     pinned, restored, old = taken(2), taken(3), taken(4)
     pin(pinned, True, "before the migration", "ada")
@@ -104,7 +104,7 @@ def test_a_person_may_dispose_of_any_but_the_protected(job, taken, now, hours):
             dispose(chosen, "again", "ada", now)
 
 
-def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
+def test_nothing_is_deleted_during_a_restart(job, taken, now):
     taken(1)
     old = taken(2)
     job.savepoints_kept = 1
@@ -174,7 +174,7 @@ class TestDisposal:
         self.steps(going, going.next_check_at)
         assert (going.state, going.failure) == ("disposed", "")
 
-    def test_what_is_gone_already_is_disposed_of(self, going, job_manager, now):
+    def test_a_missing_savepoint_counts_as_disposed(self, going, job_manager, now):
         job_manager.disposed.append(going.path)
         self.steps(going, now)
         assert going.state == "disposed"
@@ -239,13 +239,13 @@ class TestOfAClusterThatIsGone:
         assert state(going) == "disposed"
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
 
-    def test_one_that_was_removed_in_part_goes_wholly(self, going, storage, now):
+    def test_a_partly_removed_savepoint_is_removed_completely(self, going, storage, now):
         (storage / "savepoint-7a1d0f-cf7caa3e7cc8" / "_metadata").unlink()
         advance_disposals(now)
         assert (state(going), going.failure) == ("disposed", "")
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
 
-    def test_one_that_is_not_there_is_disposed_of(self, going, storage, now):
+    def test_a_savepoint_without_a_directory_counts_as_disposed(self, going, storage, now):
         shutil.rmtree(storage / "savepoint-7a1d0f-cf7caa3e7cc8")
         advance_disposals(now)
         assert state(going) == "disposed"

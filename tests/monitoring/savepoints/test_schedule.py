@@ -46,7 +46,7 @@ def test_a_job_given_an_interval_by_other_hands_starts_one_interval_later(rows, 
     assert timedelta(seconds=100) <= due_time(job) - now <= timedelta(seconds=105)
 
 
-def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job, now):
+def test_an_impossible_savepoint_is_deferred_with_its_reason_and_retried_soon(rows, job, now):
     job.current_run.state = RunState.RESTARTING
     job.current_run.save()
     due = due_time(job)
@@ -86,7 +86,7 @@ def test_the_deferred_one_becomes_the_requested_one(job, now):
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED])
-def test_a_job_that_ended_as_wished_is_left_in_peace(job, state):
+def test_a_job_that_ended_on_request_gets_no_savepoint(job, state):
     job.current_run.state = state
     job.current_run.save()
     assert not polled_and_due(due_time(job))

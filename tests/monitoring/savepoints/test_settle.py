@@ -26,7 +26,7 @@ def test_a_request_that_left_no_trace_is_sent_again(rows, now):
         assert savepoint.posted_at is None
 
 
-def test_it_is_not_sent_again_while_the_engine_lists_a_savepoint_that_may_be_its(rows, now):
+def test_a_request_is_not_sent_again_while_the_engine_lists_a_savepoint_that_may_match(rows, now):
     savepoint = sent(rows, now)
 
     settle(savepoint, ForgottenBut((now + timedelta(seconds=1),)), now + timedelta(seconds=5))

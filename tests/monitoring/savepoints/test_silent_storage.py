@@ -128,7 +128,7 @@ class TestWorkers:
             path=f"{root}/savepoint-1",
         )
 
-    def test_a_dead_job_is_restarted_from_what_is_known(self, rows, job, root):
+    def test_a_dead_job_is_restarted_from_a_known_state(self, rows, job, root):
         lost = rows.run(job, "LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
         rows.checkpoint(lost, 8, external_path=f"{root}/{lost.engine_job_id}/chk-8", triggered_at=rows.ago(21))
         began = time.monotonic()

@@ -69,7 +69,7 @@ def test_an_interval_that_makes_no_sense_is_refused(seconds):
         ("0 3 * * *", "", "savepoint_time_zone"),
     ],
 )
-def test_times_that_make_no_sense_are_refused_with_what_is_allowed(expression, zone, told):
+def test_invalid_times_are_refused_with_the_allowed_ones(expression, zone, told):
     with pytest.raises(BadSchedule) as problem:
         Cron(expression, zone)
     assert told in str(problem.value)

@@ -33,7 +33,7 @@ def test_the_outside_is_pinged_while_clusters_are_polled(seeing, outside):
     assert len(outside.log) == 1
 
 
-def test_while_we_are_blind_it_hears_nothing(seeing, redis, outside):
+def test_no_ping_is_sent_while_clusters_are_not_polled(seeing, redis, outside):
     redis.flushall()
     assert "No scheduler (beat) is running" in str(ping(timezone.now()))
     assert outside.log == []

@@ -40,7 +40,7 @@ def test_a_run_of_a_task_stores_its_time_duration_worker_and_report():
     assert row.took_ms is not None
 
 
-def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
+def test_postponed_work_is_not_logged_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
     said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
     look = recorded(lambda: next(said))
@@ -98,7 +98,7 @@ def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, cap
     assert len(caplog.records) == 3
 
 
-def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
+def test_an_unreachable_database_is_one_log_line_for_all_tasks(caplog):
     away = True
 
     def act() -> None:

@@ -139,7 +139,7 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("found", "part", "code"), BLIND)
-def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str, code: ReasonCode) -> None:
+def test_each_of_these_problems_alone_makes_waymark_unhealthy(found: Verdict, part: str, code: ReasonCode) -> None:
     assert [(finding.part, finding.reason.code) for finding in found.problems] == [(part, code)]
     assert not found.healthy
     assert str(found.reason).startswith("Waymark cannot monitor the jobs: ")

@@ -128,7 +128,7 @@ def test_a_query_whose_worker_is_gone_fails_and_the_next_one_is_answered(
     assert (waits.state, waits.answer) == ("done", {"keyed": []})
 
 
-def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+def test_typed_text_is_never_an_option_of_the_command(job: Job, snapshot: Checkpoint, now: datetime) -> None:
     question = StateQuery(
         StateReadKind.READ, query="--json", operator=0, view="-x", key_field="--where", key_text="1=1", contains="-h"
     )

@@ -64,7 +64,7 @@ def python(home: Path, environ: dict[str, str], *arguments: str) -> subprocess.C
     return subprocess.run([home / "bin" / "python", *arguments], cwd=ROOT, env=environ, capture_output=True, text=True)
 
 
-def test_its_packages_are_small(home: Path) -> None:
+def test_the_packages_of_the_core_are_small(home: Path) -> None:
     [site] = home.glob("lib/python*/site-packages")
     sizes = Counter[str]()
     bytecode = 0

@@ -72,7 +72,7 @@ def test_a_rename_is_atomic_and_keeps_synced_content(
     assert found(tmp_path, write) == states
 
 
-def test_a_sync_that_comes_after_the_rename_is_too_late(tmp_path: Path) -> None:
+def test_a_sync_after_the_rename_is_too_late(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
 
     def write() -> None:

@@ -72,7 +72,7 @@ def test_a_file_that_is_written_durably_is_the_old_one_or_the_new_one(tmp_path: 
     survives(Disk(tmp_path), lambda: write_durably(file, "new"), check)
 
 
-def test_directories_made_for_a_durable_file_are_durable(tmp_path: Path) -> None:
+def test_directories_created_for_a_durable_file_are_durable(tmp_path: Path) -> None:
     file = tmp_path / "jobs" / "1" / "record"
 
     def check(cut: Cut) -> None:
@@ -84,7 +84,7 @@ def test_directories_made_for_a_durable_file_are_durable(tmp_path: Path) -> None
 # --- storage/files.py
 
 
-def test_a_directory_is_there_once_it_was_made(tmp_path: Path) -> None:
+def test_a_created_directory_is_durable(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b" / "c"
 
     def check(cut: Cut) -> None:

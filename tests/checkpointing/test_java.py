@@ -60,7 +60,7 @@ def test_the_bundled_java_starts_with_the_module_that_spark_needs(tmp_path: Path
     assert (shown.returncode, found.version) == (0, 21), shown.stderr
 
 
-def test_the_shim_is_a_java_home_for_a_child_of_ours(tmp_path: Path) -> None:
+def test_the_shim_is_a_java_home_for_a_child_process(tmp_path: Path) -> None:
     first = find_java(NO_JAVA_ON_PATH, tmp_path / "shim")
     again = find_java({"JAVA_HOME": str(first.home)}, tmp_path / "other")
     assert again.home == first.home

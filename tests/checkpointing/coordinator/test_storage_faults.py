@@ -279,7 +279,7 @@ def test_a_disk_that_fills_up_loses_no_retained_checkpoint(small_disk: Path) -> 
     assert_whole(job)
 
 
-def test_a_disk_that_turns_read_only_loses_no_retained_checkpoint(small_disk: Path) -> None:
+def test_a_disk_that_becomes_read_only_loses_no_retained_checkpoint(small_disk: Path) -> None:
     job = JobOnDisk(small_disk, JOB_ID, surviving_stores(), num_retained=1)
     job.checkpoint("a")
     future = _pending(job, "b")

@@ -97,9 +97,7 @@ def test_foreign_children_of_the_checkpoints_are_reported_skipped_and_kept(conne
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_handle_that_makes_no_sense_is_reported_and_kept_and_the_others_are_used(
-    connection, recovery, files, garbage
-):
+def test_an_invalid_handle_is_reported_and_kept_and_the_others_are_used(connection, recovery, files, garbage):
     recovery.store.add_checkpoint(files.completed(1))
     recovery.store.add_checkpoint(files.completed(2))
     connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", garbage, -1)])
@@ -138,7 +136,7 @@ def test_foreign_node_next_to_the_locks_keeps_the_handle(connection, recovery, f
     assert connection.find(beside) is not None
 
 
-def test_a_name_that_something_without_locks_has_taken_is_refused_and_left(connection, recovery, files):
+def test_a_name_used_by_a_node_without_locks_is_refused_and_the_node_kept(connection, recovery, files):
     connection.ensure(f"{CHECKPOINTS}/{handle_name(1)}/notes")
     with pytest.raises(Exception, match="NodeExists"):
         recovery.store.add_checkpoint(files.completed(1))
@@ -149,7 +147,7 @@ def test_a_name_that_something_without_locks_has_taken_is_refused_and_left(conne
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"7", b"\x00\x00\x00\x00\x07", b"\xff\xff\xff\xff"])
-def test_a_counter_that_is_none_gives_no_id_and_is_not_overwritten(connection, garbage):
+def test_an_invalid_counter_returns_no_id_and_is_not_overwritten(connection, garbage):
     connection.ensure(JOB)
     connection.commit([Create(COUNTER, garbage)])
     counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
@@ -191,7 +189,7 @@ def test_foreign_node_of_an_attempt_blocks_new_attempts(connection, connect, gar
     assert connection.get(f"{JOB}/attempt").data == garbage
 
 
-def test_an_attempt_that_no_session_holds_is_none_of_a_drivers(connection):
+def test_an_attempt_node_without_a_session_is_no_claim_of_a_driver(connection):
     connection.ensure(JOB)
     connection.commit([Create(f"{JOB}/attempt", b'{"attempt":1}')])
     with pytest.raises(AttemptUnreadable):
@@ -231,7 +229,7 @@ def test_a_graph_of_another_shape_or_job_is_an_error(services, tmp_path, change)
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_graphs_handle_that_makes_no_sense_is_an_error_and_the_other_jobs_are_found(connection, services, garbage):
+def test_an_invalid_handle_of_a_graph_is_an_error_and_the_other_jobs_are_found(connection, services, garbage):
     services.job_graphs.put(GRAPH)
     other = JobGraph("f" * 32, "other", "1_wordcount.py", "wordcount:main")
     services.job_graphs.put(other)

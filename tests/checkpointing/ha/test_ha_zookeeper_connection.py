@@ -86,7 +86,7 @@ def test_repeatable_work_is_repeated_over_a_break(connect, proxy, eventually):
     assert connection.retrying(lambda: connection.children("")) == []
 
 
-def test_a_durable_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path):
+def test_a_durable_file_replaces_the_old_one_and_leaves_no_other_file(tmp_path):
     file = tmp_path / "new" / "file.json"
     write_durably(file, "1")
     write_durably(file, "2")

@@ -54,7 +54,7 @@ def start_standby(root, tmp_path):
         services.close()
 
 
-def test_a_leader_that_is_killed_while_it_takes_checkpoints_loses_none_and_no_id_is_given_twice(
+def test_a_leader_killed_during_checkpoints_loses_none_and_repeats_no_id(
     leader_process, start_standby, zookeeper_hosts
 ):
     services, contender = start_standby(zookeeper_hosts)

@@ -194,7 +194,7 @@ def test_a_partitioned_counter_refuses_and_continues_after_the_partition(connect
     assert counter.get_and_increment() == 2
 
 
-def test_an_increment_without_an_answer_gives_no_id_and_never_the_same_one_again(connect, proxy):
+def test_an_increment_without_an_answer_returns_no_id_and_repeats_none(connect, proxy):
     # The counter requests the fence right before each write. From the second write on, answers are lost.
     writes = iter([lambda: None, proxy.swallow_replies])
     counter = ZooKeeperCheckpointIDCounter(

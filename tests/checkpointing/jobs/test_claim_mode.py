@@ -227,7 +227,9 @@ async def test_replaced_claimed_snapshot_is_no_restore_candidate(manager: Runnin
 
 
 @pytest.mark.parametrize("how", ["canceled", "failed"])
-async def test_a_snapshot_that_the_job_never_got_beyond_is_given_back(manager: RunningJobManager, how: str) -> None:
+async def test_a_claimed_snapshot_is_released_if_the_job_took_no_checkpoint(
+    manager: RunningJobManager, how: str
+) -> None:
     savepoint = await _savepoint(manager)
     job_id = await manager.submit_running(DISCARD, savepointPath=str(savepoint), **CLAIM)
     assert _claims_on(savepoint) == [f"_claimed-{job_id}"]

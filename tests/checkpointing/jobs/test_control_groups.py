@@ -276,7 +276,7 @@ def test_the_limit_is_twice_the_memory_of_the_driver_unless_it_is_set() -> None:
 
 
 @pytest.mark.parametrize("text", ["much", "1023mb"])
-def test_a_limit_that_makes_no_sense_is_refused(text: str) -> None:
+def test_an_invalid_limit_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfiguration) as refused:
         limit_of({"waymark.driver.memory-limit": text}, Demand(GIB))
 

@@ -58,7 +58,7 @@ def test_workers_on_a_cluster_are_not_this_machines() -> None:
     assert demand == Demand((768 + 384) * MIB)
 
 
-def test_a_driver_in_the_cluster_takes_nothing_here() -> None:
+def test_a_driver_in_the_cluster_needs_no_memory_of_this_machine() -> None:
     assert _demand({"spark.master": "yarn", "spark.submit.deployMode": "cluster"}) is None
 
 

@@ -33,7 +33,7 @@ def source_of(configuration: dict[str, str]) -> EnvironmentSource:
 
 
 @pytest.mark.parametrize("configuration", [{}, {"waymark.python": "/usr/bin/python3"}, {REQUIREMENTS: "  "}])
-def test_a_job_may_need_no_environment_to_be_made(configuration: dict[str, str]) -> None:
+def test_a_job_may_need_no_prepared_environment(configuration: dict[str, str]) -> None:
     assert EnvironmentSource.parse(configuration) is None
 
 

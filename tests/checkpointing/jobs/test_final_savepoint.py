@@ -158,7 +158,7 @@ async def test_a_checkpoint_is_kept_if_no_savepoint_can_be_taken(
     assert cause == "the driver finished by itself, without a final savepoint: its checkpoints stay"
 
 
-async def test_a_job_waits_for_storage_that_takes_neither_savepoint_nor_checkpoint(
+async def test_a_job_waits_for_storage_that_accepts_neither_savepoint_nor_checkpoint(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job has no restart strategy and tolerates no failed checkpoint, so any failure would end it."""

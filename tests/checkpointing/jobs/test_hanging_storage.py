@@ -272,7 +272,7 @@ async def test_a_submission_that_names_it_is_refused_and_others_are_not(
 
 
 @pytest.mark.zookeeper
-async def test_the_next_leader_serves_though_the_storage_of_an_ended_job_hangs(
+async def test_the_next_leader_serves_even_if_the_storage_of_an_ended_job_hangs(
     cluster: Cluster, mount: HardMount
 ) -> None:
     limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}

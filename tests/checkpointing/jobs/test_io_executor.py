@@ -163,7 +163,7 @@ async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
     await eventually(lambda: all(call.result for call in hanging))
 
 
-def test_the_process_ends_though_calls_hang() -> None:
+def test_the_process_ends_even_if_calls_hang() -> None:
     program = """
 import asyncio, threading
 from checkpointing.daemon_threads import map_in_daemon_threads

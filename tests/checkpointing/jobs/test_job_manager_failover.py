@@ -217,7 +217,7 @@ async def test_an_ended_job_is_not_recovered_and_its_id_remains_reserved(cluster
         assert refusal.value.status == 409
 
 
-async def test_a_standby_answers_503_until_it_leads_and_then_takes_the_jobs(cluster: Cluster) -> None:
+async def test_a_standby_answers_503_until_it_leads_and_then_recovers_the_jobs(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as leader:
         await leads(leader)
         job_id = await leader.submit_running(RESTART)

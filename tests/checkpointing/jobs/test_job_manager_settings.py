@@ -19,7 +19,7 @@ def test_nothing_set_means_loopback_and_no_high_availability() -> None:
     assert (settings.heartbeat_interval_s, settings.heartbeat_timeout_s, settings.history_size) == (2.0, 20.0, 10)
 
 
-def test_zookeeper_hosts_turn_high_availability_on() -> None:
+def test_zookeeper_hosts_enable_high_availability() -> None:
     settings = JobManagerSettings.from_environ({"ZOOKEEPER_HOSTS": "127.0.0.1:2181"})
 
     assert settings.high_availability is HighAvailabilityMode.ZOOKEEPER

@@ -118,7 +118,7 @@ async def test_a_driver_that_dies_while_the_api_is_unreachable_is_replaced_once_
         await eventually(lambda: list(pods.kubernetes.pods) == [pod_of(job_id, 2)])
 
 
-async def test_a_pod_waits_for_no_room_on_the_job_managers_machine_and_takes_none(pods: PodCluster) -> None:
+async def test_a_pod_neither_waits_for_nor_uses_memory_of_the_job_managers_machine(pods: PodCluster) -> None:
     process = {"waymark.launcher": "process"}
     async with pods.job_manager(WAYMARK_DRIVER_LIMIT="1", WAYMARK_DRIVER_STARTS="1") as manager:
         first = await manager.submit_running(process)

@@ -149,7 +149,7 @@ def test_a_pod_has_the_memory_that_its_job_requests(
     assert (resources["requests"]["memory"], resources["limits"]["memory"]) == (f"{request_mi}Mi", f"{limit_mi}Mi")
 
 
-def test_a_pod_takes_nothing_of_the_job_managers_machine(launcher: KubernetesLauncher) -> None:
+def test_a_pod_uses_no_memory_of_the_job_managers_machine(launcher: KubernetesLauncher) -> None:
     assert launcher.demand_of(graph({**CONFIGURATION, "waymark.driver.memory": "100gb"})) is None
 
 
@@ -205,7 +205,7 @@ async def test_the_driver_runs_what_the_zip_file_unpacks(
 
 
 @pytest.mark.parametrize("call", [("POST", "pods"), ("POST", "secrets"), ("GET", "pods")])
-def test_an_answer_that_is_lost_makes_no_second_pod(
+def test_a_lost_answer_creates_no_second_pod(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path, call: tuple[str, str]
 ) -> None:
     cluster.lost = [call]
@@ -231,7 +231,7 @@ def test_the_launch_waits_while_the_api_is_unreachable(
     assert len(cluster.created) == 1
 
 
-def test_a_pod_whose_secret_cannot_be_made_is_removed_once_the_api_answers(
+def test_a_pod_whose_secret_cannot_be_created_is_removed_once_the_api_answers(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, patience_s=0.0)
@@ -326,7 +326,7 @@ async def test_a_pod_missing_with_its_node_may_still_run(
     assert not process.left_nothing, "only the claim says when the next attempt may start"
 
 
-async def test_a_container_that_ends_by_itself_gives_its_exit_code(
+async def test_a_container_that_ends_by_itself_reports_its_exit_code(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))

@@ -125,7 +125,7 @@ async def test_a_waiting_job_shows_why_and_since_when() -> None:
     assert here.lacks("behind") is Lacking.TURN
 
 
-async def test_a_job_that_ends_gives_its_memory_to_the_next() -> None:
+async def test_a_job_that_ends_frees_its_memory_for_the_next() -> None:
     here = machine(memory=4)
     await here.enter(graph("first", driver_memory="3"), graph("second", 2, driver_memory="3"))
     await here.runs("first")
@@ -158,7 +158,7 @@ async def test_a_failed_start_delays_no_other_job() -> None:
     assert here.lacks("a") is Lacking.STARTS
 
 
-async def test_a_program_that_takes_its_time_counts_as_starting_only_for_so_long() -> None:
+async def test_a_slow_program_counts_as_starting_for_a_limited_time() -> None:
     here = machine(starting=1)
     await here.enter(graph("waits for something", 1), graph("b", 2))
 
@@ -263,7 +263,7 @@ async def test_a_job_of_another_machine_is_not_waited_for_while_it_is_recovered(
     assert here.started == ["usual"]
 
 
-async def test_a_job_of_another_machine_waits_neither_for_room_nor_for_a_turn_nor_for_a_recovery() -> None:
+async def test_a_job_of_another_machine_waits_for_neither_memory_nor_other_jobs() -> None:
     here = machine(memory=1, starting=1)
     here.launcher.elsewhere = {"first", "second"}
     here.queue.hold()
@@ -385,7 +385,7 @@ async def test_wrong_settings_of_a_stored_job_do_not_keep_it_from_its_launch() -
 
 
 @pytest.mark.parametrize("limit", [1, 4])
-async def test_sixty_jobs_of_a_dead_leader_start_in_turn_by_priority(limit: int) -> None:
+async def test_sixty_jobs_of_a_dead_leader_start_in_the_order_of_priority(limit: int) -> None:
     here = machine(memory=None, starting=limit)
     graphs = [graph(f"job {number:02}", 1000 - number, priority=str(number % 3)) for number in range(60)]
     here.queue.hold()

@@ -253,7 +253,7 @@ def test_a_path_too_long_for_sockets_is_replaced_by_a_short_one(
     assert TemporaryDirectories(tmp_path / ("e" * 100)).parent != found.parent
 
 
-def test_a_state_directory_that_other_machines_have_too_holds_none(
+def test_a_shared_state_directory_contains_no_temporary_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock that one machine takes on a shared file system may be invisible to another machine."""

@@ -185,7 +185,7 @@ async def test_without_a_checkpoint_local_state_is_tried_again_and_counted(manag
     assert len(manager.launcher.drivers) == 2
 
 
-async def test_a_driver_that_died_before_it_had_taken_over_leaves_the_state_where_it_was(
+async def test_a_driver_that_died_before_the_take_over_does_not_move_the_state(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
@@ -219,7 +219,7 @@ async def test_a_value_that_is_neither_true_nor_false_is_refused(manager: Runnin
     assert refused.value.status == 400
 
 
-def test_flinks_old_name_of_the_setting_counts_where_the_new_one_is_not_given() -> None:
+def test_flinks_old_name_of_the_setting_is_used_without_the_new_one() -> None:
     assert is_enabled({})
     assert not is_enabled({"state.backend.local-recovery": "false"})
     assert is_enabled({"state.backend.local-recovery": "false", "execution.state-recovery.from-local": "TRUE"})
@@ -307,7 +307,7 @@ def test_unreachable_local_state_is_not_used(former: AttemptRecord) -> None:
     assert local_restore(replace(former, work_directory="/mnt/of-that-machine/attempt-1"), ELSEWHERE) is None
 
 
-def test_an_attempt_of_another_machine_that_committed_was_not_in_vain(former: AttemptRecord) -> None:
+def test_a_committed_attempt_of_another_machine_counts_as_progress(former: AttemptRecord) -> None:
     came_from_another_boot(Path(former.work_directory))
     assert not committed_no_batch(replace(former, local_directory="/of/attempt-0"))
 

@@ -103,7 +103,7 @@ async def test_a_requirement_that_cannot_be_installed_is_named(tmp_path: Path, h
 
 
 @pytest.mark.nightly
-async def test_where_hashes_are_given_all_must_have_one(tmp_path: Path, house: Path) -> None:
+async def test_either_all_requirements_or_none_have_hashes(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
     colours = f"colours==1.0 {hash_of(house / 'colours-1.0-py3-none-any.whl')}\n"
 
@@ -282,7 +282,7 @@ async def test_the_last_line_of_a_command_is_shown_without_the_password_of_an_in
 
 
 @pytest.mark.nightly
-async def test_an_environment_without_its_python_is_made_again(tmp_path: Path, house: Path) -> None:
+async def test_an_environment_without_its_python_is_prepared_again(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
     broken = await maker.prepare(*of("colours"))
     Path(broken.python).unlink()

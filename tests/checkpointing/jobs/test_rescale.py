@@ -132,7 +132,7 @@ async def test_without_a_checkpoint_the_change_waits_for_the_next_restart(manage
     assert (await manager.driver(2)).spec.parallelism == 4
 
 
-async def test_a_change_that_was_put_off_is_made_when_a_checkpoint_completes(manager: RunningJobManager) -> None:
+async def test_a_postponed_rescale_is_done_when_a_checkpoint_completes(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.tolerable-failed-checkpoints": "5"})
     first = await manager.driver(1)
     first.decline_reason = "CHECKPOINT_DECLINED"

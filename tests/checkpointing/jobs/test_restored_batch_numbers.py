@@ -141,7 +141,7 @@ async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is
     await manager.submit_running(FAST_RESTART, savepointPath=locations[7], allowNonRestoredState=True)
 
 
-async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(
+async def test_numbers_reserved_for_an_attempt_that_never_started_are_not_reused(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempt 2 ends before its record is written, and the next one before its driver is launched."""
@@ -265,7 +265,7 @@ async def test_local_state_that_an_attempt_died_with_before_it_renumbered_it_is_
 
 
 @pytest.mark.zookeeper
-async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_again(cluster: Cluster) -> None:
+async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_reused(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(FAST_RESTART)

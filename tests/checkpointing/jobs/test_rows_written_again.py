@@ -74,7 +74,7 @@ async def test_a_person_accepts_one_restore_and_no_later_one(writes_again: Runni
     assert may_write_again(manager) == [True, False]
 
 
-async def test_the_acceptance_holds_until_queries_have_started(writes_again: RunningJobManager) -> None:
+async def test_the_acceptance_is_valid_until_queries_have_started(writes_again: RunningJobManager) -> None:
     """A driver that ends while it starts Spark has written no rows."""
     manager = writes_again
     location = (await manager.savepoint(await manager.submit_running()))["location"]

@@ -217,7 +217,7 @@ async def test_the_next_leader_encrypts_plain_secrets_and_rotates_keys(successor
         await last.until(job_id, "CANCELED")
 
 
-async def test_without_its_key_one_job_waits_and_nothing_else_does(successors: Successors) -> None:
+async def test_only_the_job_whose_key_is_missing_waits(successors: Successors) -> None:
     """The job's driver continues in the meantime. With the key, the job can be restarted again."""
     async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)

@@ -123,7 +123,9 @@ async def test_a_failed_stop_leaves_a_postponed_change_to_the_next_checkpoint(ma
     assert (await manager.driver(2)).spec.parallelism == 4
 
 
-async def test_a_driver_that_finishes_by_itself_ends_the_job_though_a_change_waits(manager: RunningJobManager) -> None:
+async def test_a_driver_that_finishes_by_itself_ends_the_job_even_with_a_pending_rescale(
+    manager: RunningJobManager,
+) -> None:
     job_id = await manager.submit_running(TOLERANT)
     driver = await with_a_postponed_rescale(manager, job_id)
 
@@ -145,7 +147,7 @@ async def test_the_report_of_the_driver_decides_between_its_end_and_a_rescale(ma
 
 
 @pytest.mark.zookeeper
-async def test_a_stop_whose_leader_died_ends_the_job_though_a_change_waits(cluster: Cluster) -> None:
+async def test_a_stop_whose_leader_died_ends_the_job_even_with_a_pending_rescale(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(TOLERANT)

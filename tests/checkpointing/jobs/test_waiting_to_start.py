@@ -46,7 +46,7 @@ async def test_a_job_without_memory_waits_in_created_and_shows_why(tmp_path: Pat
         assert (await manager.get(f"/jobs/{first}"))["launch-wait"] is None
 
 
-async def test_a_job_that_ends_makes_room_for_the_next(tmp_path: Path) -> None:
+async def test_a_job_that_ends_frees_memory_for_the_next(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_DRIVER_LIMIT="1") as manager:
         first = await manager.submit_running()
         second = await manager.submit()

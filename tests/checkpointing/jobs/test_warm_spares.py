@@ -263,7 +263,7 @@ async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_
     await eventually(lambda: process.last_log_lines() == "ready")
 
 
-async def test_a_spare_ends_when_it_is_too_old_and_another_takes_its_place(state: Path) -> None:
+async def test_a_spare_that_is_too_old_ends_and_is_replaced(state: Path) -> None:
     launcher = launcher_in(state, limits=replace(AT_ONCE, max_age_s=1.0))
     launcher.launch(spec(state, 1))
     (first,) = await eventually(lambda: spares_of(state))

@@ -32,7 +32,7 @@ async def test_any_other_name_is_refused(manager: RunningJobManager, host: str) 
     assert "is not a name of this job manager; WAYMARK_JOBMANAGER_HOSTS may add it" in answer.text
 
 
-async def test_a_page_whose_name_was_made_to_point_here_can_upload_nothing(manager: RunningJobManager) -> None:
+async def test_a_page_with_a_rebound_dns_name_can_upload_nothing(manager: RunningJobManager) -> None:
     """With DNS rebinding, the page and the job manager have the same origin for the browser."""
     headers = {"Host": "evil.example:8081", "Origin": "http://evil.example:8081", "Content-Type": "multipart/form-data"}
     assert (await call(manager.address, "POST", "/jars/upload", headers, b"x")).status == 400
@@ -80,7 +80,7 @@ async def test_the_address_that_drivers_get_is_known(tmp_path: Path) -> None:
         assert await status(manager, Host="jobmanager-0.example:8081") == 200
 
 
-async def test_a_job_manager_for_all_addresses_knows_the_one_that_was_called(tmp_path: Path) -> None:
+async def test_a_job_manager_for_all_addresses_accepts_the_called_one(tmp_path: Path) -> None:
     port = str(any_free())
     environ = {
         "WAYMARK_JOBMANAGER_HOST": "0.0.0.0",

@@ -141,7 +141,7 @@ async def test_a_program_that_does_not_parse_is_refused_with_its_line(manager: R
         await manager.post(f"/jars/{jar_id}/run", ENTRY)
 
 
-async def test_a_taken_job_id_is_a_conflict(manager: RunningJobManager) -> None:
+async def test_a_used_job_id_is_a_conflict(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(jobId="ab" * 16)
     assert job_id == "ab" * 16
 
@@ -176,7 +176,7 @@ async def run_spec(manager: RunningJobManager, query: str, body: dict[str, Any] 
     return manager.launcher.specs[-1]
 
 
-async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> None:
+async def test_flinks_query_parameters_are_accepted(manager: RunningJobManager) -> None:
     jar_id = await manager.upload()
     path = (await manager.savepoint(await manager.submit_running()))["location"]
     query = f"{QUERY}&programArg=--input,/in&programArg=--fast&savepointPath={urllib.parse.quote(path)}"

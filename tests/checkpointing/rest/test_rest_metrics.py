@@ -142,7 +142,7 @@ def test_only_the_status_of_now_has_a_time(clock: ManualClock) -> None:
     assert above_zero(record, clock) == {"uptime": -1, "downtime": -1}
 
 
-def test_a_clock_that_was_put_back_makes_no_negative_time(clock: ManualClock) -> None:
+def test_a_clock_that_was_set_back_causes_no_negative_time(clock: ManualClock) -> None:
     record = record_of(clock)
     record.move(JobStatus.CREATED, "")
     record.move(JobStatus.RUNNING, "")

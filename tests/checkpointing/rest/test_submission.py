@@ -246,7 +246,7 @@ async def test_submit_sends_the_requirements(manager: RunningJobManager, program
     assert options.settings == {"waymark.python.requirements": "pandas==2.2.3\n"}
 
 
-async def test_submit_does_not_count_the_time_in_which_the_environment_is_made() -> None:
+async def test_submit_does_not_count_the_time_to_prepare_the_environment() -> None:
     wait = {"for": "environment", "step": "installing", "output": None, "failure": None, "since": 1_000}
     preparing = {"state": "CREATED", "launch-wait": wait}
     further = {"state": "CREATED", "launch-wait": {**wait, "output": "Collecting pandas"}}

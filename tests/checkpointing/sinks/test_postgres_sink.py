@@ -413,7 +413,7 @@ def test_a_key_that_the_rows_lack_is_named(table: Table, job: Job) -> None:
         ({"key": None, "history": True}, "history=True"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PostgresSink("", "t", **options)
 

@@ -160,7 +160,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.agent.close()
 
 
-def test_without_a_batch_in_flight_the_last_commit_is_taken_at_once(bench: Bench, eventually: Any) -> None:
+def test_the_last_commit_is_snapshotted_at_once_without_a_running_batch(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, 1)
     bench.trigger(1)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -232,7 +232,7 @@ def test_only_new_files_count_as_checkpointed(bench: Bench, eventually: Any) -> 
     assert len(list(bench.shared.iterdir())) == 4
 
 
-def test_a_savepoint_holds_all_its_files_itself(bench: Bench, eventually: Any) -> None:
+def test_a_savepoint_contains_all_its_files(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, size=5000)
     bench.trigger(1, CheckpointKind.SAVEPOINT)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -427,7 +427,7 @@ def test_a_synchronous_savepoint_ends_the_consumer_before_its_producer(tmp_path:
     bench.agent.close()
 
 
-def test_an_abort_before_the_producers_turn_leaves_it_running(tmp_path: Path) -> None:
+def test_an_abort_before_the_snapshot_of_the_producer_does_not_stop_it(tmp_path: Path) -> None:
     bench, clean, count = chain(tmp_path)
     clean.run(0)
     count.run(0)

@@ -97,7 +97,7 @@ def test_damaged_checksums_are_reported(tmp_path: Path) -> None:
         check_file(tmp_path, "1.sst")
 
 
-def test_a_file_that_a_restore_has_put_there_is_held_against_sparks_size(tmp_path: Path) -> None:
+def test_a_restored_file_is_checked_against_the_size_that_spark_recorded(tmp_path: Path) -> None:
     (tmp_path / "3.changelog").write_bytes(b"12345")
     check_file(tmp_path, "3.changelog")
     (tmp_path / "3.changelog.crc").write_text(json.dumps({"algorithm": "CRC32C", "value": 1, "mainFileSize": 5}))

@@ -78,7 +78,7 @@ def test_last_of_chained_exceptions_counts() -> None:
     assert user_exception(CHAINED) == ("RuntimeError", "outer")
 
 
-def test_without_a_traceback_the_root_cause_is_taken() -> None:
+def test_the_root_cause_is_used_without_a_traceback() -> None:
     root = Throwable("RuntimeException", "a.txt is not a Parquet file")
     info = of_query("words", Throwable("StreamingQueryException", "failed SQLSTATE: XXKST", root), 5)
     assert (info.name, info.message, info.timestamp) == ("RuntimeException", "a.txt is not a Parquet file", 5)

@@ -123,7 +123,7 @@ def test_several_queries_are_one_savepoint(count: Recording, tmp_path: Path) -> 
     assert Snapshot(checkpoint).named(["a", "b"]).queries == ("a", "b")
 
 
-def test_state_without_a_name_is_not_given_to_one_of_several_queries(count: Recording, tmp_path: Path) -> None:
+def test_state_without_a_name_is_not_assigned_to_one_of_several_queries(count: Recording, tmp_path: Path) -> None:
     snapshot = Snapshot(imported({UNNAMED: str(count.location)}, str(tmp_path / "savepoints")))
     with pytest.raises(RestoreRefused, match=r"the queries .a., .b., .* Write --from-checkpoint NAME=LOCATION"):
         snapshot.named(["a", "b"])

@@ -111,7 +111,7 @@ def test_compacted_logs_may_be_shared() -> None:
     assert shareable == {"sources/0/3.compact", "sources/0/7.compact", "sink:_spark_metadata/9.compact"}
 
 
-def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
+def test_hdfs_copies_the_newest_snapshot_and_the_deltas_after_it() -> None:
     checkpoint = Checkpoint(8)
     checkpoint.add(*(f"state/0/0/{v}.delta" for v in range(1, 10)), "state/0/0/3.snapshot", "state/0/0/6.snapshot")
     checkpoint.add("state/0/0/9.snapshot")
@@ -119,7 +119,7 @@ def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
     assert checkpoint.state(8) == {"9.snapshot"}
 
 
-def test_hdfs_without_a_snapshot_takes_every_delta() -> None:
+def test_hdfs_without_a_snapshot_copies_every_delta() -> None:
     checkpoint = Checkpoint(2).add("state/0/0/1.delta", "state/0/0/2.delta", "state/0/0/3.delta")
     assert checkpoint.state(1) == {"1.delta", "2.delta"}
 
@@ -233,7 +233,7 @@ def test_every_file_belongs_to_one_subtask() -> None:
     }
 
 
-def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
+def test_the_log_of_a_file_sink_is_copied_as_of_the_batch() -> None:
     checkpoint = Checkpoint(13)
     names = [str(n) for n in range(10, 14)] + ["9.compact", *map(str, range(5, 9))]
     checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in names))

@@ -90,7 +90,7 @@ def test_damage_is_noticed(left_behind: Path, tmp_path: Path, what: str, harm: C
         LocalState.read(work).check()
 
 
-def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_path: Path) -> None:
+def test_a_missing_partition_is_detected(left_behind: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(left_behind, work)
     shutil.rmtree(work / "queries" / "0-words" / "state" / "0" / "1")

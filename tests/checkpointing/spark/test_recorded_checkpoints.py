@@ -156,7 +156,7 @@ def test_a_state_without_a_matching_operator_is_refused_for_every_parallelism(
         check_fits(Snapshot(checkpoint), other, allow_non_restored_state=True)
 
 
-def test_an_operator_that_moved_up_is_not_given_anothers_state(
+def test_an_operator_that_moved_does_not_get_the_state_of_another(
     total: Recording, distinct: Recording, tmp_path: Path
 ) -> None:
     checkpoint = write_checkpoint(total.files, tmp_path)

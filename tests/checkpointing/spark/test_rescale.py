@@ -157,7 +157,7 @@ def test_a_state_without_a_schema_is_refused_with_sparks_message(bench: Rescalin
 # --- requested numbers -----------------------------------------------------------------------------------------------
 
 
-def test_the_partitions_come_from_the_parallelism_or_the_setting_of_spark() -> None:
+def test_the_partitions_are_set_by_the_parallelism_or_by_spark() -> None:
     assert requests_partitions(3, {})
     assert requests_partitions(None, {"spark.sql.shuffle.partitions": "3"})
     assert not requests_partitions(None, {"spark.master": "local[2]"})

@@ -260,7 +260,7 @@ def test_only_tasks_after_the_trigger_belong_to_the_checkpoint(
     assert metrics.processed_records == 7
 
 
-def test_a_batch_that_had_ended_made_the_checkpoint_wait_for_nothing() -> None:
+def test_a_batch_that_had_ended_did_not_delay_the_checkpoint() -> None:
     metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, None)
     assert (metrics.start_delay, metrics.alignment_duration, metrics.sync_duration) == (0, 0, 0)
     assert metrics.processed_records == 7

@@ -79,7 +79,7 @@ def test_a_restore_continues_from_the_state_of_the_snapshotted_batch(
     assert again.found == [(3, True, [[0, 1, 2]]), (4, False, [[0, 1, 2, 3]])]
 
 
-def test_another_parallelism_deals_the_list_out_copies_the_broadcast_and_gives_the_union_to_all(queries: Any) -> None:
+def test_another_parallelism_splits_lists_and_copies_broadcast_and_union_state(queries: Any) -> None:
     for number in range(5):
         queries.feed([str(number)])
     two = Recorder()
@@ -205,7 +205,7 @@ def test_a_parallelism_that_is_none_is_refused(parallelism: Any) -> None:
         with_operator_state(lambda *_: None, parallelism=parallelism)
 
 
-def test_a_snapshot_takes_the_newest_version_at_or_below_its_batch() -> None:
+def test_a_snapshot_includes_the_newest_version_at_or_below_its_batch() -> None:
     paths = ["metadata", "offsets/4", "offsets/5", "commits/5"]
     paths += [f"operators/{name}" for name in ("a/2", "a/4", "a/6", "a/.5.tmp", "b/5", "b/12", "c/7", "d/x/1")]
     chosen = select_batch(dict.fromkeys(paths, 7), 5, lambda path: Path(path).name.encode())

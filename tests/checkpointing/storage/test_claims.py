@@ -114,7 +114,7 @@ def test_from_each_point_of_a_crash_the_removal_is_ended(job: Job, tmp_path: Pat
     job.storage.read_metadata(kept.location)
 
 
-def test_a_snapshot_that_was_given_back_is_not_removed_by_who_had_it(job: Job, tmp_path: Path) -> None:
+def test_a_released_snapshot_is_not_removed_by_its_former_owner(job: Job, tmp_path: Path) -> None:
     checkpoint = job.write(1)
     claims_of(OTHER, tmp_path).claim(checkpoint.location)
 

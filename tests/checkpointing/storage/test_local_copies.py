@@ -100,7 +100,7 @@ def test_a_file_truncated_during_the_copy_is_no_complete_copy(
 
 
 @pytest.mark.usefixtures("no_links")
-def test_a_disk_that_takes_no_more_leaves_nothing(source: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_files(source: Path, tmp_path: Path) -> None:
     """The process's file size limit simulates a full disk: a write is partial, and the next one fails."""
     written(source, 3 * CHUNK)
     _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -157,7 +157,7 @@ def test_storage_that_becomes_unreachable_while_a_checkpoint_begins_gets_no_dire
     assert not root.exists()
 
 
-def test_no_checkpoint_completes_in_a_directory_that_its_driver_made_in_a_mount_point(tmp_path: Path) -> None:
+def test_no_checkpoint_completes_in_a_directory_created_in_an_empty_mount_point(tmp_path: Path) -> None:
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
@@ -180,7 +180,7 @@ def test_a_retained_checkpoint_of_an_ended_job_can_be_missing(tmp_path: Path) ->
         verify_whole(first.location)
 
 
-def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> None:
+def test_the_first_checkpoint_of_a_job_creates_its_directory(tmp_path: Path) -> None:
     """The directory is also created if the job was restored from a snapshot elsewhere."""
     savepoint = _completed_locally(tmp_path / "other")
     storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, retained=lambda: (savepoint,))

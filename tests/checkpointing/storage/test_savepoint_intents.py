@@ -234,7 +234,7 @@ def test_savepoint_that_could_not_start_leaves_no_intent(tmp_path: Path) -> None
     assert manager.noted == []
 
 
-def test_an_intent_that_cannot_be_made_durable_is_not_noted(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_intent_that_cannot_be_synced_is_not_stored(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
 
     def full(file: int) -> None:

@@ -171,7 +171,7 @@ def test_a_driver_that_calls_every_failure_missing_is_not_believed() -> None:
         files.read("memory://x/other")
 
 
-def test_a_directory_that_cannot_be_made_is_an_error() -> None:
+def test_a_directory_that_cannot_be_created_is_an_error() -> None:
     class ReadOnly(MemoryFileSystem):
         def makedirs(self, path: str, exist_ok: bool = False) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", path)
@@ -237,6 +237,6 @@ def _fresh(scheme: str, *, is_object_store: bool = False, **options: Any) -> Fss
     )
 
 
-def test_one_client_per_server() -> None:
+def test_each_server_has_one_client() -> None:
     assert fsspec_files("ftp://h/a/b") is fsspec_files("ftp://h/c")
     assert fsspec_files("ftp://h/a") is not fsspec_files("ftp://other/a")

@@ -73,7 +73,7 @@ RUNNING = Facts(
         ({"state": RunState.LOST}, Leave(WorkReason.PIPELINE_DEAD())),
     ],
 )
-def test_what_is_done(facts, decided):
+def test_the_decision_for_each_state(facts, decided):
     assert decide(replace(RUNNING, **facts)) == decided
 
 
@@ -111,7 +111,7 @@ def test_the_job_is_submitted_once_with_its_settings(cluster, job_manager, now):
     assert Program.objects.get().sha256 == hashlib.sha256(packed()).hexdigest()
 
 
-def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, now):
+def test_a_start_with_a_lost_answer_is_not_repeated(cluster, job_manager, now):
     job_manager.loses_answer_of.add("run")
     assert keep_running(now).left[0].code is WorkReason.PIPELINE_NOT_CHANGED
     job_manager.loses_answer_of.clear()

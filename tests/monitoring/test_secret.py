@@ -36,7 +36,7 @@ def manage(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_the_table_holds_it_sealed_and_the_row_gives_it_back(rows: Rows) -> None:
+def test_the_table_has_the_encrypted_secret_and_the_row_returns_it(rows: Rows) -> None:
     rows.cluster(token=PLAIN)
     assert in_the_table().startswith(PREFIX)
     assert PLAIN not in in_the_table()

@@ -83,7 +83,7 @@ def test_the_labels_of_a_job_override_those_of_its_cluster(rows) -> None:
     }
 
 
-def test_a_selector_that_makes_no_sense_chooses_nothing_and_leaves_the_jobs_to_the_other_rules():
+def test_an_invalid_selector_matches_no_job_and_other_rules_apply():
     """The API refuses an invalid selector. One that was written into the database must not stop the evaluation."""
     unreadable, everything = (AlertRule(pk=pk, kind="k", selector=text) for pk, text in ((1, "team=="), (2, "")))
     jobs = [WatchedJob(7, "orders", 1, {"team": "payments"})]

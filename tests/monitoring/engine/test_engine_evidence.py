@@ -40,7 +40,7 @@ def test_a_job_is_lost_after_two_polls_and_thirty_seconds(polls_before, seconds,
 
 
 @pytest.mark.parametrize(("seconds", "lost"), [(30, False), (89, False), (90, True)])
-def test_an_engine_that_names_no_job_at_all_may_have_just_started(seconds, lost):
+def test_an_engine_without_any_job_may_have_just_started(seconds, lost):
     evidence = evidence_of(ID, Answered({}), Missing(NOW, 5), NOW + timedelta(seconds=seconds))
     assert isinstance(evidence, Unknown)
     assert evidence.lost == lost

@@ -43,7 +43,7 @@ def test_a_long_address_is_read_from_a_long_block() -> None:
     assert parse_leader(b"\xac\xed\x00\x05z" + len(block).to_bytes(4, "big") + block + FLINK_2_3[30:]) == text.decode()
 
 
-def test_our_job_managers_node() -> None:
+def test_the_node_of_waymarks_job_manager() -> None:
     assert parse_leader(LeaderInformation("http://127.0.0.1:8081", "x").encode()) == "http://127.0.0.1:8081"
 
 

@@ -224,7 +224,7 @@ def test_an_invalid_directory_is_reported_and_the_job_continues(
 
 
 @LONG
-def test_a_job_that_restarts_takes_no_savepoint(jobs: CountJobs) -> None:
+def test_a_savepoint_of_a_restarting_job_is_refused(jobs: CountJobs) -> None:
     job_id = jobs.start(configuration={"restart-strategy.fixed-delay.delay": "1 h"})
     jobs.turn("fail", on=True)
     jobs.wait(job_id, "RESTARTING")

@@ -15,7 +15,7 @@ from tests.monitoring.reported import notifications
 pytestmark = pytest.mark.django_db
 
 
-def test_channels_are_made_once_and_follow_the_environment() -> None:
+def test_channels_are_created_once_and_follow_the_environment() -> None:
     ensure_configured_channels(["a@example.org"], "http://127.0.0.1:9/hook", "s")
     ensure_configured_channels(["b@example.org"], "", "")
     assert Channel.objects.get(name="Mail").settings == {"to": ["b@example.org"]}
@@ -23,7 +23,7 @@ def test_channels_are_made_once_and_follow_the_environment() -> None:
     assert Channel.objects.count() == 2
 
 
-def test_an_environment_that_names_nothing_makes_nothing() -> None:
+def test_an_environment_without_channels_creates_none() -> None:
     ensure_configured_channels([], "", "")
     assert not Channel.objects.exists()
 

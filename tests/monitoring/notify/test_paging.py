@@ -67,7 +67,7 @@ def test_incidents_of_one_message_are_separate_alerts(httpserver, send) -> None:
     assert len({request.headers["Idempotency-Key"] for request, _ in httpserver.log}) == 4
 
 
-def test_a_refused_one_is_the_messages_answer_and_the_retry_takes_all_again(httpserver, send) -> None:
+def test_a_refused_alert_fails_the_message_and_the_retry_sends_all(httpserver, send) -> None:
     both = Message("5" * 32, (message().lead, replace(message().lead, incident_id=8)), total=2)
     httpserver.expect_ordered_request("/v2/enqueue").respond_with_data("{}", 202)
     httpserver.expect_ordered_request("/v2/enqueue").respond_with_data("slow down", 429)

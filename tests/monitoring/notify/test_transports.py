@@ -171,7 +171,7 @@ def test_a_receiver_that_never_answers_is_left_in_time(receiver, silent_port, sh
 
 
 @pytest.mark.parametrize("kind", list(ChannelKind))
-def test_settings_that_make_no_sense_name_their_field(kind):
+def test_invalid_settings_name_their_field(kind):
     with pytest.raises(BadChannel) as raised:
         transport_of(kind).check(Channel(name="x", kind=kind))
     assert str(raised.value).startswith(raised.value.field)

@@ -189,5 +189,5 @@ def test_an_invalid_template_is_refused_with_the_allowed_names(source, said):
     assert "llowed" in str(raised.value) or "NUL" in str(raised.value)
 
 
-def test_a_template_that_stopped_making_sense_keeps_no_message_back():
+def test_a_template_that_became_invalid_does_not_stop_a_message():
     assert text(body_template="{% include 'x' %}").body == text().body

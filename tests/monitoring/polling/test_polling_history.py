@@ -114,7 +114,7 @@ def test_a_pending_checkpoint_is_followed_to_its_end(engine, cluster, poll):
     assert row.operators.first().subtask_end_to_end == [80, 81]
 
 
-def test_a_finished_checkpoint_never_turns_back(engine, cluster, poll):
+def test_a_finished_checkpoint_never_becomes_pending(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     poll()

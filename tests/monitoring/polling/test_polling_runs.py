@@ -285,7 +285,7 @@ def test_a_job_that_is_named_again_in_time_was_never_lost(engine, cluster, poll)
     assert (run.state, run.missing_since, run.missing_polls) == ("RUNNING", None, 0)
 
 
-def test_a_new_empty_job_manager_is_given_longer(engine, cluster, poll):
+def test_the_hold_down_is_longer_for_a_new_empty_job_manager(engine, cluster, poll):
     engine.job()
     poll()
     engine.jobs.clear()
@@ -533,7 +533,7 @@ def test_a_run_whose_environment_is_being_prepared_shows_its_progress(engine, cl
     assert Run.objects.get().launch_wait == known | {"output": "Collecting pandas", "failure": "pip: refused"}
 
 
-def test_a_run_that_starts_waits_no_longer_though_its_details_cannot_be_read(engine, cluster, poll):
+def test_a_run_that_starts_stops_waiting_even_if_its_details_are_unreadable(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "turn", "asked": 2000, "free": None, "limit": None, "position": 1, "length": 1}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}

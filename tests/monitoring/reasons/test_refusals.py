@@ -50,7 +50,7 @@ def test_a_refusal_of_the_job_manager_is_parsed() -> None:
         {"code": "imports.empty", "args": {"location": SENT}},
     ],
 )
-def test_nothing_else_is_read(sent: object) -> None:
+def test_other_texts_are_not_parsed(sent: object) -> None:
     """Other answers are ignored, because they may come from another program."""
     found: Reason | None = refusal_in(sent)
     assert found is None

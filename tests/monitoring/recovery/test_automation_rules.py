@@ -42,7 +42,7 @@ def restarted(rows, job, minutes_ago, lived_s=0, checkpoints=0):
 
 
 @pytest.mark.parametrize("budget", ["max_restarts_per_hour", "max_restarts_per_day"])
-def test_a_budget_of_none_is_refused_by_the_row_itself(job, budget):
+def test_a_budget_of_zero_is_refused_by_the_database(job, budget):
     with pytest.raises(IntegrityError, match="a_restart_budget_of_at_least_one"):
         Job.objects.filter(pk=job.pk).update(**{budget: 0})
 

@@ -143,7 +143,7 @@ class TestTheWayBack:
         attempt = back()
         self.assert_as_it_was(live, job_manager, upgrade, attempt)
 
-    def test_a_start_that_the_engine_takes_and_that_fails(self, live, job_manager, upgrade, back, now):
+    def test_an_accepted_start_that_fails(self, live, job_manager, upgrade, back, now):
         job_manager.starts_as = ["FAILED", "RUNNING"]
         job_manager.exception = "java.lang.IllegalStateException: There is no operator for the state 7"
         attempt = back()

@@ -80,7 +80,7 @@ def test_the_obstacle_to_a_restart_is_reported(change, reason):
     assert decide(replace(DEAD, **change), NOW) == Leave(reason)
 
 
-def test_a_failure_may_be_taken_back_for_a_moment():
+def test_a_failure_may_be_reverted_during_the_hold_down():
     just = replace(DEAD, death_seen_at=NOW - HOLD_DOWN + timedelta(microseconds=1))
     assert isinstance(decide(just, NOW), Leave)
     assert isinstance(decide(replace(DEAD, death_seen_at=NOW - HOLD_DOWN), NOW), Restart)

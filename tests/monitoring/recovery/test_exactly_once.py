@@ -202,7 +202,7 @@ def test_two_that_saw_the_same_death_decide_once(job, now):
     assert refused.value.reason == RecoveryReason.OPEN_AUTOMATIC(job="flights", epoch=1)
 
 
-def test_a_decision_made_on_an_old_life_does_not_count(rows, job, now):
+def test_a_decision_about_an_earlier_run_is_ignored(rows, job, now):
     stale = Job.objects.get(pk=job.pk)
     rows.run(job)
     with pytest.raises(AttemptOpen):

@@ -135,7 +135,7 @@ def test_a_name_is_no_option(program):
     assert start([program("true"), "{savepoint}", "{job_id}", "--name={job_name}"], job_name="-x") == ID
 
 
-def test_an_id_that_was_not_given_is_read_from_what_the_command_prints(program):
+def test_the_job_id_is_read_from_the_output_of_the_command(program):
     other = "f" * 32
     path = program(f"echo 'Job has been submitted with JobID {other}'")
     assert start([path, "{savepoint}"]) == other
@@ -216,7 +216,7 @@ def unknown(name):
         (["/bin/flink", "{savepoint}", "x" * 5000], LaunchReason.ARGUMENT_TOO_LONG(most=4096)),
     ],
 )
-def test_a_command_that_makes_no_sense_is_refused(command, allowed):
+def test_an_invalid_command_is_refused(command, allowed):
     with pytest.raises(BadCommand) as problem:
         check(command)
     assert problem.value.allowed == allowed

@@ -187,7 +187,7 @@ def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
     assert launched_from(world) == [places[-1]]
 
 
-def test_a_command_whose_start_is_refused_under_an_id_of_the_engines_makes_no_run(world, polled_between, tmp_path):
+def test_a_refused_command_under_an_id_of_the_engine_creates_no_run(world, polled_between, tmp_path):
     path = tmp_path / "start.py"
     path.write_text(FAILS_BADLY.format(python=sys.executable, url=world.engine.url, name=NAME).replace(
         '"jobId": sys.argv[2]', '"jobId": __import__("uuid").uuid4().hex'

@@ -41,7 +41,7 @@ def test_checkpoint_locations_are_copied_and_the_job_starts_from_the_copy(cluste
     assert (job.launch, attempt.new_run) == (LAUNCH, job.current_run)
 
 
-def test_a_copy_that_takes_its_time_is_waited_for(cluster, job_manager, settle, now):
+def test_a_submission_waits_for_a_slow_copy(cluster, job_manager, settle, now):
     job_manager.completes_savepoints = False
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     for minute in range(0, 40, 5):
@@ -54,7 +54,7 @@ def test_a_copy_that_takes_its_time_is_waited_for(cluster, job_manager, settle, 
 
 
 @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
-def test_an_answer_that_was_lost_makes_no_second_copy(cluster, job_manager, settle, now, lost):
+def test_a_lost_answer_causes_no_second_copy(cluster, job_manager, settle, now, lost):
     getattr(job_manager, lost).add("import")
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     advance(now)
@@ -142,7 +142,7 @@ def test_one_of_two_concurrent_submissions_starts(cluster, now):
     assert [attempt.launch for attempt in started] == [Job.objects.get().launch]
 
 
-def test_the_name_of_another_job_is_taken(job, now):
+def test_the_name_of_another_job_is_refused(job, now):
     with pytest.raises(RestartRefused) as refused:
         submit(job.cluster, "flights", LAUNCH, Origin(), "ada", now)
     allowed = RecoveryReason.FREE_NAME_NEEDED(cluster=str(job.cluster))

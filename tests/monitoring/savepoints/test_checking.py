@@ -124,7 +124,7 @@ class TestOneThatSomebodyElseRemoved:
         assert found == [(older.pk, False), (oldest.pk, True)]
         assert retention_reason(removed, now) is None
 
-    def test_comes_last_of_what_the_automation_tries(self, removed, job, now):
+    def test_is_the_last_state_that_the_automation_tries(self, removed, job, now):
         older = completed(job, now, 5)
         check_completed(now)
         assert [each.savepoint_row for each in restore_candidates(job)] == [older.pk, removed.pk]
@@ -155,7 +155,7 @@ class TestOneThatSomebodyElseRemoved:
 
 @pytest.mark.parametrize("way", ["refuses the launch", "fails when it starts"])
 @pytest.mark.parametrize("can_validate", [False, True])
-def test_a_restart_that_failed_on_it_finds_it_gone(savepoint, job, job_manager, now, way, can_validate):
+def test_a_failed_restart_marks_it_as_gone(savepoint, job, job_manager, now, way, can_validate):
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     job.save()
     Run.objects.update(state="CANCELED", ended_at=now)

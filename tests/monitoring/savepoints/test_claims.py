@@ -36,7 +36,7 @@ def test_a_row_whose_state_moved_on_is_nobodys_to_claim(savepoint, now):
     assert claim(seen, now) == 0
 
 
-def test_a_claim_takes_no_other_row_along(savepoint, rows, now):
+def test_a_claim_changes_no_other_row(savepoint, rows, now):
     other = rows.job(savepoint.job.cluster)
     rows.run(other)
     another = request_savepoint(other, SavepointOrigin.MANUAL, "ada", now)

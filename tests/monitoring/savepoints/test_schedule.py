@@ -40,7 +40,7 @@ def test_a_savepoint_is_requested_at_its_due_time(job, now):
     assert timedelta(seconds=600) <= due_time(job) - due <= timedelta(seconds=630)
 
 
-def test_a_job_given_an_interval_by_other_hands_starts_one_interval_later(rows, now):
+def test_a_job_whose_interval_was_set_directly_starts_one_interval_later(rows, now):
     job = rows.job(savepoint_interval_s=100)
     polled_and_due(now)
     assert timedelta(seconds=100) <= due_time(job) - now <= timedelta(seconds=105)
@@ -144,7 +144,7 @@ def test_an_invalid_schedule_does_not_stop_other_jobs(job, rows, now):
     assert Savepoint.objects.filter(job=other).exists()
 
 
-def test_a_cluster_takes_so_many_at_once_and_the_rest_waits_its_turn(rows, now):
+def test_the_limit_of_a_cluster_delays_further_savepoints(rows, now):
     cluster = rows.cluster(savepoints_at_once=3)
     for late in range(8):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now - timedelta(seconds=late)))

@@ -51,7 +51,7 @@ def test_jobs_of_one_minute_are_spread_over_the_jitter_each_at_a_fixed_offset():
 
 
 @pytest.mark.parametrize("seconds", [29, 30 * 86_400 + 1, 0, -5, "600", 1.5, True, None])
-def test_an_interval_that_makes_no_sense_is_refused(seconds):
+def test_an_invalid_interval_is_refused(seconds):
     with pytest.raises(BadSchedule, match=r"^savepoint_interval_s is .*: a whole number of seconds from 30 to"):
         Every(seconds)
 

@@ -68,6 +68,10 @@ def test_a_page_and_its_scripts_are_in_the_language(viewer: Client) -> None:
     assert texts["copied"] == "Copied"  # not in this catalogue
 
 
+def test_the_wall_board_has_the_texts_of_its_scripts(viewer: Client) -> None:
+    assert 'id="script-texts"' in viewer.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+
+
 def test_a_reason_is_in_the_language() -> None:
     assert render(AlertReason.TEST(channel="on-call"), "de") == "Dies ist ein Test des Kanals on-call."
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
+from django.conf.locale import LANG_INFO
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import to_language
 from environs import Env, validate
 
 from checkpointing.storage.errors import StorageError
@@ -194,10 +196,14 @@ PASSWORD_HASHERS = [
 ]
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LANGUAGE_COOKIE_AGE = 365 * 86_400
 LANGUAGE_COOKIE_SAMESITE = "Lax"
 LOCALE_PATHS = [BASE_DIR / "dashboard" / "locale"]
+# English, and one language per catalogue.
+LANGUAGES = [
+    (code, LANG_INFO[code]["name_local"])
+    for code in (LANGUAGE_CODE, *sorted(to_language(each.parts[-3]) for each in LOCALE_PATHS[0].glob("*/*/django.mo")))
+]
 TIME_ZONE = env.str("WAYMARK_TIME_ZONE", "UTC")
 USE_I18N = True
 USE_TZ = True

@@ -72,7 +72,7 @@ def apply_retention() -> CycleReport | None:
 
     from monitoring.notify.forgetting import forget_old
     from monitoring.programs import discard_unused
-    from monitoring.savepoints.keeping import apply_retention
+    from monitoring.savepoints.retention_actions import apply_retention
 
     now = clock.now()
     counts = (

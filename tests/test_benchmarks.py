@@ -14,7 +14,7 @@ from bench.page import with_figures
 ROOT = Path(__file__).parents[1]
 
 
-def test_a_benchmark_without_the_room_that_it_needs_says_so_and_fails() -> None:
+def test_a_benchmark_without_enough_disk_space_fails_with_the_cause() -> None:
     more_than_any_disk = {**os.environ, "BENCH_STATE_BYTES": str(10**18)}
     ended = subprocess.run(
         [sys.executable, "-m", "bench", "savepoint"], cwd=ROOT, env=more_than_any_disk, capture_output=True, text=True
@@ -38,7 +38,7 @@ Notes.
 """
 
 
-def test_a_benchmark_replaces_its_own_rows_on_the_page() -> None:
+def test_a_benchmark_replaces_its_rows_on_the_page() -> None:
     figures = [Figure("one pass", 0.5, "s", 2), Figure("without a row", 0, "", 0), Figure("a ratio", 0.4, "×")]
 
     written = with_figures(PAGE, "rules", figures, "now, 2 cores")

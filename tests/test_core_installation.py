@@ -64,7 +64,7 @@ def python(home: Path, environ: dict[str, str], *arguments: str) -> subprocess.C
     return subprocess.run([home / "bin" / "python", *arguments], cwd=ROOT, env=environ, capture_output=True, text=True)
 
 
-def test_its_packages_are_small(home: Path) -> None:
+def test_the_packages_of_the_core_are_small(home: Path) -> None:
     [site] = home.glob("lib/python*/site-packages")
     sizes = Counter[str]()
     bytecode = 0
@@ -99,7 +99,7 @@ def test_doctor_lists_the_extras_and_finds_no_problem(home: Path, environ: dict[
     assert problems == []
 
 
-def test_the_job_manager_says_what_it_needs(home: Path, environ: dict[str, str]) -> None:
+def test_the_job_manager_names_the_extra_that_it_needs(home: Path, environ: dict[str, str]) -> None:
     done = python(home, environ, "manage.py", "jobmanager")
     assert done.stderr.startswith("CommandError: `manage.py jobmanager` needs PySpark, which is not installed. ")
 

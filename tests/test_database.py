@@ -54,7 +54,7 @@ def test_a_database_in_between_is_refused_and_not_changed(replaced: list[tuple[s
 
 
 @pytest.mark.django_db
-def test_another_copy_is_taken_from_the_same_original_and_is_migrated(session_directory: Path) -> None:
+def test_another_copy_of_the_same_original_is_migrated(session_directory: Path) -> None:
     run, home = Path(os.environ["WAYMARK_TEST_RUN"]), session_directory / "second-pg"
     database.copy_migrated(run, session_directory / "first-pg")
     original = (run / "migrated").stat().st_ino

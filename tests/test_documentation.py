@@ -104,7 +104,7 @@ def prose(page: Path) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_words_are_those_of_the_field(document: Path) -> None:
+def test_documentation_uses_no_private_words(document: Path) -> None:
     assert PRIVATE_WORDS.findall(prose(document)) == []
 
 

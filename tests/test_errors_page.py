@@ -98,7 +98,7 @@ def test_every_exception_is_a_code_without_a_section() -> None:
     assert [anchor for anchor in ANCHORS if needs_no_section(anchor)] == []
 
 
-def test_every_section_with_codes_says_why_and_what_to_do() -> None:
+def test_every_section_with_codes_has_causes_and_actions() -> None:
     sections = [each for each in re.split(r"^#+ ", PAGE, flags=re.MULTILINE) if "<a id=" in each]
     assert sections
     incomplete = [

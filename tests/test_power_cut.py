@@ -56,7 +56,7 @@ def test_with_both_syncs_it_is_there(tmp_path: Path) -> None:
         (False, False, {"old", "", "ne", "new!"}),
     ],
 )
-def test_a_rename_is_done_or_not_and_brings_what_was_synced(
+def test_a_rename_is_atomic_and_keeps_synced_content(
     tmp_path: Path, syncs_bytes: bool, syncs_name: bool, states: set[str]
 ) -> None:
     (tmp_path / "file").write_text("old")
@@ -72,7 +72,7 @@ def test_a_rename_is_done_or_not_and_brings_what_was_synced(
     assert found(tmp_path, write) == states
 
 
-def test_a_sync_that_comes_after_the_rename_is_too_late(tmp_path: Path) -> None:
+def test_a_sync_after_the_rename_is_too_late(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
 
     def write() -> None:
@@ -85,7 +85,7 @@ def test_a_sync_that_comes_after_the_rename_is_too_late(tmp_path: Path) -> None:
     assert found(tmp_path, write, when_over=False) >= {"", "ne"}
 
 
-def test_what_is_in_a_new_directory_is_lost_with_the_directorys_own_name(tmp_path: Path) -> None:
+def test_files_in_a_new_directory_are_lost_with_its_unsynced_name(tmp_path: Path) -> None:
     def write() -> None:
         directory = tmp_path / "new"
         directory.mkdir()
@@ -104,7 +104,7 @@ def test_a_removal_may_be_forgotten(tmp_path: Path) -> None:
     assert found(tmp_path, (tmp_path / "file").unlink) == {None, "old"}
 
 
-def test_a_file_that_got_the_inode_of_a_removed_one_is_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_file_with_the_inode_of_a_removed_one_is_a_new_file(tmp_path: Path) -> None:
     (tmp_path / "gone").write_text("gone")
 
     def write() -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_got_the_inode_of_a_removed_one_is_a_file_of_its_own(tmp_pat
     assert found(tmp_path, write) == {"", "ne", "new!"}
 
 
-def test_what_is_on_no_disk_is_told_as_it_was(tmp_path: Path) -> None:
+def test_state_outside_the_disk_is_recorded_at_each_cut(tmp_path: Path) -> None:
     beside: list[str] = []
     disk = Disk(tmp_path, lambda: tuple(beside))
     with disk.recorded():

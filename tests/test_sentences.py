@@ -71,7 +71,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
 
 
-def test_no_sentence_of_ours_is_compared() -> None:
+def test_no_sentence_is_compared_in_code() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in _sources()

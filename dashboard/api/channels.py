@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -33,6 +34,7 @@ from monitoring.notify.channels import (
 )
 from monitoring.notify.message import Sent
 from monitoring.reasons.columns import columns, store
+from monitoring.reasons.reason import SOURCE
 
 routes = router("Channels")
 
@@ -63,7 +65,7 @@ class ChannelFields(Body):
     signing_secret: str = ""
     apprise_url: str = Field("", description="The Apprise URL of the service. A secret.")
     remove_secret: bool = False
-    language: str = Field("en", description="en or zh-hans.")
+    language: str = Field(SOURCE, description=f"{' or '.join(dict(settings.LANGUAGES))}.")
     subject_template: str = ""
     body_template: str = ""
     group_wait_s: int = 10

@@ -15,7 +15,7 @@ from pydantic import Field
 from dashboard.api.operations import answers, router
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.views.job import find_job
-from monitoring.diagnosis import asking
+from monitoring.diagnosis import diagnoses
 from monitoring.diagnosis.finding import Finding
 from monitoring.models import Checkpoint, Incident
 from monitoring.reasons.columns import columns
@@ -47,6 +47,7 @@ class FindingOut(Schema):
     title_value: ReasonJson
     sentence: str
     sentence_value: ReasonJson
+    # Kept for clients of earlier versions. Other languages get no such key.
     sentence_zh: str = Field(description="The sentence in Chinese.")
     confidence: str = Field(description="certain, likely or possible")
     evidence: list[EvidenceOut]
@@ -88,7 +89,7 @@ class DiagnosisOut(Schema):
 )
 def of_checkpoint(request: HttpRequest, checkpoint_id: int) -> list[dict[str, Any]]:
     found = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration").get(pk=checkpoint_id)
-    return _findings(asking.of_checkpoint(found, found.operators.all(), timezone.now()))
+    return _findings(diagnoses.of_checkpoint(found, found.operators.all(), timezone.now()))
 
 
 @routes.get(
@@ -97,7 +98,7 @@ def of_checkpoint(request: HttpRequest, checkpoint_id: int) -> list[dict[str, An
     summary="Get a job's current problems and advice on its configuration",
 )
 def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
-    found = asking.of_job(find_job(job_id), timezone.now())
+    found = diagnoses.of_job(find_job(job_id), timezone.now())
     return {
         "checkpoint_id": found.checkpoint.pk if found.checkpoint else None,
         "causes": _findings(found.causes),
@@ -115,7 +116,7 @@ def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     summary="Get the probable causes of an incident",
 )
 def of_incident(request: HttpRequest, incident_id: int) -> list[dict[str, Any]]:
-    return _findings(asking.of_incident(Incident.objects.get(pk=incident_id), timezone.now()))
+    return _findings(diagnoses.of_incident(Incident.objects.get(pk=incident_id), timezone.now()))
 
 
 def _findings(found: Iterable[Finding]) -> list[dict[str, Any]]:

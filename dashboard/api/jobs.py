@@ -29,7 +29,7 @@ from dashboard.queries.facts import gather_facts
 from dashboard.views.job import find_job
 from monitoring.models import Job, Run, RunException, Savepoint
 from monitoring.recovery.run_schedule import run_timetable
-from monitoring.savepoints.keeping import verdicts
+from monitoring.savepoints.retention_actions import verdicts
 from monitoring.savepoints.schedule import timetable_of
 
 routes = router("Jobs")

@@ -34,7 +34,7 @@ from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 from monitoring.recovery.rows_written_again import QuerySink, Restores
 from monitoring.recovery.run_again import run_again
-from monitoring.savepoints.looking import StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent
 
 routes = router("Restarts")
 

@@ -20,8 +20,8 @@ from dashboard.api.typed import Body, ShownIn, WhyIn, checked, filled
 from dashboard.forms.retention import KeepForm
 from dashboard.views.job import find_job
 from monitoring.models import Savepoint, SavepointOrigin
-from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.savepoints.retention_actions import BadNote, NotDisposable, NotPinned, dispose, pin
 
 routes = router("Savepoints")
 _ORDER = ("-requested_at", "-id")

@@ -23,7 +23,7 @@ from dashboard.queries.state import newest_contents_read, without_values
 from dashboard.views.job import find_job
 from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
 from monitoring.reasons.columns import columns
-from monitoring.state_reads.asking import Question, StateReadRefused, ask, label_of, snapshot_of, snapshots
+from monitoring.state_reads.queries import StateQuery, StateReadRefused, label_of, snapshot_of, snapshots, store_query
 
 routes = router("State")
 _TYPED_VALUES = ("key_text", "contains")
@@ -93,17 +93,17 @@ def ask_for(request: HttpRequest, job_id: int, body: QuestionIn) -> Status[dict[
     snapshot = snapshot_of(job, body.snapshot)
     if snapshot is None:
         raise invalid("snapshot", body.snapshot, _SNAPSHOT)
-    question, other = (Question(StateReadKind.LIST), None)
+    question, other = (StateQuery(StateReadKind.LIST), None)
     if body.kind != StateReadKind.LIST:
         question, other = _question(job, snapshot, body)
     try:
-        created = ask(job, snapshot, question, actor_of(request), timezone.now(), other)
+        created = store_query(job, snapshot, question, actor_of(request), timezone.now(), other)
     except StateReadRefused as error:
         raise conflict(error) from error
     return Status(202, _out(created))
 
 
-def _question(job: Job, snapshot: Checkpoint, body: QuestionIn) -> tuple[Question, Checkpoint | None]:
+def _question(job: Job, snapshot: Checkpoint, body: QuestionIn) -> tuple[StateQuery, Checkpoint | None]:
     listed = newest_contents_read(job, snapshot.pk)
     if listed is None or not listed.answer:
         raise conflict(_NOT_LISTED)

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.models import Job, Savepoint
-from monitoring.savepoints.keeping import LONGEST_S, MOST_KEPT, NOTE_LIMIT, SHORTEST_S
+from monitoring.savepoints.retention_actions import LONGEST_S, MOST_KEPT, NOTE_LIMIT, SHORTEST_S
 
 if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.language import rendered
 from dashboard.queries.state import Place, places_of
 from monitoring.models import Checkpoint, StateReadKind
-from monitoring.state_reads.asking import Question, label_of
+from monitoring.state_reads.queries import StateQuery, label_of
 
 MOST_ROWS = 500
 _LONG = 500
@@ -67,11 +67,11 @@ class StateForm(forms.Form):
         return cleaned
 
     @property
-    def question(self) -> Question:
+    def question(self) -> StateQuery:
         asked = self.cleaned_data
         place = self._places[asked["place"]]
         most = asked["most"] or 100
-        return Question(
+        return StateQuery(
             StateReadKind(asked["kind"]),
             query=place.query,
             operator=place.operator,

@@ -12,7 +12,7 @@ from django.utils.translation import get_language
 from dashboard.access.guard import Access, access_of, refusal
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
-from monitoring.models import Channel, Delivery, Incident, Language, Notification, Severity
+from monitoring.models import Channel, Delivery, Incident, Notification, Severity
 from monitoring.notify.message import Message, item_of
 from monitoring.notify.wording.texts import subject_of
 from monitoring.reasons.reason import SOURCE
@@ -37,9 +37,9 @@ def subjects(deliveries: Iterable[Delivery]) -> dict[int, str]:
 
     The rows store an English subject, which is the only one of a test message.
     """
-    language, found = get_language(), {each.pk: each for each in deliveries}
+    language, found = get_language() or SOURCE, {each.pk: each for each in deliveries}
     texts = {pk: each.subject for pk, each in found.items()}
-    if language not in Language.values or language == SOURCE:
+    if language == SOURCE:
         return texts
     notifications = Notification.objects.filter(delivery__in=list(found))
     totals = dict(notifications.order_by().values_list("delivery_id").annotate(Count("pk")))
@@ -48,7 +48,7 @@ def subjects(deliveries: Iterable[Delivery]) -> dict[int, str]:
     for lead in leads.select_related("event__incident__job", "event__incident__cluster"):
         delivery = found[lead.delivery_id or 0]
         message = Message(delivery.key, (item_of(lead),), totals[delivery.pk], delivery.is_digest)
-        texts[delivery.pk] = subject_of(message, Language(language))
+        texts[delivery.pk] = subject_of(message, language)
     return texts
 
 

@@ -33,7 +33,7 @@ from monitoring.recovery.candidates import State
 from monitoring.recovery.manual import continues_from_stop
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
 from monitoring.recovery.unseen import found_checkpoints
-from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent, TimeLimit
 from monitoring.savepoints.stored import LISTED_WITHIN_S, size_of
 
 # The newest checkpoints that are offered. An engine retains only a few, and older ones may be deleted already.
@@ -104,7 +104,7 @@ class Offer:
 
 def offered_snapshots(job: Job) -> Offer:
     """Return the offered snapshots. The wait for the storage is limited to LISTED_WITHIN_S."""
-    left = _UnlistedCheckpoints(job, Patience(LISTED_WITHIN_S))
+    left = _UnlistedCheckpoints(job, TimeLimit(LISTED_WITHIN_S))
     return Offer([*_stopping_savepoint(job), *_newest_first(_stored(job) + left.choices())], left.states, left.silent)
 
 
@@ -117,7 +117,7 @@ def offered_snapshot(job: Job, key: str) -> Choice | None:
     if not _FOUND.fullmatch(key):
         known = [*_stopping_savepoint(job), *_stored(job)]
         return next((choice for choice in known if choice.key == key), None)
-    left = _UnlistedCheckpoints(job, Patience(LISTED_WITHIN_S))
+    left = _UnlistedCheckpoints(job, TimeLimit(LISTED_WITHIN_S))
     choice = next((choice for choice in left.choices() if choice.key == key), None)
     if choice is None and left.silence is not None:
         raise left.silence
@@ -189,13 +189,13 @@ def _savepoints(job: Job) -> list[Choice]:
 
 
 class _UnlistedCheckpoints:
-    """Checkpoints in the directories of dead runs, listed once and within the time limit of `patience`."""
+    """Checkpoints in the directories of dead runs, listed once and within `time_limit`."""
 
-    def __init__(self, job: Job, patience: Patience) -> None:
-        self._job, self._patience = job, patience
+    def __init__(self, job: Job, time_limit: TimeLimit) -> None:
+        self._job, self._time_limit = job, time_limit
         self.silence: StorageSilent | None = None
         try:
-            self.states = found_checkpoints(job, patience)[:RETAINED]
+            self.states = found_checkpoints(job, time_limit)[:RETAINED]
         except StorageSilent as silence:
             self.states, self.silence = [], silence
 
@@ -230,7 +230,7 @@ class _UnlistedCheckpoints:
         """Return the size of a checkpoint, or None if the storage has stopped answering."""
         if self.silence is None:
             try:
-                return size_of(state.path, self._patience)
+                return size_of(state.path, self._time_limit)
             except StorageSilent as silence:
                 self.silence = silence
         return None

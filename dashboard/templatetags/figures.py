@@ -52,7 +52,7 @@ from monitoring.models import (
 from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import Reason, from_json
 from monitoring.savepoints.checking import can_be_checked
-from monitoring.savepoints.keeping import policy_of
+from monitoring.savepoints.retention_actions import policy_of
 from monitoring.savepoints.schedule import timetable_of
 from monitoring.units import (
     SHORT_DATE_AND_CLOCK,

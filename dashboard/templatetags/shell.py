@@ -1,4 +1,4 @@
-"""Template tags for the frame of every page: the navigation with its counts."""
+"""Template tags for the frame of every page: the navigation with its counts, and the texts of the scripts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from django import template
 from django.conf import settings
 from django.template.context import RequestContext
 from django.utils import timezone
+from django.utils.dates import MONTHS, MONTHS_3
+from django.utils.html import json_script
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from dashboard import time_zone
 from dashboard.access.guard import Access, reach_at
@@ -97,4 +102,37 @@ def frame_of(reach: Reach) -> dict[str, Any]:
         "held": holding + breakers,
         "of_all": reach.is_unrestricted,
         "mailbox": settings.MAILBOX_DIR is not None,
+    }
+
+
+@register.simple_tag
+def script_texts() -> SafeString:
+    """Render what static/dashboard/js/texts.js reads, as JSON, which the content security policy allows in a page."""
+    return json_script(
+        {
+            "live": _("Live"),
+            "paused": _("Paused"),
+            "lost": _("No answer since %(time)s"),
+            "expired": _("Session expired"),
+            "copied": _("Copied"),
+            "selected": _("Selected: press Ctrl-C"),
+            "due": _("due now"),
+            "ago": _("%(age)s ago"),
+            "until": _("in %(age)s"),
+            "units": {unit: _(unit) for unit in ("s", "min", "h", "d")},
+            "dates": _dates(),
+        },
+        "script-texts",
+    )
+
+
+def _dates() -> dict[str, str | list[str]]:
+    """Return the formats of dates on the axes of charts, in the form of Plotly's `locales`."""
+    return {
+        "months": [str(month) for month in MONTHS.values()],
+        "shortMonths": [str(month).title() for month in MONTHS_3.values()],
+        "year": pgettext("axis", "%Y"),
+        "month": pgettext("axis", "%b %Y"),
+        "dayMonth": pgettext("axis", "%b %-d"),
+        "dayMonthYear": pgettext("axis", "%b %-d, %Y"),
     }

@@ -26,7 +26,7 @@ from dashboard.queries.history import (
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.sorting import Sort
 from dashboard.views.job import find_job, job_context
-from monitoring.diagnosis.asking import of_checkpoint
+from monitoring.diagnosis.diagnoses import of_checkpoint
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointStatus
 

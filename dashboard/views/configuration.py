@@ -14,7 +14,7 @@ from dashboard.acts.job_settings import save_automation
 from dashboard.forms.automation import AutomationForm
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
-from monitoring.diagnosis.asking import advice_for
+from monitoring.diagnosis.diagnoses import advice_for
 from monitoring.models import Job
 
 CHANGES_A_PAGE = 25

@@ -42,7 +42,7 @@ from dashboard.queries.incidents import (
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.alerts.kinds import kind_of
-from monitoring.diagnosis.asking import of_incident
+from monitoring.diagnosis.diagnoses import of_incident
 from monitoring.models import Incident, IncidentState, Severity
 
 PAGE_SIZE = 50

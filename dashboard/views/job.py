@@ -16,7 +16,7 @@ from dashboard.queries import overview
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.views.window import window_of
-from monitoring.diagnosis.asking import of_job
+from monitoring.diagnosis.diagnoses import of_job
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job, Run, RunException, RunState, SavepointState

@@ -45,7 +45,7 @@ from monitoring.recovery.replay import replayed
 from monitoring.recovery.rows_written_again import Restores
 from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.checking import can_be_checked
-from monitoring.savepoints.looking import StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent
 
 
 def restarts(request: HttpRequest, pk: int) -> HttpResponse:

@@ -20,7 +20,15 @@ from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, Run, Savepoint
 from monitoring.savepoints.history import spellings
-from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin, retention_reason, verdicts
+from monitoring.savepoints.retention_actions import (
+    BadNote,
+    NotDisposable,
+    NotPinned,
+    dispose,
+    pin,
+    retention_reason,
+    verdicts,
+)
 
 
 def savepoint(request: HttpRequest, pk: int) -> HttpResponse:

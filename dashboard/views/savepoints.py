@@ -21,8 +21,8 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.states import retained_checkpoints
 from monitoring.savepoints.checking import look_at
-from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.savepoints.storage_threads import StorageSilent
 
 PAGE_SIZE = 50
 

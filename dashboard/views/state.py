@@ -19,7 +19,7 @@ from dashboard.queries.state import Spread, answers, count_requests_ahead, newes
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
-from monitoring.state_reads.asking import Question, StateReadRefused, ask, label_of, snapshot_of, snapshots
+from monitoring.state_reads.queries import StateQuery, StateReadRefused, label_of, snapshot_of, snapshots, store_query
 
 
 def state(request: HttpRequest, pk: int) -> HttpResponse:
@@ -41,7 +41,7 @@ def ask_state(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, _("Select a completed snapshot of this job."))
         return redirect("job-state", pk)
     if request.POST.get("kind") == StateReadKind.LIST:
-        return _asked(request, job, snapshot, Question(StateReadKind.LIST))
+        return _asked(request, job, snapshot, StateQuery(StateReadKind.LIST))
     form = _form(job, snapshot, request.POST)
     if form is None or not form.is_valid():
         context = job_context(job, "state") | _context(request, job, snapshot, form)
@@ -51,10 +51,10 @@ def ask_state(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _asked(
-    request: HttpRequest, job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None = None
+    request: HttpRequest, job: Job, snapshot: Checkpoint, question: StateQuery, other: Checkpoint | None = None
 ) -> HttpResponse:
     try:
-        ask(job, snapshot, question, actor_of(request), timezone.now(), other)
+        store_query(job, snapshot, question, actor_of(request), timezone.now(), other)
     except StateReadRefused as error:
         messages.error(request, rendered(error.reason))
     return redirect(f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}")

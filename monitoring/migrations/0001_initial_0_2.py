@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
+import monitoring.models.notifications
 import monitoring.models.savepoints
 import monitoring.models.sealed_json
 import monitoring.models.secret_field
@@ -380,7 +381,7 @@ class Migration(migrations.Migration):
                 ('secret', monitoring.models.secret_field.SecretField()),
                 ('enabled', models.BooleanField(default=True)),
                 ('allow_private', models.BooleanField(default=False)),
-                ('language', models.CharField(choices=[('en', 'English'), ('zh-hans', '简体中文')], default='en', max_length=10)),
+                ('language', models.CharField(choices=monitoring.models.notifications.languages, default='en', max_length=10)),
                 ('subject_template', models.TextField(blank=True, default='')),
                 ('body_template', models.TextField(blank=True, default='')),
                 ('group_wait_s', models.PositiveIntegerField(default=10, validators=[django.core.validators.MaxValueValidator(600)])),

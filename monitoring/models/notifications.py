@@ -6,6 +6,7 @@ step. A Delivery is a message with one or more notifications, which is tried unt
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_noop as _
@@ -14,6 +15,7 @@ from monitoring.models.incidents import IncidentEvent
 from monitoring.models.maintenance import MaintenanceWindow
 from monitoring.models.secret_field import SecretField
 from monitoring.reasons.columns import ReasonField
+from monitoring.reasons.reason import SOURCE
 
 
 class ChannelKind(models.TextChoices):
@@ -22,9 +24,9 @@ class ChannelKind(models.TextChoices):
     APPRISE = "apprise", _("Chat, paging, push")
 
 
-class Language(models.TextChoices):
-    ENGLISH = "en", _("English")
-    CHINESE = "zh-hans", "简体中文"
+def languages() -> list[tuple[str, str]]:
+    """Return the languages of the settings. The field names this function, so a new language needs no migration."""
+    return settings.LANGUAGES
 
 
 class _LivingChannels(models.Manager["Channel"]):
@@ -48,7 +50,7 @@ class Channel(models.Model):
     enabled = models.BooleanField(default=True)
     # An administrator allowed a private address for this channel.
     allow_private = models.BooleanField(default=False)
-    language = models.CharField(max_length=10, choices=Language.choices, default=Language.ENGLISH)
+    language = models.CharField(max_length=10, choices=languages, default=SOURCE)
     # Empty: Waymark's default texts.
     subject_template = models.TextField(blank=True, default="")
     body_template = models.TextField(blank=True, default="")

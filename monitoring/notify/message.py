@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
-from monitoring.diagnosis.asking import of_incident
+from monitoring.diagnosis.diagnoses import of_incident
 from monitoring.models import (
     Channel,
     Delivery,

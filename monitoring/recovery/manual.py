@@ -31,8 +31,8 @@ from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.history import plain_path
-from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.needed import SavepointBeingDisposed, hold
+from monitoring.savepoints.storage_threads import StorageSilent, TimeLimit
 from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
@@ -305,7 +305,7 @@ def _of_path(job: Job, path: str) -> State | None:
 def _found_checkpoints(job: Job) -> Iterator[State]:
     """Yield the checkpoints in storage. This is slow, so it comes last and has a time limit."""
     with suppress(StorageSilent):
-        yield from found_checkpoints(job, Patience(LISTED_WITHIN_S))
+        yield from found_checkpoints(job, TimeLimit(LISTED_WITHIN_S))
 
 
 __all__ = [

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from monitoring.models import Checkpoint, CheckpointStatus, Engine, Job, RestoreFrom, Run, RunState
 from monitoring.recovery.candidates import State, retains
 from monitoring.recovery.detection import DEAD
-from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent, TimeLimit
 from monitoring.savepoints.stored import LISTED_WITHIN_S, checkpoints_in
 
 # At most this many paths are tried: on Flink, each wrong one is a refused start.
@@ -45,10 +45,10 @@ def unseen_checkpoints(job: Job) -> Unseen:
     if job.restore_from == RestoreFrom.SAVEPOINT:
         return unseen
     searches = _searches(job)
-    patience = Patience(LISTED_WITHIN_S)
+    time_limit = TimeLimit(LISTED_WITHIN_S)
     for search in searches:
         try:
-            found = search.found(patience)
+            found = search.found(time_limit)
         except StorageSilent as silent:
             log.warning("%s.", silent)
             unseen.silent.append(silent)
@@ -57,12 +57,12 @@ def unseen_checkpoints(job: Job) -> Unseen:
     return unseen
 
 
-def found_checkpoints(job: Job, patience: Patience) -> list[State]:
+def found_checkpoints(job: Job, time_limit: TimeLimit) -> list[State]:
     """Return only unseen checkpoints that were found in storage: a person may choose these.
 
     The job's `restore_from` does not matter. Raises StorageSilent.
     """
-    return [state for search in _searches(job) for state in search.found(patience) or ()]
+    return [state for search in _searches(job) for state in search.found(time_limit) or ()]
 
 
 def checkpoint_directory(job: Job, engine_job_id: str) -> str:
@@ -91,10 +91,10 @@ class _Search:
             return places
         return [replace(place, follows=self.seen.taken_at) for place in places]
 
-    def found(self, patience: Patience) -> list[State] | None:
+    def found(self, time_limit: TimeLimit) -> list[State] | None:
         """Return the checkpoints in the run's directory, or None if it cannot be read. Raises StorageSilent."""
         directory, run = _directory(self.run, self.known, self.seen), self.run
-        lying = checkpoints_in(directory, patience) if directory else None
+        lying = checkpoints_in(directory, time_limit) if directory else None
         if lying is None:
             return None
         base, at = self.seen.checkpoint_id or 0, self.seen.taken_at

@@ -27,7 +27,7 @@ from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.claims import Outcome, claim, update
-from monitoring.savepoints.looking import StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent
 from monitoring.savepoints.stored import validate
 from monitoring.state_roots import names_a_root
 

@@ -26,8 +26,8 @@ from monitoring.savepoints.checking import is_missing_error
 from monitoring.savepoints.claims import Outcome, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
 from monitoring.savepoints.history import plain_path
-from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.needed import Need, needs
+from monitoring.savepoints.storage_threads import StorageSilent, TimeLimit
 from monitoring.savepoints.stored import READ_WITHIN_S, is_reachable, remove
 
 BATCH = 50
@@ -53,8 +53,8 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
     outcome += Counter(_spare(each, needed[plain_path(each.path)][0], now) for each in spared)
-    patience = Patience(READ_WITHIN_S)
-    outcome += Counter(_settle(each, _remove(each, patience), now) for each in ours)
+    time_limit = TimeLimit(READ_WITHIN_S)
+    outcome += Counter(_settle(each, _remove(each, time_limit), now) for each in ours)
     return Counter({what: count for what, count in outcome.items() if what})
 
 
@@ -68,9 +68,9 @@ def _gone(cluster: Cluster, now: datetime) -> bool:
     return not cluster.enabled or (silent is not None and silent <= now - GONE_AFTER)
 
 
-def _remove(savepoint: Savepoint, patience: Patience) -> Done[None] | OSError | NotFlinkMetadata:
+def _remove(savepoint: Savepoint, time_limit: TimeLimit) -> Done[None] | OSError | NotFlinkMetadata:
     try:
-        remove(savepoint.path, patience)
+        remove(savepoint.path, time_limit)
     except (OSError, NotFlinkMetadata) as error:
         return error
     return Done(None)

@@ -1,7 +1,7 @@
 """Check and remove snapshots directly in storage, for engines that cannot do it and for clusters that are gone.
 
 It works only below WAYMARK_STATE_ROOTS and only if the root is not empty: an empty root may be a missing mount. It
-knows the formats of Flink and Waymark. No function waits longer than its caller's Patience; then it raises
+knows the formats of Flink and Waymark. No function waits longer than the time limit of its caller; then it raises
 StorageSilent.
 """
 
@@ -35,7 +35,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
-from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from monitoring.savepoints.storage_threads import STORAGE_THREADS, StorageSilent, TimeLimit
 from monitoring.state_roots import is_below
 
 T = TypeVar("T")
@@ -62,12 +62,14 @@ async def validate(
     None: neither is possible.
     """
     answer = await client.validate_savepoint(path, entry_class)
-    return answer if answer is not None else await asyncio.to_thread(_look_within_limit, path, Patience(limit_s))
+    if answer is not None:
+        return answer
+    return await asyncio.to_thread(_check_files_within_limit, path, TimeLimit(limit_s))
 
 
-def _look_within_limit(path: str, patience: Patience) -> SavepointValidation | StorageSilent | None:
+def _check_files_within_limit(path: str, time_limit: TimeLimit) -> SavepointValidation | StorageSilent | None:
     try:
-        return look(path, patience)
+        return check_files(path, time_limit)
     except StorageSilent as silent:
         return silent
 
@@ -78,17 +80,17 @@ def is_reachable(path: str) -> bool:
     It is False, too, if the storage does not answer in time.
     """
     try:
-        return _looked("", path, lambda: _confined(path), Patience(LISTED_WITHIN_S)) is not None
+        return _in_thread("", path, lambda: _confined(path), TimeLimit(LISTED_WITHIN_S)) is not None
     except (StorageSilent, StorageError):
         return False
 
 
-def look(path: str, patience: Patience) -> SavepointValidation | None:
+def check_files(path: str, time_limit: TimeLimit) -> SavepointValidation | None:
     """Check that all files of the snapshot exist with their sizes.
 
     None: the path is not reachable. Raises StorageSilent.
     """
-    return _looked("files", path, lambda: _judged(path), patience)
+    return _in_thread("files", path, lambda: _judged(path), time_limit)
 
 
 def _judged(path: str) -> SavepointValidation | None:
@@ -96,7 +98,7 @@ def _judged(path: str) -> SavepointValidation | None:
         directory = _confined(path)
         if directory is None:
             return None
-        checkpoint_id, problem = _look(directory)
+        checkpoint_id, problem = _check(directory)
     except SnapshotUnusable as unusable:
         missing = isinstance(unusable, MetadataMissing)
         return SavepointValidation(False, unusable.problem, None, "", "", None, None, missing)
@@ -108,12 +110,12 @@ def _judged(path: str) -> SavepointValidation | None:
     return SavepointValidation(problem is None, problem or "", checkpoint_id, "", "", None, None)
 
 
-def checkpoints_in(directory: str, patience: Patience) -> list[int] | None:
+def checkpoints_in(directory: str, time_limit: TimeLimit) -> list[int] | None:
     """Return the numbers of the newest checkpoints in a run's directory, newest first.
 
     The list is empty if the directory is missing. None: the directory is not reachable. Raises StorageSilent.
     """
-    return _looked("", directory, lambda: _checkpoints_in(directory), patience)
+    return _in_thread("", directory, lambda: _checkpoints_in(directory), time_limit)
 
 
 def _checkpoints_in(directory: str) -> list[int] | None:
@@ -131,12 +133,12 @@ def _checkpoints_in(directory: str) -> list[int] | None:
         return None
 
 
-def size_of(path: str, patience: Patience) -> int | None:
+def size_of(path: str, time_limit: TimeLimit) -> int | None:
     """Return the size in bytes of all files that the snapshot's metadata lists, or None if that cannot be read.
 
     Raises StorageSilent.
     """
-    return _looked("", path, lambda: _size_of(path), patience)
+    return _in_thread("", path, lambda: _size_of(path), time_limit)
 
 
 def _size_of(path: str) -> int | None:
@@ -157,7 +159,7 @@ def _size_of(path: str) -> int | None:
         return None
 
 
-def remove(path: str, patience: Patience) -> None:
+def remove(path: str, time_limit: TimeLimit) -> None:
     """Remove a savepoint's files, also after an incomplete removal.
 
     Raises:
@@ -166,7 +168,7 @@ def remove(path: str, patience: Patience) -> None:
         FileNotFoundError: there is nothing at all.
         StorageSilent: the storage does not answer; the removal may still continue.
     """
-    _looked("removals", path, lambda: _remove(path), patience)
+    _in_thread("removals", path, lambda: _remove(path), time_limit)
 
 
 def _remove(path: str) -> None:
@@ -190,14 +192,14 @@ def _remove(path: str) -> None:
     files.remove_tree(directory)
 
 
-def remove_empty(directory: str, inside: Iterable[str], patience: Patience) -> bool | None:
+def remove_empty(directory: str, inside: Iterable[str], time_limit: TimeLimit) -> bool | None:
     """Remove a directory that contains only empty directories with these names.
 
     Return False if it contains more and stays.
 
     None: the directory is not reachable. Raises StorageSilent.
     """
-    return _looked("removals", directory, lambda: _remove_empty(directory, inside), patience)
+    return _in_thread("removals", directory, lambda: _remove_empty(directory, inside), time_limit)
 
 
 def _remove_empty(directory: str, inside: Iterable[str]) -> bool | None:
@@ -235,13 +237,13 @@ def _nearest_first(path: str) -> list[str]:
     return sorted(settings.STATE_ROOTS, key=lambda root: not is_below(path, root))
 
 
-def _looked(kind: str, path: str, read: Callable[[], T], patience: Patience) -> T:
-    """Run `read` with the patience. `kind` separates short accesses from long ones, so that each has its own places."""
+def _in_thread(kind: str, path: str, read: Callable[[], T], time_limit: TimeLimit) -> T:
+    """Run `read` within the time limit. `kind` separates short accesses from long ones, which have other threads."""
     named = next((root for root in settings.STATE_ROOTS if is_below(path, root)), "")
-    return LOOKS.look(f"{kind} {named}", path, read, patience)
+    return STORAGE_THREADS.run(f"{kind} {named}", path, read, time_limit)
 
 
-def _look(directory: str) -> tuple[int | None, Reason | None]:
+def _check(directory: str) -> tuple[int | None, Reason | None]:
     """Return the checkpoint's ID, and the problem or None if the snapshot is complete."""
     metadata = _flink_metadata(directory)
     if metadata is None:

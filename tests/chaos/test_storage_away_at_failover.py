@@ -26,7 +26,9 @@ LEASE_S = 6
 
 
 @pytest.mark.parametrize("away", ["checkpoints", "ha/execution-plans"])
-def test_a_driver_outlives_its_leader_and_its_storage(zookeeper_hosts: str, tmp_path: Path, away: str) -> None:
+def test_a_driver_survives_the_loss_of_its_leader_and_of_its_storage(
+    zookeeper_hosts: str, tmp_path: Path, away: str
+) -> None:
     managers = JobManagers(tmp_path, zookeeper_hosts, WAYMARK_HEARTBEAT_TIMEOUT=str(LEASE_S))
     managers.start()
     managers.start()

@@ -72,7 +72,7 @@ def test_a_file_that_is_written_durably_is_the_old_one_or_the_new_one(tmp_path: 
     survives(Disk(tmp_path), lambda: write_durably(file, "new"), check)
 
 
-def test_directories_made_for_a_durable_file_are_durable(tmp_path: Path) -> None:
+def test_directories_created_for_a_durable_file_are_durable(tmp_path: Path) -> None:
     file = tmp_path / "jobs" / "1" / "record"
 
     def check(cut: Cut) -> None:
@@ -84,7 +84,7 @@ def test_directories_made_for_a_durable_file_are_durable(tmp_path: Path) -> None
 # --- storage/files.py
 
 
-def test_a_directory_is_there_once_it_was_made(tmp_path: Path) -> None:
+def test_a_created_directory_is_durable(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b" / "c"
 
     def check(cut: Cut) -> None:
@@ -185,7 +185,7 @@ def test_the_graph_of_a_stored_job_can_be_read(tmp_path: Path, old: JobGraph | N
 RESULT = JobResult(JOB_ID, "wordcount", JobStatus.FINISHED, 1, 2)
 
 
-def test_the_result_of_a_job_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_the_result_of_a_job_is_complete_or_missing(tmp_path: Path) -> None:
     store = FileJobResultStore(tmp_path / "results")
 
     def check(cut: Cut) -> None:
@@ -195,7 +195,7 @@ def test_the_result_of_a_job_is_there_whole_or_not_at_all(tmp_path: Path) -> Non
     survives(Disk(tmp_path), lambda: store.create_dirty_result(RESULT), check)
 
 
-def test_a_job_that_was_cleaned_up_stays_ended(tmp_path: Path) -> None:
+def test_a_job_that_was_cleaned_up_remains_ended(tmp_path: Path) -> None:
     store = FileJobResultStore(tmp_path)
     store.create_dirty_result(RESULT)
 
@@ -223,7 +223,7 @@ def record(attempt: int) -> AttemptRecord:
     return AttemptRecord(attempt, "t", f"/jobs/attempt-{attempt}", 1, BatchNumbers(JOB_ID, 0, 10_000), secret_hash="")
 
 
-def test_an_uploaded_program_is_there_whole(tmp_path: Path) -> None:
+def test_an_uploaded_program_is_complete(tmp_path: Path) -> None:
     programs = ProgramStorage(tmp_path / "programs")
 
     def check(cut: Cut) -> None:

@@ -11,7 +11,7 @@ from checkpointing.daemon_threads import in_daemon_thread, map_in_daemon_threads
 LONG_S = 60.0
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     assert map_in_daemon_threads(lambda item: item * item, list(range(50)), 4, "it") == [n * n for n in range(50)]
     assert map_in_daemon_threads(str, [], 4, "it") == []
 
@@ -28,7 +28,7 @@ def test_no_more_threads_run_than_are_allowed() -> None:
     assert len(names) == 2
 
 
-def test_an_error_comes_at_once_though_another_item_hangs_and_ends_the_rest() -> None:
+def test_an_error_is_raised_at_once_even_if_another_item_hangs_and_ends_the_rest() -> None:
     answers, hangs, begun = threading.Event(), threading.Event(), []
 
     def work(item: int) -> None:
@@ -46,7 +46,7 @@ def test_an_error_comes_at_once_though_another_item_hangs_and_ends_the_rest() ->
     assert sorted(begun) == [0, 1]
 
 
-def test_each_thread_reports_to_the_one_who_listens_and_to_nobody_else() -> None:
+def test_progress_is_reported_only_to_the_listener_of_the_thread() -> None:
     signs: list[str] = []
 
     def work() -> list[None]:

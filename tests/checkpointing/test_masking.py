@@ -28,7 +28,7 @@ def test_values_of_secret_keys_are_hidden_and_others_are_not() -> None:
     ("name", "value"), [("A", "x"), ("KEY_FILE", "/secret"), ("TOKENS", "12"), ("B", "true"), ("PWD", "x")]
 )
 @pytest.mark.parametrize("prefix", ["waymark.secret.", "waymark.secret-file."])
-def test_a_jobs_own_secret_is_hidden_whatever_its_name_and_value(prefix: str, name: str, value: str) -> None:
+def test_a_secret_of_a_job_is_hidden_for_every_name_and_value(prefix: str, name: str, value: str) -> None:
     assert mask_values({prefix + name: value}) == {prefix + name: HIDDEN}
 
 
@@ -92,7 +92,7 @@ IN_VALUES = [
 
 
 @pytest.mark.parametrize("value", IN_VALUES)
-def test_a_secret_within_a_value_is_hidden_whatever_its_key(value: str) -> None:
+def test_a_secret_within_a_value_is_hidden_for_every_key(value: str) -> None:
     for masked in (
         mask_values({"my.setting": value})["my.setting"],
         *mask_arguments(["--url", value]),

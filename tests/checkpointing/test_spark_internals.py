@@ -98,7 +98,7 @@ def test_a_jvm_whose_process_cannot_be_found_is_named(monkeypatch: pytest.Monkey
         check(session_of(Jvm()), "4.0 to 4.3")
 
 
-def test_an_older_pyspark_may_lack_what_is_used_with_newer_ones_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_pyspark_may_lack_names_used_only_with_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.0.5")
     check(session_of(Jvm(spark_internals.INCREMENTAL_EXECUTION, streaming_packages=False)), "4.0 to 4.3")
 

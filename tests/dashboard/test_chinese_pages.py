@@ -37,7 +37,6 @@ SAME = {
     "Apache Flink",
     "PySpark",
     "Webhook",
-    "English",
     "Apprise URL",
     "YAML",
     "CSV",
@@ -50,7 +49,7 @@ SAME = {
 
 
 def texts_of_templates() -> Iterator[str]:
-    for path in (ROOT / "templates").rglob("*.html"):
+    for path in [*(ROOT / "templates").rglob("*.html"), *(ROOT / "templates").rglob("*.txt")]:
         for quoted in _MARKED.findall(templatize(path.read_text())):
             yield ast.literal_eval(quoted)
 

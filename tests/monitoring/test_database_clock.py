@@ -33,12 +33,14 @@ def database_now() -> datetime:
     return now
 
 
-def test_it_is_the_database_s_time(monotonic: Monotonic) -> None:
+def test_the_time_is_that_of_the_database(monotonic: Monotonic) -> None:
     before = database_now()
     assert before <= DatabaseClock(monotonic).now() <= database_now()
 
 
-def test_between_two_looks_it_counts_by_itself(monotonic: Monotonic, django_assert_num_queries: Any) -> None:
+def test_the_clock_counts_monotonic_time_between_two_readings(
+    monotonic: Monotonic, django_assert_num_queries: Any
+) -> None:
     clock = DatabaseClock(monotonic)
     first = clock.now()
     monotonic.at += 7
@@ -50,7 +52,7 @@ def test_between_two_looks_it_counts_by_itself(monotonic: Monotonic, django_asse
 
 
 @pytest.mark.django_db(transaction=True)
-def test_while_the_database_is_away_it_goes_on(monotonic: Monotonic) -> None:
+def test_the_clock_continues_while_the_database_is_unreachable(monotonic: Monotonic) -> None:
     clock = DatabaseClock(monotonic)
     first = clock.now()
     connection.close()

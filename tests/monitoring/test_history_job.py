@@ -73,7 +73,7 @@ RUNNING = Facts(
         ({"state": RunState.LOST}, Leave(WorkReason.PIPELINE_DEAD())),
     ],
 )
-def test_what_is_done(facts, decided):
+def test_the_decision_for_each_state(facts, decided):
     assert decide(replace(RUNNING, **facts)) == decided
 
 
@@ -98,7 +98,7 @@ def submitted(cluster: Cluster, rows, job_manager: FakeJobManager, now) -> Job:
     return job
 
 
-def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
+def test_the_job_is_submitted_once_with_its_settings(cluster, job_manager, now):
     assert keep_running(now) == done(WorkReason.PIPELINE_SUBMITTED(name=NAME))
     assert keep_running(now) == left(WorkReason.PIPELINE_RUNS_ALREADY(name=NAME))
     (sent,) = job_manager.ran
@@ -111,7 +111,7 @@ def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
     assert Program.objects.get().sha256 == hashlib.sha256(packed()).hexdigest()
 
 
-def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, now):
+def test_a_start_with_a_lost_answer_is_not_repeated(cluster, job_manager, now):
     job_manager.loses_answer_of.add("run")
     assert keep_running(now).left[0].code is WorkReason.PIPELINE_NOT_CHANGED
     job_manager.loses_answer_of.clear()
@@ -119,7 +119,7 @@ def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, n
     assert len(job_manager.ran) == 1
 
 
-def test_it_starts_after_the_others(cluster, job_manager, now):
+def test_the_job_starts_after_the_others(cluster, job_manager, now):
     other = job_manager.add("f" * 32, "demo", "INITIALIZING")
     assert keep_running(now) == left(WorkReason.PIPELINE_WAITS(name=NAME, others=["demo"]))
     assert not job_manager.ran
@@ -128,7 +128,7 @@ def test_it_starts_after_the_others(cluster, job_manager, now):
     assert len(job_manager.ran) == 1
 
 
-def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(cluster, now):
+def test_the_file_with_the_dsn_is_private_and_connects_to_the_database(cluster, now):
     keep_running(now)
     assert stat.S_IMODE(place().stat().st_mode) == 0o600
     before = place().stat().st_mtime_ns
@@ -138,7 +138,7 @@ def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(clust
         assert connection.execute("SELECT count(*) FROM monitoring_rollupprogress").fetchone() == (0,)
 
 
-def test_one_that_runs_with_this_program_is_left_alone(submitted, job_manager, now):
+def test_a_job_that_runs_with_this_program_is_not_changed(submitted, job_manager, now):
     calls = list(job_manager.calls)
     assert keep_running(now) == unchanged(WorkReason.PIPELINE_AS_WANTED())
     assert job_manager.calls == calls
@@ -165,9 +165,7 @@ def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted,
     assert RestartAttempt.objects.count() == 2
 
 
-def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_state(
-    submitted, job_manager, settings, now
-):
+def test_the_job_is_cancelled_when_disabled_and_continues_when_enabled(submitted, job_manager, settings, now):
     settings.HISTORY_PIPELINE = False
     assert keep_running(now) == done(WorkReason.PIPELINE_CANCELED(name=NAME))
     assert [job.state for job in job_manager.jobs.values()] == ["CANCELED"]
@@ -181,30 +179,30 @@ def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_st
     assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest snapshot
 
 
-def test_without_a_job_manager_of_its_own_nothing_is_done(cluster, job_manager, settings, now):
+def test_without_an_embedded_job_manager_nothing_is_submitted(cluster, job_manager, settings, now):
     settings.EMBEDDED_CLUSTER_URL = ""
     assert keep_running(now) is None
     assert not job_manager.calls
 
 
 class TestWhyItDoesNotRun:
-    def test_it_is_given_time_to_start(self, cluster, now):
+    def test_the_job_has_time_to_start(self, cluster, now):
         cluster.created_at = now
         cluster.save()
         assert why_not_running(now) is None
         assert why_not_running(now + timedelta(minutes=6)) == HealthReason.PIPELINE_NEVER_STARTED()
 
-    def test_one_that_runs(self, submitted, now):
+    def test_a_running_pipeline_has_no_reason(self, submitted, now):
         assert why_not_running(now + timedelta(days=1)) is None
 
-    def test_one_that_failed_says_of_what(self, submitted, now):
+    def test_a_failed_pipeline_has_its_exception(self, submitted, now):
         run = submitted.current_run
         run.state, run.exception = RunState.FAILED, "OSError: no database"
         run.save()
         why = HealthReason.PIPELINE_IS_BECAUSE(state="FAILED", why="OSError: no database")
         assert why_not_running(now) == why
 
-    def test_one_whose_automation_is_paused_says_so(self, submitted, now):
+    def test_a_pipeline_with_paused_automation_has_the_pause(self, submitted, now):
         submitted.automation_paused = True
         submitted.save()
         submitted.current_run.state = RunState.CANCELED
@@ -212,7 +210,7 @@ class TestWhyItDoesNotRun:
         why = HealthReason.PIPELINE_IS_PAUSED(state="CANCELED", pause=AutomationReason.PAUSED())
         assert why_not_running(now) == why
 
-    def test_switched_off_there_is_nothing_to_tell(self, cluster, settings, now):
+    def test_a_disabled_pipeline_has_no_reason(self, cluster, settings, now):
         settings.HISTORY_PIPELINE = False
         assert why_not_running(now + timedelta(days=1)) is None
 

@@ -23,7 +23,7 @@ def test_a_record_that_is_saved_as_it_was_shown_keeps_its_secrets() -> None:
     assert unmasked_launch(masked, STORED) == STORED
 
 
-def test_what_stands_beside_a_mark_may_be_changed() -> None:
+def test_text_next_to_a_mask_may_be_changed() -> None:
     masked = shown_launch(STORED)
     masked["configuration"]["sink.url"] = masked["configuration"]["sink.url"].replace("//db/", "//other/")
     masked["program_args"][3] = masked["program_args"][3].replace("//db/", "//other/")
@@ -31,7 +31,7 @@ def test_what_stands_beside_a_mark_may_be_changed() -> None:
     assert whole["configuration"]["sink.url"] == whole["program_args"][3] == JDBC.replace("//db/", "//other/")
 
 
-def test_a_mark_stands_for_the_secret_of_its_own_key_only() -> None:
+def test_a_mask_is_replaced_only_by_the_secret_of_its_key() -> None:
     masked = shown_launch(STORED)
     moved = masked["configuration"] | {"greeting": masked["configuration"]["s3.secret-key"]}
     with pytest.raises(ValueError, match="greeting has a hidden value that is not stored"):
@@ -40,7 +40,7 @@ def test_a_mark_stands_for_the_secret_of_its_own_key_only() -> None:
         unmasked_launch({"program_args": masked["program_args"]}, {})
 
 
-def test_what_is_shown_can_be_shown_again() -> None:
+def test_masking_twice_is_masking_once() -> None:
     once = shown({"a.password": "x", "url": JDBC, "header": "Authorization: Bearer abcdef12", "p": "redis://:pw@h/0"})
     assert shown(once) == once
     assert all(MARK.search(value) for value in once.values())

@@ -60,7 +60,9 @@ def denied(url: str, policy: Policy, *addresses: str) -> Denied | None:
         ("198.18.0.1", Kind.PRIVATE, None),
     ],
 )
-def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | None, for_clusters: Kind | None) -> None:
+def test_each_kind_of_address_has_its_permission(
+    address: str, for_webhooks: Kind | None, for_clusters: Kind | None
+) -> None:
     # The text mentions the check box only if it is sufficient.
     how = Kind.BOX_OR_SETTING() if for_clusters is None else "WAYMARK_OUTBOUND_ALLOW"
     for policy, kind in ((WEBHOOKS, for_webhooks), (CLUSTERS, for_clusters)):
@@ -93,7 +95,7 @@ def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: Kind | Non
         ("http://a/" + "x" * 2000, "at most 2000"),
     ],
 )
-def test_what_is_no_address_is_said_and_not_looked_up(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused_without_a_look_up(url: str, said: str) -> None:
     def resolve(_host: str, _port: int) -> list[str]:
         raise AssertionError("looked up")
 
@@ -102,7 +104,7 @@ def test_what_is_no_address_is_said_and_not_looked_up(url: str, said: str) -> No
     assert (found.why, said in str(found.reason)) == (Why.NOT_A_URL, True), str(found.reason)
 
 
-def test_a_name_that_does_not_resolve_is_told_apart() -> None:
+def test_a_name_that_does_not_resolve_is_distinguished() -> None:
     def resolve(_host: str, _port: int) -> list[str]:
         raise OSError(-2, "Name or service not known")
 
@@ -124,7 +126,7 @@ def test_an_address_that_is_written_out_is_named_once() -> None:
     assert str(refusal.reason).startswith("10.0.0.1 is a private address. A channel may not point there unless")
 
 
-def test_what_is_allowed_names_the_addresses_to_connect_to() -> None:
+def test_an_allowed_name_returns_the_addresses_to_connect_to() -> None:
     found = check("https://Hooks.Example./a?b=c", WEBHOOKS, at("93.184.216.34", "93.184.216.34"))
     assert isinstance(found, Allowed)
     assert (found.target.host, found.target.port, found.addresses) == ("hooks.example", 443, ("93.184.216.34",))

@@ -59,7 +59,7 @@ def test_a_name_without_an_address_is_named() -> None:
     assert raised.value.denied.why is Why.UNRESOLVED
 
 
-def test_a_name_that_is_bound_anew_is_judged_anew(httpserver: HTTPServer) -> None:
+def test_a_name_that_resolves_to_another_address_is_checked_again(httpserver: HTTPServer) -> None:
     """The first DNS answer is allowed, the second one is not: changing the name between requests must not help."""
     httpserver.expect_request("/hook").respond_with_data("ok")
     url = f"http://hooks.example:{httpserver.port}/hook"
@@ -106,7 +106,7 @@ def test_no_failure_repeats_the_url(monkeypatch: pytest.MonkeyPatch, answer: byt
     assert "secret-word" not in str(raised.value)
 
 
-def test_a_port_that_nobody_listens_at_is_named_without_the_path() -> None:
+def test_a_closed_port_is_reported_without_the_path() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(NotReached, match=f"127.0.0.1:{port}") as raised:

@@ -59,7 +59,7 @@ def in_the_tables() -> list[str]:
     return found
 
 
-def test_no_table_holds_a_secret_of_a_launch_and_python_sees_it(job: Job) -> None:
+def test_no_table_contains_a_plain_secret_of_a_launch_and_python_reads_it(job: Job) -> None:
     stored = in_the_tables()
     assert len(stored) == 3
     for text in stored:
@@ -89,7 +89,7 @@ def test_the_same_launch_is_no_new_version(job: Job) -> None:
     assert (version.number, LaunchVersion.objects.count()) == (1, 1)
 
 
-def test_a_secret_that_no_key_opens_stays_and_is_never_started_with(job: Job, settings: Settings) -> None:
+def test_a_secret_that_no_key_decrypts_is_kept_and_never_used_for_a_start(job: Job, settings: Settings) -> None:
     before = in_the_tables()
     settings.SECRET_KEY = "another one"
     found = Job.objects.get()

@@ -36,7 +36,7 @@ def manage(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_the_table_holds_it_sealed_and_the_row_gives_it_back(rows: Rows) -> None:
+def test_the_table_has_the_encrypted_secret_and_the_row_returns_it(rows: Rows) -> None:
     rows.cluster(token=PLAIN)
     assert in_the_table().startswith(PREFIX)
     assert PLAIN not in in_the_table()
@@ -48,7 +48,7 @@ def test_none_is_stored_as_none(rows: Rows) -> None:
     assert (in_the_table(), bool(cluster.token), cluster.token.reveal()) == ("", False, "")
 
 
-def test_it_shows_itself_nowhere_unasked(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_is_not_shown_in_representations(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:
     secret = rows.cluster(token=PLAIN).token
     with caplog.at_level(logging.INFO):
         logging.getLogger("x").info("%s %r", secret, secret)
@@ -93,7 +93,7 @@ def test_after_rekeying_the_old_key_is_needed_no_more(rows: Rows, settings: Sett
     assert AuditEntry.objects.get().details == {"sealed": 1, "unreadable": 0}
 
 
-def test_what_no_key_opens_is_named_and_left_alone(rows: Rows, settings: Settings) -> None:
+def test_a_value_that_no_key_decrypts_is_reported_and_kept(rows: Rows, settings: Settings) -> None:
     rows.cluster(name="lost", token=PLAIN)
     before = in_the_table()
     settings.SECRET_KEY = "another one"
@@ -105,7 +105,7 @@ def test_what_no_key_opens_is_named_and_left_alone(rows: Rows, settings: Setting
     assert Cluster.objects.get(name="lost").token.stored() == before
 
 
-def test_a_text_that_was_written_past_us_is_said_to_be_so(rows: Rows) -> None:
+def test_a_text_that_was_stored_unencrypted_is_reported(rows: Rows) -> None:
     rows.cluster()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE monitoring_cluster SET token = 'in plain'")
@@ -121,13 +121,13 @@ def test_without_a_key_nothing_is_sealed(settings: Settings) -> None:
         unseal(sealed)
 
 
-def test_one_that_was_tampered_with_is_not_opened() -> None:
+def test_a_modified_secret_is_not_decrypted() -> None:
     sealed = seal(PLAIN)
     with pytest.raises(SecretUnreadable):
         unseal(sealed[:-4] + ("AAA=" if sealed[-4:] != "AAA=" else "BBB="))
 
 
-def test_a_dump_holds_it_sealed_and_brings_it_back(rows: Rows) -> None:
+def test_a_dump_contains_it_encrypted_and_restores_it(rows: Rows) -> None:
     cluster = rows.cluster(token=PLAIN)
     dump = serializers.serialize("json", [cluster])
     assert PLAIN not in dump

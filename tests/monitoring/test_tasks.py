@@ -37,7 +37,7 @@ def test_every_scheduled_task_exists_and_runs_on_an_empty_database(name, caplog)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_polls_go_on_after_their_tick_and_say_once_what_happened(caplog, polling):
+def test_polls_continue_after_their_tick_and_report_once(caplog, polling):
     cluster = Cluster.objects.create(name="east", rest_url="http://127.0.0.1:1", poll_interval_s=0.2)
     with caplog.at_level(logging.INFO):
         tasks.poll_clusters()

@@ -95,7 +95,7 @@ def test_milliseconds_become_seconds(milliseconds: float, text: str) -> None:
     assert milliseconds_text(milliseconds) == text
 
 
-def test_round_numbers_stay_round() -> None:
+def test_round_numbers_have_no_decimals() -> None:
     assert [span_ms_text(each) for each in (500, 2000, 900_000)] == ["500 ms", "2 s", "15 min"]
     assert [round_bytes_text(each) for each in (1, 512 * 1024, 1536 * 1024)] == ["1 B", "512 KB", "1.5 MB"]
 

@@ -176,7 +176,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     assert len(lives) == 1
 
 
-def test_a_killed_driver_comes_back_and_counts_every_row_once(stack: Stack, upstream: Upstream, database: str) -> None:
+def test_a_killed_driver_is_replaced_and_counts_every_row_once(stack: Stack, upstream: Upstream, database: str) -> None:
     before = completed(stack, ROUTES)
     pid = driver_pid(stack, ROUTES)
     upstream.deliver(400)
@@ -216,7 +216,7 @@ def expect_exact_carriers(database: str, upstream: Upstream) -> None:
     assert carriers_counted(database) == expected
 
 
-def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
+def test_failed_checkpoints_open_an_incident_and_a_dead_job_is_restarted(
     stack: Stack, person: Page, upstream: Upstream, database: str, connections: Path
 ) -> None:
     mood = stack.var / "mood"
@@ -306,7 +306,7 @@ def rolled_up(database: str) -> bool:
     return minutes > 2 and others == 0
 
 
-def test_a_second_start_goes_on_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
+def test_a_second_start_continues_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
     jobs = stack.jobs()
     assert stack.stop() == 0
     upstream.deliver(200)

@@ -6,8 +6,8 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import Sign
 from monitoring.diagnosis.signs.phases import SlowCommit, SlowStorage
 from monitoring.diagnosis.signs.skew import Skew
@@ -23,15 +23,15 @@ def signs() -> tuple[Sign, ...]:
     return tuple(sign for module in modules for sign in getattr(module, "SIGNS", ()))
 
 
-def causes(scene: Scene) -> list[Finding]:
-    """Return why the scene's checkpoint is slow, failed, pending or missing, the most certain cause first."""
-    found = [finding for sign in signs() if sign.of_checkpoint and (finding := sign.find(scene))]
+def causes(facts: DiagnosisFacts) -> list[Finding]:
+    """Return why the checkpoint of the facts is slow, failed, pending or missing, the most certain cause first."""
+    found = [finding for sign in signs() if sign.of_checkpoint and (finding := sign.find(facts))]
     if any(each.name == Skew.name for each in found):
         found = [each for each in found if each.name not in _OF_ALL_SUBTASKS]
     return sorted(found, key=lambda each: (each.confidence, -each.weight))[:CAUSES]
 
 
-def advices(scene: Scene) -> list[Finding]:
+def advices(facts: DiagnosisFacts) -> list[Finding]:
     """Return advices about risky settings of the job, the most important first."""
-    found = [finding for sign in signs() if not sign.of_checkpoint and (finding := sign.find(scene))]
+    found = [finding for sign in signs() if not sign.of_checkpoint and (finding := sign.find(facts))]
     return sorted(found, key=lambda each: -each.weight)

@@ -10,8 +10,8 @@ from typing import ClassVar
 from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
+from monitoring.diagnosis.diagnosis_facts import CheckpointFacts, DiagnosisFacts
 from monitoring.diagnosis.finding import Evidence, Finding
-from monitoring.diagnosis.scene import CheckpointFacts, Scene
 from monitoring.history.expectations import Basis
 from monitoring.reasons.reason import Reason, ReasonCode
 
@@ -58,18 +58,18 @@ class Sign(ABC):
     of_checkpoint: ClassVar[bool] = True  # False: the sign checks the job's configuration
 
     @abstractmethod
-    def find(self, scene: Scene) -> Finding | None: ...
+    def find(self, facts: DiagnosisFacts) -> Finding | None: ...
 
 
-def has_normal(scene: Scene) -> bool:
-    return scene.normal.count >= ENOUGH
+def has_normal(facts: DiagnosisFacts) -> bool:
+    return facts.normal.count >= ENOUGH
 
 
 def has_expired(checkpoint: CheckpointFacts) -> bool:
     return checkpoint.has_failed and reason_of(checkpoint.failure) is CheckpointFailureReason.EXPIRED
 
 
-def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
+def is_slow(facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> bool:
     """Return whether a checkpoint took at least twice as long as usual, and a second longer.
 
     Without a usual duration, and for a savepoint, which writes everything, the limit is half of the time-out. An
@@ -79,18 +79,18 @@ def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
         return has_expired(checkpoint)
     if checkpoint.lasted is None:
         return False
-    usual = scene.normal.duration
-    if is_usual_now(scene, checkpoint.lasted) and not checkpoint.is_savepoint:
+    usual = facts.normal.duration
+    if is_usual_now(facts, checkpoint.lasted) and not checkpoint.is_savepoint:
         return False
-    if has_normal(scene) and usual is not None and not checkpoint.is_savepoint:
+    if has_normal(facts) and usual is not None and not checkpoint.is_savepoint:
         return checkpoint.lasted >= max(2 * usual, usual + 1000)
-    timeout = scene.settings.timeout
+    timeout = facts.settings.timeout
     return timeout is not None and checkpoint.lasted >= timeout / 2
 
 
-def is_usual_now(scene: Scene, lasted: float) -> bool:
+def is_usual_now(facts: DiagnosisFacts, lasted: float) -> bool:
     """Return whether `lasted` is usual for this hour of the week, for example because of a nightly load."""
-    expected = scene.usual.get("duration")
+    expected = facts.usual.get("duration")
     return (
         expected is not None
         and expected.basis.code is Basis.HOUR_OF_THE_WEEK
@@ -106,11 +106,11 @@ def size(value: float | None) -> Reason | str:
     return "" if value is None else Figure.SIZE(size=value)
 
 
-def lasted(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
+def lasted(facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
     if checkpoint.lasted is None:
         return ()
     label = Label.PENDING() if checkpoint.is_pending else Label.LASTED()
-    usual = milliseconds(scene.normal.duration) if has_normal(scene) else ""
+    usual = milliseconds(facts.normal.duration) if has_normal(facts) else ""
     return (Evidence(label, milliseconds(checkpoint.lasted), usual),)
 
 
@@ -123,9 +123,9 @@ def middle(values: Sequence[float]) -> float:
     return float(median(values)) if values else 0.0
 
 
-def key_of(scene: Scene, key: str) -> str:
+def key_of(facts: DiagnosisFacts, key: str) -> str:
     """Return the key's name in the Flink version of the job."""
-    old = scene.engine == "flink" and scene.version and scene.version[:2] < RENAMED_IN
+    old = facts.engine == "flink" and facts.version and facts.version[:2] < RENAMED_IN
     return _OLDER.get(key, key) if old else key
 
 

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_normal, key_of, milliseconds, nice, size
 from monitoring.diagnosis.signs.phases import LARGE_STATE, incremental, writes_everything
@@ -138,21 +138,21 @@ class SettingSign(Sign):
     weight = 0.5
     at: ClassVar[str] = ""  # the engine's name of the setting in /checkpoints/config
 
-    def find(self, scene: Scene) -> Finding | None:
-        sentence = self.sentence(scene) if scene.checkpoint is None else None
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        sentence = self.sentence(facts) if facts.checkpoint is None else None
         if sentence is None:
             return None
-        advice, evidence = self.advise(scene), self.evidence(scene)
+        advice, evidence = self.advise(facts), self.evidence(facts)
         return Finding(self.name, self.title, sentence, evidence, advice, Confidence.CERTAIN, self.weight, self.at)
 
     @abstractmethod
-    def sentence(self, scene: Scene) -> Reason | None:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
         """Return what is risky, None if no problem is known."""
 
     @abstractmethod
-    def advise(self, scene: Scene) -> Sequence[Advice]: ...
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]: ...
 
-    def evidence(self, scene: Scene) -> Sequence[Evidence]:
+    def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
         return ()
 
 
@@ -162,23 +162,23 @@ class IntervalTooShort(SettingSign):
     title = ConfigurationReason.INTERVAL_TOO_SHORT()
     weight = 0.9
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        interval, usual = scene.settings.interval, scene.normal.duration
-        if not interval or usual is None or not has_normal(scene) or usual < interval:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        interval, usual = facts.settings.interval, facts.normal.duration
+        if not interval or usual is None or not has_normal(facts) or usual < interval:
             return None
-        if (scene.settings.min_pause or 0) >= interval / 2:
+        if (facts.settings.min_pause or 0) >= interval / 2:
             return None
         return ConfigurationReason.NO_PAUSE(usual=usual, interval=interval)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.SET_MIN_PAUSE()
-        return (Advice("execution.checkpointing.min-pause", nice(scene.normal.duration or 0), why, CHECKPOINTING),)
+        return (Advice("execution.checkpointing.min-pause", nice(facts.normal.duration or 0), why, CHECKPOINTING),)
 
-    def evidence(self, scene: Scene) -> Sequence[Evidence]:
+    def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
         return (
-            Evidence(ConfigurationReason.MEDIAN_DURATION(), milliseconds(scene.normal.duration)),
-            Evidence(Label.INTERVAL(), milliseconds(scene.settings.interval)),
-            Evidence(ConfigurationReason.MIN_PAUSE(), milliseconds(scene.settings.min_pause or 0)),
+            Evidence(ConfigurationReason.MEDIAN_DURATION(), milliseconds(facts.normal.duration)),
+            Evidence(Label.INTERVAL(), milliseconds(facts.settings.interval)),
+            Evidence(ConfigurationReason.MIN_PAUSE(), milliseconds(facts.settings.min_pause or 0)),
         )
 
 
@@ -188,14 +188,14 @@ class TimeoutNear(SettingSign):
     title = ConfigurationReason.TIMEOUT_NEAR()
     weight = 0.8
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        p95, timeout = timeout_too_short.near_timeout(scene), scene.settings.timeout
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        p95, timeout = timeout_too_short.near_timeout(facts), facts.settings.timeout
         if p95 is None or timeout is None:
             return None
         return ConfigurationReason.NEXT_EXPIRES(p95=p95, timeout=timeout)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
-        return timeout_too_short.advice(scene.normal.duration_p95 or 0)
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
+        return timeout_too_short.advice(facts.normal.duration_p95 or 0)
 
 
 class NoPeriodicCheckpoints(SettingSign):
@@ -204,12 +204,12 @@ class NoPeriodicCheckpoints(SettingSign):
     title = ConfigurationReason.NO_PERIODIC_CHECKPOINTS()
     weight = 1.0
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if not scene.runs or scene.settings.interval is not None or not scene.settings.mode:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if not facts.runs or facts.settings.interval is not None or not facts.settings.mode:
             return None
         return ConfigurationReason.BEGINS_AGAIN()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.SET_INTERVAL()
         return (Advice("execution.checkpointing.interval", "1 min", why, CHECKPOINTING),)
 
@@ -219,14 +219,14 @@ class OneRetained(SettingSign):
     at = "num_retained"
     title = ConfigurationReason.ONE_RETAINED()
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.retained != 1 or scene.settings.interval is None:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if facts.settings.retained != 1 or facts.settings.interval is None:
             return None
         return ConfigurationReason.NOTHING_OLDER()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.RETAIN_MORE()
-        return (Advice(key_of(scene, "execution.checkpointing.num-retained"), "3", why, CHECKPOINTS),)
+        return (Advice(key_of(facts, "execution.checkpointing.num-retained"), "3", why, CHECKPOINTS),)
 
 
 class NotKept(SettingSign):
@@ -234,12 +234,12 @@ class NotKept(SettingSign):
     at = "externalization"
     title = ConfigurationReason.NOT_KEPT()
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.retained_after_end is not False or scene.settings.interval is None:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if facts.settings.retained_after_end is not False or facts.settings.interval is None:
             return None
         return ConfigurationReason.DELETED_WITH_JOB()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         key = "execution.checkpointing.externalized-checkpoint-retention"
         why = ConfigurationReason.KEEP_CHECKPOINTS()
         return (Advice(key, "RETAIN_ON_CANCELLATION", why, CHECKPOINTS),)
@@ -250,12 +250,12 @@ class NoSavepoints(SettingSign):
     title = ConfigurationReason.NO_SAVEPOINT_SCHEDULE()
     weight = 0.3
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if scene.has_savepoint_schedule or not scene.manages_savepoints or not scene.runs:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if facts.has_savepoint_schedule or not facts.manages_savepoints or not facts.runs:
             return None
         return ConfigurationReason.ONLY_CHECKPOINTS()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.ON_CONFIGURATION_TAB()
         return (Advice("Waymark: savepoint schedule", "every 1 d", why),)
 
@@ -266,19 +266,19 @@ class NoTolerance(SettingSign):
     title = ConfigurationReason.NO_TOLERANCE()
     weight = 0.7
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.tolerable != 0 or scene.recent_failures < 1 or scene.recent_restarts < 1:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if facts.settings.tolerable != 0 or facts.recent_failures < 1 or facts.recent_restarts < 1:
             return None
-        return ConfigurationReason.MAY_RESTART(failed=scene.recent_failures, restarted=scene.recent_restarts)
+        return ConfigurationReason.MAY_RESTART(failed=facts.recent_failures, restarted=facts.recent_restarts)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.TOLERATE_FAILURES()
         return (Advice("execution.checkpointing.tolerable-failed-checkpoints", "3", why, CHECKPOINTING),)
 
-    def evidence(self, scene: Scene) -> Sequence[Evidence]:
+    def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
         return (
-            Evidence(ConfigurationReason.FAILED_LATELY(), str(scene.recent_failures)),
-            Evidence(ConfigurationReason.RESTARTED_LATELY(), str(scene.recent_restarts)),
+            Evidence(ConfigurationReason.FAILED_LATELY(), str(facts.recent_failures)),
+            Evidence(ConfigurationReason.RESTARTED_LATELY(), str(facts.recent_restarts)),
         )
 
 
@@ -287,14 +287,14 @@ class NoRestart(SettingSign):
     title = ConfigurationReason.NO_RESTART()
     weight = 0.8
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        strategy = scene.settings.restart_strategy.strip().lower()
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        strategy = facts.settings.restart_strategy.strip().lower()
         off = strategy in ("none", "disable", "off") or "restart deactivated" in strategy
-        if not off or scene.manages_restarts:
+        if not off or facts.manages_restarts:
             return None
         return ConfigurationReason.FIRST_FAILURE_ENDS()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         here = ConfigurationReason.ON_CONFIGURATION_TAB()
         why = ConfigurationReason.ENABLE_RESTARTS()
         return (
@@ -309,19 +309,19 @@ class BigStateFull(SettingSign):
     title = ConfigurationReason.BIG_STATE_FULL()
     weight = 0.6
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        held, written = scene.normal.state_size, scene.normal.checkpointed_size
-        if not has_normal(scene) or held is None or held < BIG or not writes_everything(written, held):
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        held, written = facts.normal.state_size, facts.normal.checkpointed_size
+        if not has_normal(facts) or held is None or held < BIG or not writes_everything(written, held):
             return None
         return ConfigurationReason.WRITES_ALL(written=written, held=held, share=100 * (written or 0) / held)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
-        return incremental(scene)
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
+        return incremental(facts)
 
-    def evidence(self, scene: Scene) -> Sequence[Evidence]:
+    def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
         return (
-            Evidence(Label.WRITTEN(), size(scene.normal.checkpointed_size)),
-            Evidence(Label.FULL_SIZE(), size(scene.normal.state_size)),
+            Evidence(Label.WRITTEN(), size(facts.normal.checkpointed_size)),
+            Evidence(Label.FULL_SIZE(), size(facts.normal.state_size)),
         )
 
 
@@ -331,15 +331,15 @@ class NoLocalRecovery(SettingSign):
     weight = 0.2
     _KEYS = ("execution.state-recovery.from-local", "state.backend.local-recovery")
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        held = scene.normal.state_size
-        if held is None or held < BIG or scene.settings.says(*self._KEYS) != "false":
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        held = facts.normal.state_size
+        if held is None or held < BIG or facts.settings.says(*self._KEYS) != "false":
             return None
         return ConfigurationReason.READS_ALL(held=held)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.RECOVER_LOCALLY()
-        return (Advice(key_of(scene, self._KEYS[0]), "true", why, LARGE_STATE),)
+        return (Advice(key_of(facts, self._KEYS[0]), "true", why, LARGE_STATE),)
 
 
 class AtLeastOnce(SettingSign):
@@ -348,12 +348,12 @@ class AtLeastOnce(SettingSign):
     title = ConfigurationReason.AT_LEAST_ONCE()
     weight = 0.1
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        if scene.settings.mode.lower() != "at_least_once":
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        if facts.settings.mode.lower() != "at_least_once":
             return None
         return ConfigurationReason.COUNTS_TWICE()
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = ConfigurationReason.EXACTLY_ONCE()
         return (Advice("execution.checkpointing.mode", "EXACTLY_ONCE", why, CHECKPOINTING),)
 

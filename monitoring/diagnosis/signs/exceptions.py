@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts.failure_reason import PREFIXES, CheckpointFailureReason, reason_of
+from monitoring.diagnosis.diagnosis_facts import CheckpointFacts, DiagnosisFacts, Raised
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import CheckpointFacts, Raised, Scene
 from monitoring.diagnosis.signs.base import FLINK, Figure, Sign
 from monitoring.reasons.reason import Reason, ReasonCode
 
@@ -215,9 +215,9 @@ class Thrown(Sign):
     def title(self) -> Reason:  # type: ignore[override]
         return self.family.title
 
-    def find(self, scene: Scene) -> Finding | None:
-        raised = next((each for each in _relevant_exceptions(scene) if family_of(each) is self.family), None)
-        return _finding(self.family, scene.checkpoint, raised) if raised else None
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        raised = next((each for each in _relevant_exceptions(facts) if family_of(each) is self.family), None)
+        return _finding(self.family, facts.checkpoint, raised) if raised else None
 
 
 def family_of(raised: Raised) -> Family:
@@ -229,17 +229,17 @@ def family_of(raised: Raised) -> Family:
     return USER_CODE
 
 
-def _relevant_exceptions(scene: Scene) -> Iterator[Raised]:
+def _relevant_exceptions(facts: DiagnosisFacts) -> Iterator[Raised]:
     """Return the exceptions during the checkpoint, or without a checkpoint the job's last exception."""
-    checkpoint = scene.checkpoint
-    causes = [each for each in scene.raised if not _CONSEQUENCE.search(each.text)]
+    checkpoint = facts.checkpoint
+    causes = [each for each in facts.raised if not _CONSEQUENCE.search(each.text)]
     if checkpoint is None:
-        if causes and not scene.runs:
+        if causes and not facts.runs:
             yield causes[0]
         return
     if not checkpoint.has_failed:
         return
-    begin, end = checkpoint.triggered_at - BEFORE, (checkpoint.ended_at or scene.now) + AFTER
+    begin, end = checkpoint.triggered_at - BEFORE, (checkpoint.ended_at or facts.now) + AFTER
     within = [each for each in causes if begin <= each.at <= end]
     yield from within
     if not within:

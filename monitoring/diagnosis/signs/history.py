@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs import timeout_too_short
 from monitoring.diagnosis.signs.base import Label, Sign, milliseconds, size
 from monitoring.diagnosis.signs.configuration import CHECKPOINTING, SettingSign
@@ -80,8 +80,8 @@ class SlowForThisHour(Sign):
     name = "slow_for_this_hour"
     title = HistoryReason.SLOW_FOR_THIS_HOUR()
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint, expected = scene.checkpoint, scene.usual.get("duration")
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint, expected = facts.checkpoint, facts.usual.get("duration")
         if checkpoint is None or expected is None or checkpoint.is_savepoint or checkpoint.has_failed:
             return None
         took = checkpoint.lasted
@@ -115,23 +115,23 @@ class TimeoutForeseen(SettingSign):
     title = HistoryReason.TIMEOUT_FORESEEN()
     weight = 0.75
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        told, timeout = scene.forecast, scene.settings.timeout
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        told, timeout = facts.forecast, facts.settings.timeout
         if told is None or told.duration_per_day is None or told.exceeds_timeout_on is None:
             return None
-        if timeout is None or not scene.runs:
+        if timeout is None or not facts.runs:
             return None
-        if told.exceeds_timeout_on > scene.now + SOON or timeout_too_short.near_timeout(scene) is not None:
+        if told.exceeds_timeout_on > facts.now + SOON or timeout_too_short.near_timeout(facts) is not None:
             return None
         growth, day = told.duration_per_day, told.exceeds_timeout_on
         return HistoryReason.TAKES_LONGER_DAILY(growth=growth, timeout=timeout, day=day)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
         why = HistoryReason.RAISE_TIMEOUT()
         return (Advice("execution.checkpointing.timeout", "", why, CHECKPOINTING),)
 
-    def evidence(self, scene: Scene) -> Sequence[Evidence]:
-        told = scene.forecast
+    def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
+        told = facts.forecast
         grown = size(told.state_per_day) if told and told.state_per_day and told.state_per_day > 0 else ""
         days = (Evidence(HistoryReason.DAYS(), str(told.days if told else 0)),)
         return (Evidence(HistoryReason.STATE_PER_DAY(), grown), *days) if grown else days
@@ -142,14 +142,14 @@ class StateDoubles(SettingSign):
     title = HistoryReason.STATE_DOUBLES()
     weight = 0.4
 
-    def sentence(self, scene: Scene) -> Reason | None:
-        growth, held = scene.forecast.state_per_day if scene.forecast else None, scene.normal.state_size
-        if growth is None or held is None or held < MUCH or growth * DOUBLES_IN < held or not scene.runs:
+    def sentence(self, facts: DiagnosisFacts) -> Reason | None:
+        growth, held = facts.forecast.state_per_day if facts.forecast else None, facts.normal.state_size
+        if growth is None or held is None or held < MUCH or growth * DOUBLES_IN < held or not facts.runs:
             return None
         return HistoryReason.DOUBLES_WITHIN(growth=growth, held=held, days=held / growth)
 
-    def advise(self, scene: Scene) -> Sequence[Advice]:
-        return incremental(scene)
+    def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
+        return incremental(facts)
 
 
 SIGNS = (SlowForThisHour(), TimeoutForeseen(), StateDoubles())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Confidence, Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import Sign
 from monitoring.reasons.reason import ReasonCode
 
@@ -39,8 +39,8 @@ class Interrupted(Sign):
     name = "interrupted"
     title = InterruptedReason.INTERRUPTED()
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint = scene.checkpoint
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint = facts.checkpoint
         reason = reason_of(checkpoint.failure) if checkpoint and checkpoint.has_failed else None
         if checkpoint is None or reason not in _SAYS:
             return None

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Figure, Label, Sign, milliseconds
 from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
@@ -51,14 +51,14 @@ class NotSeen(Sign):
     name = "not_seen"
     title = MissingReason.NOT_SEEN()
 
-    def find(self, scene: Scene) -> Finding | None:
-        if scene.checkpoint is not None or scene.silent_since is None:
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        if facts.checkpoint is not None or facts.silent_since is None:
             return None
         return Finding(
             self.name,
             self.title,
-            MissingReason.CLUSTER_SILENT(since=scene.silent_since),
-            (Evidence(MissingReason.SILENT_FOR(), Figure.LENGTH(length=scene.now - scene.silent_since)),),
+            MissingReason.CLUSTER_SILENT(since=facts.silent_since),
+            (Evidence(MissingReason.SILENT_FOR(), Figure.LENGTH(length=facts.now - facts.silent_since)),),
             confidence=Confidence.CERTAIN,
             weight=3.0,
         )
@@ -68,11 +68,11 @@ class HeldUp(Sign):
     name = "held_up"
     title = MissingReason.HELD_UP()
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint, interval = scene.checkpoint, scene.settings.interval
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint, interval = facts.checkpoint, facts.settings.interval
         if checkpoint is None or not checkpoint.is_pending or not interval or checkpoint.lasted is None:
             return None
-        if checkpoint.is_savepoint or (scene.settings.max_concurrent or 1) > 1:
+        if checkpoint.is_savepoint or (facts.settings.max_concurrent or 1) > 1:
             return None
         if checkpoint.lasted < max(INTERVALS * interval, LEAST / timedelta(milliseconds=1)):
             return None
@@ -87,7 +87,7 @@ class HeldUp(Sign):
             ),
             (
                 Evidence(Label.INTERVAL(), milliseconds(interval)),
-                Evidence(Label.TIMEOUT(), milliseconds(scene.settings.timeout) or "?"),
+                Evidence(Label.TIMEOUT(), milliseconds(facts.settings.timeout) or "?"),
             ),
             confidence=Confidence.LIKELY,
             weight=0.1,
@@ -98,17 +98,17 @@ class NotTriggered(Sign):
     name = "not_triggered"
     title = MissingReason.NOT_TRIGGERED()
 
-    def find(self, scene: Scene) -> Finding | None:
-        interval, last = scene.settings.interval, _last(scene)
-        if scene.checkpoint is not None or not scene.runs or scene.silent_since is not None or not interval or not last:
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        interval, last = facts.settings.interval, _last(facts)
+        if facts.checkpoint is not None or not facts.runs or facts.silent_since is not None or not interval or not last:
             return None
-        limit = max(INTERVALS * timedelta(milliseconds=interval + (scene.settings.min_pause or 0)), LEAST)
-        if scene.now - last < limit:
+        limit = max(INTERVALS * timedelta(milliseconds=interval + (facts.settings.min_pause or 0)), LEAST)
+        if facts.now - last < limit:
             return None
         return Finding(
             self.name,
             self.title,
-            MissingReason.OVERDUE(ago=scene.now - last, interval=interval),
+            MissingReason.OVERDUE(ago=facts.now - last, interval=interval),
             (Evidence(Label.INTERVAL(), milliseconds(interval)),),
             (
                 Advice(
@@ -118,16 +118,16 @@ class NotTriggered(Sign):
                     f"{FLINK}dev/datastream/fault-tolerance/checkpointing/",
                 ),
             )
-            if scene.engine == "flink"
+            if facts.engine == "flink"
             else (),
             Confidence.POSSIBLE,
             0.5,
         )
 
 
-def _last(scene: Scene) -> datetime | None:
+def _last(facts: DiagnosisFacts) -> datetime | None:
     """Return the time from which the next trigger is due: the last trigger, or the run's start if it is later."""
-    moments = [at for at in (scene.last_triggered_at, scene.run_started_at) if at is not None]
+    moments = [at for at in (facts.last_triggered_at, facts.run_started_at) if at is not None]
     return max(moments, default=None)
 
 

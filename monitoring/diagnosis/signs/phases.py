@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import CheckpointFacts, DiagnosisFacts, OperatorFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.signs.base import (
     FLINK,
     SPARK,
@@ -139,12 +139,12 @@ class Found:
     whole: int
 
 
-def dominant(scene: Scene, checkpoint: CheckpointFacts, phase: str) -> Found | None:
+def dominant(facts: DiagnosisFacts, checkpoint: CheckpointFacts, phase: str) -> Found | None:
     """Return the phase's times if it has a large share of a slow checkpoint and takes longer than usual, else None."""
     took, whole = getattr(checkpoint, phase), checkpoint.lasted
-    if took is None or not whole or whole <= 0 or not is_slow(scene, checkpoint) or took < SHARE * whole:
+    if took is None or not whole or whole <= 0 or not is_slow(facts, checkpoint) or took < SHARE * whole:
         return None
-    usual = getattr(scene.normal, phase) if has_normal(scene) else None
+    usual = getattr(facts.normal, phase) if has_normal(facts) else None
     if usual is not None and took < max(2 * usual, usual + 500):
         return None
     return Found(took, usual, whole)
@@ -155,9 +155,9 @@ class Phase(Sign):
     label: Reason
     sentence: ReasonCode  # with number, took, share
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint = scene.checkpoint
-        found = dominant(scene, checkpoint, self.phase) if checkpoint else None
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint = facts.checkpoint
+        found = dominant(facts, checkpoint, self.phase) if checkpoint else None
         if checkpoint is None or found is None:
             return None
         share = 100 * min(found.took, found.whole) / found.whole
@@ -167,18 +167,18 @@ class Phase(Sign):
             self.sentence(number=checkpoint.number, took=found.took, share=share),
             (
                 Evidence(self.label, milliseconds(found.took), milliseconds(found.usual)),
-                *lasted(scene, checkpoint),
-                *self.more(scene, checkpoint),
+                *lasted(facts, checkpoint),
+                *self.more(facts, checkpoint),
             ),
-            self.advise(scene, checkpoint),
+            self.advise(facts, checkpoint),
             Confidence.LIKELY,
             share / 100,
         )
 
-    def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
+    def more(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
         return ()
 
-    def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
+    def advise(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
         return ()
 
 
@@ -189,12 +189,12 @@ class BackPressure(Phase):
     label = PhaseReason.START_DELAY()
     sentence = PhaseReason.BARRIER_LATE
 
-    def find(self, scene: Scene) -> Finding | None:
-        late = super().find(scene) if _late_source(scene) is None else None
-        return late or _no_boundary(scene) or _never_arrived(scene)
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        late = super().find(facts) if _late_source(facts) is None else None
+        return late or _no_boundary(facts) or _never_arrived(facts)
 
-    def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
-        return against_pressure(scene)
+    def advise(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
+        return against_pressure(facts)
 
 
 class Alignment(Phase):
@@ -204,8 +204,8 @@ class Alignment(Phase):
     label = PhaseReason.ALIGNMENT_TIME()
     sentence = PhaseReason.INPUTS_APART
 
-    def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
-        return against_pressure(scene)
+    def advise(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
+        return against_pressure(facts)
 
 
 class SlowCommit(Phase):
@@ -215,15 +215,15 @@ class SlowCommit(Phase):
     label = PhaseReason.SYNC_TIME()
     sentence = PhaseReason.LONG_SYNC
 
-    def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
-        return _sizes(scene, checkpoint)
+    def more(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
+        return _sizes(facts, checkpoint)
 
-    def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
-        if scene.engine == "spark":
-            return incremental(scene)
+    def advise(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
+        if facts.engine == "spark":
+            return incremental(facts)
         why = PhaseReason.OFF_HEAP()
         return (
-            (Advice("state.backend.type", "rocksdb", why, LARGE_STATE),) if "HashMap" in scene.settings.backend else ()
+            (Advice("state.backend.type", "rocksdb", why, LARGE_STATE),) if "HashMap" in facts.settings.backend else ()
         )
 
 
@@ -234,34 +234,34 @@ class SlowStorage(Phase):
     label = PhaseReason.ASYNC_TIME()
     sentence = PhaseReason.LONG_WRITE
 
-    def more(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
+    def more(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
         written, took = checkpoint.checkpointed_size, checkpoint.async_
         rate = (Evidence(PhaseReason.WRITTEN_PER_SECOND(), size(written / took * 1000)),) if written and took else ()
-        return (*_sizes(scene, checkpoint), *rate)
+        return (*_sizes(facts, checkpoint), *rate)
 
-    def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
-        return incremental(scene) if writes_everything(checkpoint.checkpointed_size, checkpoint.state_size) else ()
+    def advise(self, facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
+        return incremental(facts) if writes_everything(checkpoint.checkpointed_size, checkpoint.state_size) else ()
 
 
 def writes_everything(written: float | None, held: float | None) -> bool:
     return bool(written and held and written >= FULL * held)
 
 
-def incremental(scene: Scene) -> tuple[Advice, ...]:
+def incremental(facts: DiagnosisFacts) -> tuple[Advice, ...]:
     why = PhaseReason.WRITE_CHANGES()
-    if scene.engine == "spark":
+    if facts.engine == "spark":
         key = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-        return () if scene.settings.says(key) == "true" else (Advice(key, "true", why, SPARK),)
-    key = key_of(scene, "execution.checkpointing.incremental")
+        return () if facts.settings.says(key) == "true" else (Advice(key, "true", why, SPARK),)
+    key = key_of(facts, "execution.checkpointing.incremental")
     needs = PhaseReason.NEEDED_FOR_CHANGES()
     backend = (
-        (Advice("state.backend.type", "rocksdb", needs, LARGE_STATE),) if "HashMap" in scene.settings.backend else ()
+        (Advice("state.backend.type", "rocksdb", needs, LARGE_STATE),) if "HashMap" in facts.settings.backend else ()
     )
     return (Advice(key, "true", why, LARGE_STATE), *backend)
 
 
-def against_pressure(scene: Scene) -> tuple[Advice, ...]:
-    if scene.engine == "spark":
+def against_pressure(facts: DiagnosisFacts) -> tuple[Advice, ...]:
+    if facts.engine == "spark":
         why = PhaseReason.SHORTER_BATCHES()
         return (Advice("maxFilesPerTrigger / maxOffsetsPerTrigger", "", why, f"{SPARK}performance-tips.html"),)
     after = Advice(
@@ -271,25 +271,25 @@ def against_pressure(scene: Scene) -> tuple[Advice, ...]:
         UNDER_PRESSURE,
     )
     why = PhaseReason.UNALIGN()
-    if scene.settings.unaligned is False:
+    if facts.settings.unaligned is False:
         return (Advice("execution.checkpointing.unaligned.enabled", "true", why, UNDER_PRESSURE), after)
     less = PhaseReason.BUFFER_LESS()
     return (Advice("taskmanager.network.memory.buffer-debloat.enabled", "true", less, UNDER_PRESSURE),)
 
 
-def _no_boundary(scene: Scene) -> Finding | None:
+def _no_boundary(facts: DiagnosisFacts) -> Finding | None:
     """Return a finding for a checkpoint that expired because the batch did not end, else None.
 
     In Waymark's job manager the end of the batch is the barrier. Either the failure message says that the batch did not
     end, or no subtask acknowledged, which each does right after that.
     """
-    checkpoint = scene.checkpoint
+    checkpoint = facts.checkpoint
     if checkpoint is None or not has_expired(checkpoint):
         return None
     is_said = _NO_BOUNDARY in checkpoint.failure
-    if not is_said and not (scene.engine == "spark" and checkpoint.acknowledged == 0 < checkpoint.subtasks):
+    if not is_said and not (facts.engine == "spark" and checkpoint.acknowledged == 0 < checkpoint.subtasks):
         return None
-    limit = scene.settings.timeout or checkpoint.lasted
+    limit = facts.settings.timeout or checkpoint.lasted
     if limit is None:
         return None
     said = checkpoint.failure.partition(". ")[2].strip()[:300].rstrip(".")
@@ -298,16 +298,16 @@ def _no_boundary(scene: Scene) -> Finding | None:
         BackPressure.name,
         PhaseReason.LONG_BATCH(),
         PhaseReason.BATCH_GOES_ON_SAID(**values, said=said) if said else PhaseReason.BATCH_GOES_ON(**values),
-        lasted(scene, checkpoint),
-        against_pressure(scene),
+        lasted(facts, checkpoint),
+        against_pressure(facts),
         Confidence.CERTAIN if is_said else Confidence.LIKELY,
         1.0,
     )
 
 
-def _never_arrived(scene: Scene) -> Finding | None:
+def _never_arrived(facts: DiagnosisFacts) -> Finding | None:
     """Return a finding for an expired checkpoint that an operator never acknowledged though all of its inputs did."""
-    checkpoint = scene.checkpoint
+    checkpoint = facts.checkpoint
     if checkpoint is None or not has_expired(checkpoint):
         return None
     complete = {each.vertex: each.name for each in checkpoint.operators if each.is_complete}
@@ -319,8 +319,8 @@ def _never_arrived(scene: Scene) -> Finding | None:
         BackPressure.name,
         BackPressure.title,
         PhaseReason.NEVER_ARRIVED(name=missing.name, number=checkpoint.number, before=before),
-        (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
-        against_pressure(scene),
+        (_acknowledged(checkpoint), *lasted(facts, checkpoint)),
+        against_pressure(facts),
         Confidence.POSSIBLE,
         0.5,
     )
@@ -344,16 +344,16 @@ class LateSource:
     after: int | None
 
 
-def _late_source(scene: Scene) -> LateSource | None:
+def _late_source(facts: DiagnosisFacts) -> LateSource | None:
     """Return the late source of a slow or expired checkpoint: no operator before it can be the cause.
 
     This is for Flink only: in Spark the barrier is the end of a batch, which all operators reach together.
     """
-    checkpoint = scene.checkpoint
-    if checkpoint is None or scene.engine == "spark" or not is_slow(scene, checkpoint):
+    checkpoint = facts.checkpoint
+    if checkpoint is None or facts.engine == "spark" or not is_slow(facts, checkpoint):
         return None
     sources = [each for each in checkpoint.operators if each.is_source]
-    found = dominant(scene, checkpoint, BackPressure.phase)
+    found = dominant(facts, checkpoint, BackPressure.phase)
     for each in sources:
         delay = max((value for _, value in known(each.start_delay)), default=0)
         if found is not None and delay >= SHARE * found.whole:
@@ -367,8 +367,8 @@ class BusySource(Sign):
     name = "busy_source"
     title = PhaseReason.BUSY_SOURCE()
 
-    def find(self, scene: Scene) -> Finding | None:
-        source, checkpoint = _late_source(scene), scene.checkpoint
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        source, checkpoint = _late_source(facts), facts.checkpoint
         if source is None or checkpoint is None:
             return None
         named = {"name": source.name, "number": checkpoint.number}
@@ -378,16 +378,16 @@ class BusySource(Sign):
             PhaseReason.SOURCE_SILENT(**named)
             if source.after is None
             else PhaseReason.SOURCE_LATE(**named, after=source.after),
-            (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
+            (_acknowledged(checkpoint), *lasted(facts, checkpoint)),
             confidence=Confidence.POSSIBLE,
             weight=0.5,
         )
 
 
-def _sizes(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
+def _sizes(facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
     if checkpoint.checkpointed_size is None:
         return ()
-    usual = size(scene.normal.checkpointed_size) if has_normal(scene) else ""
+    usual = size(facts.normal.checkpointed_size) if has_normal(facts) else ""
     written = Evidence(Label.WRITTEN(), size(checkpoint.checkpointed_size), usual)
     held = (Evidence(Label.FULL_SIZE(), size(checkpoint.state_size)),) if checkpoint.state_size else ()
     return (written, *held)

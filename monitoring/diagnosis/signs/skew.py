@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import CheckpointFacts, DiagnosisFacts, OperatorFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.signs.base import (
     FLINK,
     SPARK,
@@ -81,12 +81,12 @@ class Skew(Sign):
     name = "skew"
     title = SkewReason.SKEW()
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint = scene.checkpoint
-        if checkpoint is None or not is_slow(scene, checkpoint):
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint = facts.checkpoint
+        if checkpoint is None or not is_slow(facts, checkpoint):
             return None
         found = max(_outliers(checkpoint), key=lambda each: each.value - each.others, default=None)
-        return _slowest(scene, checkpoint, found) if found else _one_missing(scene, checkpoint)
+        return _slowest(facts, checkpoint, found) if found else _one_missing(facts, checkpoint)
 
 
 def _outliers(checkpoint: CheckpointFacts) -> Iterator[Outlier]:
@@ -102,7 +102,7 @@ def _outliers(checkpoint: CheckpointFacts) -> Iterator[Outlier]:
                 yield Outlier(operator, measure, subtask, value, others)
 
 
-def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Finding:
+def _slowest(facts: DiagnosisFacts, checkpoint: CheckpointFacts, found: Outlier) -> Finding:
     measure = _MEASURES[found.measure]()
     return Finding(
         Skew.name,
@@ -123,9 +123,9 @@ def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Findi
                 _SIBLINGS,
             ),
             *_its_state(found),
-            *lasted(scene, checkpoint),
+            *lasted(facts, checkpoint),
         ),
-        _advice(scene),
+        _advice(facts),
         Confidence.LIKELY,
         1.0
         + min(
@@ -142,7 +142,7 @@ def _its_state(found: Outlier) -> tuple[Evidence, ...]:
     return (Evidence(SkewReason.ITS_STATE(), size(own), size(middle(list(sizes.values()))), _SIBLINGS),)
 
 
-def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
+def _one_missing(facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> Finding | None:
     """Return a finding for an expired checkpoint if just one of an operator's three or more subtasks is missing."""
     if not has_expired(checkpoint):
         return None
@@ -159,16 +159,16 @@ def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
         else SkewReason.ONE_MISSING(**named),
         (
             Evidence(Label.ACKNOWLEDGED(), f"{late.acknowledged}/{late.subtasks}"),
-            *lasted(scene, checkpoint),
+            *lasted(facts, checkpoint),
         ),
-        _advice(scene),
+        _advice(facts),
         Confidence.LIKELY,
         1.0,
     )
 
 
-def _advice(scene: Scene) -> tuple[Advice, ...]:
-    if scene.engine == "spark":
+def _advice(facts: DiagnosisFacts) -> tuple[Advice, ...]:
+    if facts.engine == "spark":
         why = SkewReason.MORE_PARTITIONS()
         return (Advice("spark.sql.shuffle.partitions", "", why, f"{SPARK}performance-tips.html"),)
     why = SkewReason.EVEN_KEYS()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.diagnosis.diagnosis_facts import DiagnosisFacts
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
-from monitoring.diagnosis.scene import Scene
 from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_expired, has_normal, milliseconds, nice
 from monitoring.reasons.reason import ReasonCode
 
@@ -30,9 +30,9 @@ class TimeoutTooShort(Sign):
     name = "timeout_too_short"
     title = TimeoutReason.TOO_SHORT()
 
-    def find(self, scene: Scene) -> Finding | None:
-        checkpoint, timeout = scene.checkpoint, scene.settings.timeout
-        p95 = near_timeout(scene)
+    def find(self, facts: DiagnosisFacts) -> Finding | None:
+        checkpoint, timeout = facts.checkpoint, facts.settings.timeout
+        p95 = near_timeout(facts)
         if checkpoint is None or not has_expired(checkpoint) or timeout is None or p95 is None:
             return None
         return Finding(
@@ -50,10 +50,10 @@ class TimeoutTooShort(Sign):
         )
 
 
-def near_timeout(scene: Scene) -> float | None:
+def near_timeout(facts: DiagnosisFacts) -> float | None:
     """Return the p95 duration of completed checkpoints if it is near the time-out, else None."""
-    p95, timeout = scene.normal.duration_p95, scene.settings.timeout
-    return p95 if has_normal(scene) and p95 is not None and timeout and p95 >= NEAR * timeout else None
+    p95, timeout = facts.normal.duration_p95, facts.settings.timeout
+    return p95 if has_normal(facts) and p95 is not None and timeout and p95 >= NEAR * timeout else None
 
 
 def advice(p95: float) -> tuple[Advice, ...]:

@@ -22,7 +22,7 @@ from pyarrow import compute as pc
 from monitoring.history.archive import location, parquet
 from monitoring.history.archive.kinds import KINDS
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Checkpoint, Job, OperatorCheckpoint, Run
-from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from monitoring.savepoints.storage_threads import STORAGE_THREADS, StorageSilent, TimeLimit
 
 T = TypeVar("T")
 M = TypeVar("M", bound=models.Model)
@@ -80,7 +80,7 @@ def unreadable(job: Job, wishes: Sequence[Wish]) -> list[parquet.Unreadable]:
     found: list[parquet.Unreadable] = []
     for file in _files_on(job, _runs(job, wishes), wishes, None, upwards=False):
         try:
-            _looked(file, partial(parquet.verified, file))
+            _in_thread(file, partial(parquet.verified, file))
         except parquet.Damaged as damaged:
             found.append(damaged)
         except parquet.Silent as silent:
@@ -168,25 +168,25 @@ def _files_on(
 
 def _rows_where(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
     """Return the rows whose `column` is one of `wanted`, with all columns. Raises Unreadable."""
-    return _looked(file, partial(parquet.rows_where, file, column, wanted))
+    return _in_thread(file, partial(parquet.rows_where, file, column, wanted))
 
 
-def _looked(file: ArchivedFile, read: Callable[[], T]) -> T:
+def _in_thread(file: ArchivedFile, read: Callable[[], T]) -> T:
     """Return the result of `read`, or raise Unreadable if it fails or takes longer than WITHIN_S.
 
     While another read of the archive hangs, the limit is HURRIED_S. A remote file that arrives too late stays in the
     cache.
     """
     root = f"archive {settings.ARCHIVE}"
-    limit_s = HURRIED_S if LOOKS.hanging(root) else WITHIN_S
+    limit_s = HURRIED_S if STORAGE_THREADS.hanging(root) else WITHIN_S
 
-    def look() -> T:
+    def read_in_time() -> T:
         try:
-            return LOOKS.look(root, location.place(file.path), read, Patience(limit_s))
+            return STORAGE_THREADS.run(root, location.place(file.path), read, TimeLimit(limit_s))
         except StorageSilent as silence:
             raise parquet.Silent(file, limit_s) from silence
 
-    return parquet.told(file, look)
+    return parquet.told(file, read_in_time)
 
 
 def _matching(file: ArchivedFile, runs: Collection[int], wishes: Sequence[Wish]) -> pa.Table:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.template.loader import render_to_string
+from django.utils.translation import get_language, override, pgettext
 
-from monitoring.models import Channel, Language
+from monitoring.models import Channel
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
 from monitoring.notify.wording.words import event_label, kind_label, severity_label
+from monitoring.reasons.reason import SOURCE
 
 SUBJECT_LENGTH = 180
 
@@ -27,65 +29,84 @@ class Text:
 
 def text_of(channel: Channel, message: Message) -> Text:
     """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent."""
-    language = Language(channel.language)
-    context = _context(message, language)
-    subject = _own(channel.subject_template, message, language) or subject_of(message, language)
-    body = _own(channel.body_template, message, language)
-    html = "" if body else _stock(language, "body.html", context)
-    return Text(_in_one_line(subject), body or _stock(language, "body.txt", context), html)
+    with override(channel.language):
+        values = values_of(message)
+        subject = _own(channel.subject_template, values) or _subject(values)
+        body = _own(channel.body_template, values)
+        html = "" if body else _stock("body.html", values)
+        return Text(_in_one_line(subject), body or _stock("body.txt", values), html)
 
 
-def subject_of(message: Message, language: Language) -> str:
-    """Return the subject of Waymark's template. It depends only on the lead and the number of notifications."""
-    return _in_one_line(_stock(language, "subject.txt", _context(message, language)))
+def subject_of(message: Message, language: str) -> str:
+    """Return Waymark's subject. It depends only on the lead and the number of notifications."""
+    with override(language):
+        return _in_one_line(_subject(values_of(message)))
 
 
 def _in_one_line(subject: str) -> str:
     return " ".join(subject.split())[:SUBJECT_LENGTH]
 
 
-def values_of(message: Message, language: Language) -> dict[str, object]:
-    """Return the values for a channel's own template."""
+def values_of(message: Message) -> dict[str, Any]:
+    """Return the values for Waymark's and for a channel's own template, in the active language."""
     return {
-        **_values(message.lead, language),
+        **_values(message.lead),
         "count": message.total,
         "unlisted": message.unlisted,
         "is_digest": message.is_digest,
-        "incidents": [_values(each, language) for each in message.items],
+        "incidents": [_values(each) for each in message.items],
     }
 
 
-def _own(source: str, message: Message, language: Language) -> str:
+def _own(source: str, values: Mapping[str, Any]) -> str:
     if not source:
         return ""
     try:
-        return render(compile_template(source), values_of(message, language))
+        return render(compile_template(source), values)
     except (BadTemplate, TypeError, ValueError, KeyError, AttributeError, IndexError):
         return ""
 
 
-def _stock(language: Language, name: str, context: Mapping[str, Any]) -> str:
-    """Render Waymark's template in the layout of the language, or in the English one if it has none."""
-    layouts = [f"notify/{each.value}/{name}" for each in (language, Language.ENGLISH)]
-    return render_to_string(layouts, dict(context)).strip() + "\n"
+def _stock(name: str, values: Mapping[str, Any]) -> str:
+    return render_to_string(f"notify/{name}", dict(values)).strip() + "\n"
 
 
-def _context(message: Message, language: Language) -> dict[str, Any]:
-    lead = _values(message.lead, language)
-    return {"message": message, "lead": lead, "items": [_values(each, language) for each in message.items]}
+def _subject(values: Mapping[str, Any]) -> str:
+    """Return the subject. A translation may use other values than the English text, as in `_values`."""
+    label = pgettext("message", "digest") if values["is_digest"] else values["event"]
+    if values["count"] == 1:
+        # xgettext:no-python-brace-format
+        form = pgettext("message", "[{label}] {named_sentence}")
+    elif values["is_digest"]:
+        # xgettext:no-python-brace-format
+        form = pgettext("message", "[{label}] {count} notifications, beginning with: {named_sentence}")
+    elif values["cluster"]:
+        # xgettext:no-python-brace-format
+        form = pgettext("message", "[{label}] {count} incidents on cluster {cluster}: {named_sentence}")
+    else:
+        # xgettext:no-python-brace-format
+        form = pgettext("message", "[{label}] {count} incidents: {named_sentence}")
+    return form.format(**values, label=label)
 
 
-def _values(item: Item, language: Language) -> dict[str, object]:
-    return {
-        "event": event_label(item.event, language),
-        "severity": severity_label(item.severity, language),
-        "kind": kind_label(item.kind, language),
+def _values(item: Item) -> dict[str, Any]:
+    language = get_language() or SOURCE
+    values = {
+        "event": event_label(item.event),
+        "severity": severity_label(item.severity),
+        "kind": kind_label(item.kind),
         "job": item.job,
         "cluster": item.cluster,
-        "sentence": item.text(language.value),
-        "named_sentence": item.named_text(language.value),
-        "cause": item.cause_text(language.value),
+        "sentence": item.text(language),
+        "named_sentence": item.named_text(language),
+        "cause": item.cause_text(language),
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,
     }
+    # Languages choose the values in these texts.
+    # xgettext:no-python-brace-format
+    title = pgettext("message", "{sentence}")
+    # xgettext:no-python-brace-format
+    status = pgettext("message", "{event}, {severity}, {at}")
+    return values | {"title": title.format(**values), "status": status.format(**values)}

@@ -1,4 +1,4 @@
-"""The words for events, severities and kinds in the language of a channel.
+"""The words for events, severities and kinds in the active language.
 
 They have the context "message" in the catalogues, because a message says what is wrong: a rule is called “Alignment
 duration”, its message in Chinese “alignment takes too long”.
@@ -6,10 +6,9 @@ duration”, its message in Chinese “alignment takes too long”.
 
 from __future__ import annotations
 
-from django.utils.translation import gettext, override, pgettext, pgettext_lazy
+from django.utils.translation import gettext, pgettext, pgettext_lazy
 
 from monitoring.alerts.kinds import kinds
-from monitoring.models import Language
 
 _EVENTS = {
     "opened": pgettext_lazy("message", "opened"),
@@ -22,19 +21,16 @@ _EVENTS = {
 _SEVERITIES = {"warning": pgettext_lazy("message", "warning"), "critical": pgettext_lazy("message", "critical")}
 
 
-def event_label(event: str, language: Language) -> str:
-    with override(language.value):
-        return str(_EVENTS.get(event, event))
+def event_label(event: str) -> str:
+    return str(_EVENTS.get(event, event))
 
 
-def severity_label(severity: str, language: Language) -> str:
-    with override(language.value):
-        return str(_SEVERITIES.get(severity, severity))
+def severity_label(severity: str) -> str:
+    return str(_SEVERITIES.get(severity, severity))
 
 
-def kind_label(kind: str, language: Language) -> str:
+def kind_label(kind: str) -> str:
     """Return the word for a kind. A language without one shows the title of the rule."""
     title = kinds()[kind].title if kind in kinds() else kind.replace("_", " ")
-    with override(language.value):
-        word = pgettext("message", title)
-        return word if word != title else gettext(title)
+    word = pgettext("message", title)
+    return word if word != title else gettext(title)

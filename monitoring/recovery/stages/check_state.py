@@ -34,7 +34,7 @@ from monitoring.recovery.stages.base import (
 from monitoring.recovery.states import restore_candidates
 from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.checking import record_finding
-from monitoring.savepoints.looking import StorageSilent
+from monitoring.savepoints.storage_threads import StorageSilent
 from monitoring.savepoints.stored import validate
 
 # The job may be down during the check. If storage does not answer by then, the engine checks the snapshot at the start.

@@ -99,7 +99,7 @@ def test_an_unlimited_tolerance_never_fails_the_job() -> None:
     assert m.calls == []
 
 
-def test_conformance_g07_after_failing_the_job_counting_starts_anew() -> None:
+def test_conformance_g07_failing_the_job_resets_the_count() -> None:
     m = Manager(1)
     m.fail(1)
     m.fail(2)

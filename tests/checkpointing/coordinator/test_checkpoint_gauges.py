@@ -29,7 +29,7 @@ def test_conformance_i13_there_are_flinks_fourteen(harness: CoordinatorHarness) 
     }  # fmt: skip
 
 
-def test_conformance_i14_they_follow_each_checkpoint(harness: CoordinatorHarness) -> None:
+def test_conformance_i14_the_gauges_follow_each_checkpoint(harness: CoordinatorHarness) -> None:
     first = gauges(harness)
     assert first.pop("lastCheckpointExternalPath") == "n/a"
     assert {name: value for name, value in first.items() if value != -1} == {

@@ -133,7 +133,7 @@ def test_a_subtask_that_has_not_acknowledged_is_pending_or_failed(snapshot: Chec
     assert ours["subtasks"][1]["start_delay"] == 4
 
 
-def test_a_vertex_that_the_checkpoint_has_not_gives_none(snapshot: CheckpointStatsSnapshot) -> None:
+def test_a_vertex_missing_in_the_checkpoint_has_no_details(snapshot: CheckpointStatsSnapshot) -> None:
     statistics = snapshot.find(4)
     assert statistics is not None
     assert stats_json.checkpoint_subtasks(statistics, "c" * 32) is None

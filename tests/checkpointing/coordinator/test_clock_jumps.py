@@ -33,7 +33,7 @@ def test_a_pending_checkpoint_expires_after_its_time_out_and_not_before(seconds:
 
 
 @JUMPS
-def test_the_interval_goes_on(seconds: int) -> None:
+def test_the_interval_is_kept(seconds: int) -> None:
     harness = CoordinatorHarness(interval_ms=10_000, max_concurrent=10)
     harness.coordinator.start_periodic()
     harness.advance(0)
@@ -59,7 +59,7 @@ def test_the_minimum_pause_is_kept(seconds: int) -> None:
 
 
 @JUMPS
-def test_a_checkpoint_that_completes_meanwhile_looks_sane(seconds: int) -> None:
+def test_a_checkpoint_that_completes_during_the_jump_has_sane_times(seconds: int) -> None:
     harness = CoordinatorHarness()
     harness.complete_one()
     future = harness.coordinator.trigger_checkpoint()

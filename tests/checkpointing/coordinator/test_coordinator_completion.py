@@ -96,7 +96,7 @@ def test_checkpoints_enter_the_store_one_at_a_time_and_in_the_order_of_their_ids
     assert all(future.done() for future in futures)
 
 
-def test_conformance_a29_a_savepoint_is_not_retained_and_tells_nobody(harness: CoordinatorHarness) -> None:
+def test_conformance_a29_a_savepoint_is_not_retained_and_notifies_no_task(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_savepoint(None)
 
@@ -123,7 +123,7 @@ def test_a_savepoint_survives_everything_that_follows(harness: CoordinatorHarnes
     assert harness.storage.directories == {future.result(timeout=0).location}
 
 
-def test_a_synchronous_savepoint_tells_the_tasks_before_its_future_is_done(harness: CoordinatorHarness) -> None:
+def test_a_synchronous_savepoint_notifies_the_tasks_before_its_future_is_done(harness: CoordinatorHarness) -> None:
     checkpoint = harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_synchronous_savepoint(None)
     told: list[int] = []
@@ -135,7 +135,7 @@ def test_a_synchronous_savepoint_tells_the_tasks_before_its_future_is_done(harne
     assert reason_of(checkpoint) is Reason.CHECKPOINT_SUBSUMED
 
 
-def test_conformance_a54_the_statistics_know_it_before_the_future_is_done(harness: CoordinatorHarness) -> None:
+def test_conformance_a54_the_statistics_have_it_before_the_future_is_done(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     seen: list[tuple[int, tuple[int, ...]]] = []
     future.add_done_callback(
@@ -160,7 +160,7 @@ def test_conformance_a05_a_queued_request_starts_after_the_completion_not_within
     assert not second.done()
 
 
-def test_conformance_a23_messages_for_what_does_not_exist_are_harmless(harness: CoordinatorHarness) -> None:
+def test_conformance_a23_messages_for_unknown_checkpoints_are_ignored(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
 
     assert not harness.acknowledge(1, job_id="f" * 32)
@@ -212,7 +212,7 @@ def test_conformance_c02_a_failed_add_removes_the_files_and_keeps_the_older(harn
     assert harness.coordinator.latest_completed == first
 
 
-def test_conformance_c03_files_stay_when_the_store_may_have_taken_it(harness: CoordinatorHarness) -> None:
+def test_conformance_c03_files_are_kept_if_the_store_may_have_added_the_checkpoint(harness: CoordinatorHarness) -> None:
     harness.store.add_error = PossibleInconsistentState("connection lost")
     future = harness.coordinator.trigger_checkpoint()
 
@@ -234,7 +234,7 @@ def test_a_duplicate_of_a_completed_checkpoint_removes_nothing(harness: Coordina
     assert harness.storage.directories == {"/checkpoints/chk-1"}
 
 
-def test_aborted_while_its_metadata_is_written_its_files_go_only_after_the_write(harness: CoordinatorHarness) -> None:
+def test_a_checkpoint_aborted_during_the_metadata_write_loses_its_files_after_it(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     harness.io.inline = False
     harness.acknowledge_all(1)
@@ -248,7 +248,7 @@ def test_aborted_while_its_metadata_is_written_its_files_go_only_after_the_write
     assert harness.store.checkpoints == ()
 
 
-def test_aborted_before_its_metadata_cannot_be_written_its_files_go_and_nothing_fails(
+def test_a_failed_metadata_write_of_an_aborted_checkpoint_removes_files_without_a_failure(
     harness: CoordinatorHarness,
 ) -> None:
     future = harness.coordinator.trigger_checkpoint()
@@ -264,7 +264,7 @@ def test_aborted_before_its_metadata_cannot_be_written_its_files_go_and_nothing_
     assert harness.job_failures == []
 
 
-def test_aborted_while_the_store_takes_an_older_one_a_checkpoint_does_not_enter_the_store() -> None:
+def test_a_checkpoint_aborted_while_the_store_adds_an_older_one_is_not_added() -> None:
     harness = CoordinatorHarness(max_concurrent=2, num_retained=2)
     older, newer = (harness.coordinator.trigger_checkpoint() for _ in range(2))
     harness.io.inline = False
@@ -281,7 +281,7 @@ def test_aborted_while_the_store_takes_an_older_one_a_checkpoint_does_not_enter_
     assert harness.storage.directories == {"/checkpoints/chk-1"}
 
 
-def test_while_the_store_takes_it_a_checkpoint_cannot_be_aborted_and_a_restart_waits(
+def test_a_checkpoint_being_added_to_the_store_cannot_be_aborted_and_delays_a_restart(
     harness: CoordinatorHarness,
 ) -> None:
     future = harness.coordinator.trigger_checkpoint()

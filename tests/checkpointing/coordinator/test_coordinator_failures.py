@@ -13,7 +13,7 @@ from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, pr
 Reason = CheckpointFailureReason
 
 
-def test_conformance_a18_a_decline_ends_only_its_own_checkpoint() -> None:
+def test_conformance_a18_a_decline_aborts_only_the_declined_checkpoint() -> None:
     harness = CoordinatorHarness(max_concurrent=2, tolerable_failures=5)
     first = harness.coordinator.trigger_checkpoint()
     second = harness.coordinator.trigger_checkpoint()
@@ -29,7 +29,7 @@ def test_conformance_a18_a_decline_ends_only_its_own_checkpoint() -> None:
     assert harness.storage.discarded == ["/checkpoints/chk-1"]
 
 
-def test_conformance_a10_what_fail_job_raises_comes_out_of_the_decline_and_nothing_is_left_half_done(
+def test_conformance_a10_a_decline_raises_the_error_of_fail_job_and_is_completed(
     harness: CoordinatorHarness,
 ) -> None:
     harness.fail_job_error = RuntimeError("the job is failing")
@@ -90,7 +90,7 @@ def test_conformance_a22_an_expired_checkpoint_is_discarded_and_never_completes(
     assert harness.store.checkpoints == ()
 
 
-def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
+def test_conformance_a03_a_late_acknowledgement_still_reports_its_figures() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
@@ -104,7 +104,7 @@ def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.CHECKPOINT_DECLINED, Reason.CHECKPOINT_ASYNC_EXCEPTION])
-def test_a_declined_savepoint_of_a_stop_leaves_the_job_alone(reason: CheckpointFailureReason) -> None:
+def test_a_declined_savepoint_of_a_stop_does_not_fail_the_job(reason: CheckpointFailureReason) -> None:
     harness = CoordinatorHarness(tolerable_failures=0)
     future = harness.coordinator.trigger_synchronous_savepoint(None)
 
@@ -116,7 +116,7 @@ def test_a_declined_savepoint_of_a_stop_leaves_the_job_alone(reason: CheckpointF
     assert (exception.reason, exception.cause) == (reason, "The disk is full.")
 
 
-def test_an_expired_savepoint_leaves_the_job_alone(harness: CoordinatorHarness) -> None:
+def test_an_expired_savepoint_does_not_fail_the_job(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_savepoint(None)
     harness.advance(60)
     assert reason_of(future) is Reason.CHECKPOINT_EXPIRED
@@ -124,7 +124,7 @@ def test_an_expired_savepoint_leaves_the_job_alone(harness: CoordinatorHarness) 
     assert harness.storage.directories == set()
 
 
-def test_a_lost_driver_ends_what_it_owes_and_the_next_one_starts_afresh() -> None:
+def test_a_lost_driver_aborts_its_pending_checkpoints_and_the_next_starts_without_any() -> None:
     harness = CoordinatorHarness(max_concurrent=3)
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(2)]
     futures.append(harness.coordinator.trigger_savepoint(None))
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_removed_stops_nothing(harness: CoordinatorHa
         assert harness.complete_one().checkpoint_id == expected
 
 
-def test_a_broken_removal_of_shared_files_stops_nothing_and_is_tried_again(harness: CoordinatorHarness) -> None:
+def test_a_failed_removal_of_shared_files_stops_nothing_and_is_retried(harness: CoordinatorHarness) -> None:
     harness.storage.discard_shared_error = OSError("busy")
     for name in ("a", "b", "c", "d"):
         harness.complete_one((shared_file(name),))
@@ -166,7 +166,7 @@ def test_a_broken_removal_of_shared_files_stops_nothing_and_is_tried_again(harne
     assert harness.storage.shared == {"shared/d"}
 
 
-def test_a_broken_removal_of_shared_files_is_not_tried_without_a_pause(harness: CoordinatorHarness) -> None:
+def test_a_failed_removal_of_shared_files_is_retried_after_a_pause(harness: CoordinatorHarness) -> None:
     harness.complete_one((shared_file("a"),))
     harness.storage.discard_shared_error = OSError("read-only file system")
     harness.complete_one((shared_file("b"),))
@@ -177,7 +177,7 @@ def test_a_broken_removal_of_shared_files_is_not_tried_without_a_pause(harness: 
     assert harness.storage.num_shared_tries == tries + len(RETRIES_AFTER_S)
 
 
-def test_a_directory_that_cannot_be_removed_is_tried_again_less_and_less_often(harness: CoordinatorHarness) -> None:
+def test_the_removal_of_a_directory_is_retried_at_growing_intervals(harness: CoordinatorHarness) -> None:
     harness.storage.discard_error = OSError("busy")
     first = harness.complete_one()
     harness.complete_one()
@@ -192,7 +192,9 @@ def test_a_directory_that_cannot_be_removed_is_tried_again_less_and_less_often(h
     assert harness.timer.pending == []
 
 
-def test_a_directory_that_stays_is_reported_once_and_tried_once_more_at_the_end(harness: CoordinatorHarness) -> None:
+def test_a_directory_that_cannot_be_removed_is_reported_once_and_retried_at_the_end(
+    harness: CoordinatorHarness,
+) -> None:
     harness.storage.discard_error = OSError("busy")
     first = harness.complete_one()
     harness.complete_one()

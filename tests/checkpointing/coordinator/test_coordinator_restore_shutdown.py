@@ -30,7 +30,7 @@ def successor_of(old: CoordinatorHarness, **changes: object) -> CoordinatorHarne
     return new
 
 
-def test_recovery_gives_the_newest_and_counts_what_the_retained_ones_need() -> None:
+def test_recovery_returns_the_newest_and_registers_the_files_of_the_retained_ones() -> None:
     old = CoordinatorHarness(num_retained=2)
     old.complete_one((shared_file("a"), shared_file("b")))
     newest = old.complete_one((shared_file("b"),))
@@ -48,7 +48,7 @@ def test_conformance_c16_an_empty_store_recovers_to_nothing(harness: Coordinator
     assert recovered(harness) == [None]
 
 
-def test_an_unreadable_store_is_said_aloud(harness: CoordinatorHarness) -> None:
+def test_an_unreadable_store_is_reported(harness: CoordinatorHarness) -> None:
     harness.store.recover_error = RuntimeError("handles exist and none can be read")
     (outcome,) = recovered(harness)
     assert isinstance(outcome, RuntimeError)
@@ -68,14 +68,14 @@ def test_conformance_a39_a_restore_shows_in_the_statistics(harness: CoordinatorH
     assert [message.full for message in harness.tasks.triggered] == [False, False]
 
 
-def test_ids_go_on_after_the_savepoint_a_new_job_starts_from(harness: CoordinatorHarness) -> None:
+def test_ids_continue_after_the_savepoint_that_a_new_job_starts_from(harness: CoordinatorHarness) -> None:
     savepoint = replace(CoordinatorHarness().complete_one(), checkpoint_id=161, job_id="f" * 32)
     harness.coordinator.restored(savepoint, is_savepoint=True)
     assert harness.complete_one().checkpoint_id == 162
     assert harness.complete_one().checkpoint_id == 163
 
 
-def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) -> None:
+def test_an_old_savepoint_never_decreases_the_ids(harness: CoordinatorHarness) -> None:
     first = harness.complete_one()
     for _ in range(4):
         harness.complete_one()
@@ -86,7 +86,7 @@ def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) 
 @pytest.mark.parametrize("policy", list(RetentionPolicy))
 @pytest.mark.parametrize("is_saved", [True, False])
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
-def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
+def test_conformance_e07_e08_the_retention_decides_which_checkpoints_the_shutdown_removes(
     policy: RetentionPolicy, status: JobStatus, is_saved: bool
 ) -> None:
     harness = CoordinatorHarness(retention=policy)
@@ -121,7 +121,7 @@ def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retent
         (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FAILED, False, False),
     ],
 )
-def test_retained_checkpoints_go_only_with_a_job_that_is_saved(
+def test_retained_checkpoints_are_removed_only_with_a_saved_job(
     retention: RetentionPolicy, status: JobStatus, is_saved: bool, goes: bool
 ) -> None:
     properties = CheckpointProperties(CheckpointKind.CHECKPOINT, retention)
@@ -140,7 +140,7 @@ def successor_that_found(retention: RetentionPolicy, first_id: int) -> tuple[Coo
 
 
 @pytest.mark.parametrize("first_id", [1, 2], ids=["of this life", "of an earlier life"])
-def test_a_late_acknowledge_of_a_checkpoint_that_was_found_costs_it_no_file(first_id: int) -> None:
+def test_a_late_acknowledgement_of_a_recovered_checkpoint_removes_no_file_of_it(first_id: int) -> None:
     harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, first_id)
 
     assert not harness.acknowledge(found.checkpoint_id, files=(shared_file("a"),))
@@ -152,7 +152,7 @@ def test_a_late_acknowledge_of_a_checkpoint_that_was_found_costs_it_no_file(firs
     ("status", "is_saved", "stays"),
     [(JobStatus.CANCELED, True, True), (JobStatus.FINISHED, False, True), (JobStatus.FINISHED, True, False)],
 )
-def test_a_checkpoint_that_never_came_to_the_store_goes_or_stays_as_its_retention_says(
+def test_the_retention_decides_about_a_checkpoint_that_was_never_stored(
     status: JobStatus, is_saved: bool, stays: bool
 ) -> None:
     harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, 1)
@@ -162,14 +162,14 @@ def test_a_checkpoint_that_never_came_to_the_store_goes_or_stays_as_its_retentio
     assert (found.location in harness.storage.directories) is stays
 
 
-def test_a_suspended_job_keeps_everything_for_the_next_job_manager(harness: CoordinatorHarness) -> None:
+def test_a_suspended_job_keeps_all_checkpoints_for_the_next_job_manager(harness: CoordinatorHarness) -> None:
     checkpoint = harness.complete_one((shared_file("a"),))
     assert harness.shut_down(JobStatus.SUSPENDED) == [None]
     assert harness.storage.directories == {checkpoint.location}
     assert harness.storage.shared == {"shared/a"}
 
 
-def test_a_leader_on_its_way_out_removes_no_shared_file(harness: CoordinatorHarness) -> None:
+def test_a_leader_that_shuts_down_removes_no_shared_file(harness: CoordinatorHarness) -> None:
     """The next leader's first checkpoint may already use the file."""
     harness.coordinator.trigger_checkpoint()
     harness.acknowledge(1, files=(shared_file("a"),))
@@ -210,7 +210,7 @@ def test_the_shutdown_waits_for_a_checkpoint_that_is_being_stored(harness: Coord
     assert harness.storage.directories == set()
 
 
-def test_the_shutdown_is_over_when_the_last_directory_is_gone(harness: CoordinatorHarness) -> None:
+def test_the_shutdown_ends_when_the_last_directory_is_removed(harness: CoordinatorHarness) -> None:
     harness.complete_one((shared_file("a"),))
     harness.io.inline = False
     outcomes = harness.shut_down(JobStatus.CANCELED)

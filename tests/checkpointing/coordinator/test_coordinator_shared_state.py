@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, shared_file
 
 
-def test_a_file_used_again_survives_the_checkpoint_that_brought_it(harness: CoordinatorHarness) -> None:
+def test_a_reused_file_survives_the_checkpoint_that_created_it(harness: CoordinatorHarness) -> None:
     harness.complete_one((shared_file("a"), shared_file("b")))
     harness.complete_one((shared_file("b"),))
     assert harness.storage.shared == {"shared/b"}
@@ -13,7 +13,7 @@ def test_a_file_used_again_survives_the_checkpoint_that_brought_it(harness: Coor
     assert harness.storage.shared == set()
 
 
-def test_conformance_a01_an_aborted_checkpoint_takes_only_what_nobody_else_needs() -> None:
+def test_conformance_a01_an_aborted_checkpoint_removes_only_unshared_files() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.complete_one((shared_file("a"),))
     harness.coordinator.trigger_checkpoint()
@@ -58,7 +58,7 @@ def test_no_checkpoint_starts_while_shared_files_are_being_removed(harness: Coor
     assert harness.triggered_ids == [1, 2, 3]
 
 
-def test_with_overlapping_checkpoints_condemned_files_are_removed_in_the_end() -> None:
+def test_unreferenced_files_are_removed_even_if_checkpoints_overlap() -> None:
     harness = CoordinatorHarness(max_concurrent=2, interval_ms=10, timeout_ms=10_000_000)
     harness.coordinator.start_periodic()
     harness.advance(1)
@@ -70,7 +70,7 @@ def test_with_overlapping_checkpoints_condemned_files_are_removed_in_the_end() -
     assert len(harness.storage.shared_discarded) >= 14
 
 
-def test_a_late_acknowledges_shared_files_go_again() -> None:
+def test_the_shared_files_of_a_late_acknowledgement_are_removed() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
@@ -78,7 +78,7 @@ def test_a_late_acknowledges_shared_files_go_again() -> None:
     assert harness.storage.shared == set()
 
 
-def test_a_file_of_an_unknown_task_goes_with_its_checkpoint(harness: CoordinatorHarness) -> None:
+def test_a_file_of_an_unknown_task_is_removed_with_its_checkpoint(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     harness.acknowledge(1, "c" * 32, 0, files=(shared_file("odd"),))
     harness.acknowledge_all(1)
@@ -86,7 +86,7 @@ def test_a_file_of_an_unknown_task_goes_with_its_checkpoint(harness: Coordinator
     assert harness.storage.shared == set()
 
 
-def test_a_checkpoint_that_the_store_cannot_let_go_of_keeps_its_files(harness: CoordinatorHarness) -> None:
+def test_a_checkpoint_that_the_store_cannot_remove_keeps_its_files(harness: CoordinatorHarness) -> None:
     harness.complete_one((shared_file("a"),))
     take = harness.store.add_checkpoint
     harness.store.add_checkpoint = lambda checkpoint: take(checkpoint)[:0]  # type: ignore[method-assign]

@@ -19,7 +19,7 @@ def periodic(**changes: object) -> CoordinatorHarness:
     return harness
 
 
-def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarness) -> None:
+def test_the_trigger_has_the_directory_and_the_kind_of_snapshot(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint(full=True)
 
     (message,) = harness.tasks.triggered
@@ -29,7 +29,7 @@ def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarn
     assert message.trigger_timestamp == harness.clock.now_ms()
 
 
-def test_a_savepoint_goes_to_the_target_else_to_the_configured_directory(harness: CoordinatorHarness) -> None:
+def test_a_savepoint_is_stored_in_the_target_or_the_configured_directory(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_savepoint("/elsewhere")
     harness.coordinator.trigger_savepoint(None)
     harness.coordinator.trigger_synchronous_savepoint(None)
@@ -41,7 +41,7 @@ def test_a_savepoint_goes_to_the_target_else_to_the_configured_directory(harness
     assert third.kind is CheckpointKind.SYNC_SAVEPOINT
 
 
-def test_a_savepoint_without_any_directory_fails_and_says_which_setting_is_missing() -> None:
+def test_a_savepoint_without_any_directory_fails_and_names_the_missing_setting() -> None:
     harness = CoordinatorHarness(savepoint_directory=None)
 
     future = harness.coordinator.trigger_savepoint(None)
@@ -126,7 +126,7 @@ def test_conformance_a31_the_timer_keeps_trying_until_the_tasks_run() -> None:
     assert harness.triggered_ids == [1]
 
 
-def test_conformance_a32_savepoints_are_not_held_back_by_the_limit(harness: CoordinatorHarness) -> None:
+def test_conformance_a32_the_limit_does_not_delay_savepoints(harness: CoordinatorHarness) -> None:
     futures = [harness.coordinator.trigger_savepoint(None) for _ in range(5)]
     assert len(harness.coordinator.pending_ids) == 5
 
@@ -135,7 +135,7 @@ def test_conformance_a32_savepoints_are_not_held_back_by_the_limit(harness: Coor
     assert all(future.result(timeout=0).properties.is_savepoint for future in futures)
 
 
-def test_conformance_a33_the_minimum_pause_does_not_hold_back_savepoints() -> None:
+def test_conformance_a33_the_minimum_pause_does_not_delay_savepoints() -> None:
     harness = CoordinatorHarness(min_pause_ms=100_000_000)
     harness.complete_one()
 
@@ -216,7 +216,7 @@ def test_the_cadence_is_fixed_and_a_late_thread_does_not_catch_up() -> None:
     assert harness.triggered_ids == [1, 2, 3]
 
 
-def test_conformance_b03_a_full_checkpoint_is_owed_after_a_savepoint_until_a_checkpoint_completes() -> None:
+def test_conformance_b03_checkpoints_are_full_after_a_savepoint_until_one_completes() -> None:
     harness = CoordinatorHarness()
     savepoint_source = CoordinatorHarness()
     future = savepoint_source.coordinator.trigger_savepoint(None)
@@ -250,7 +250,7 @@ def test_conformance_b08_the_pause_counts_from_the_last_completion_on_the_monoto
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_b09_after_a_stop_a_request_of_a_person_is_still_taken() -> None:
+def test_conformance_b09_a_manual_request_is_accepted_after_the_periodic_ones_stopped() -> None:
     harness = periodic()
     harness.coordinator.stop_periodic()
 
@@ -262,7 +262,7 @@ def test_conformance_b09_after_a_stop_a_request_of_a_person_is_still_taken() -> 
     assert manual_future.done()
 
 
-def test_conformance_b12_a_request_during_triggering_waits_its_turn() -> None:
+def test_conformance_b12_a_request_during_triggering_is_queued() -> None:
     harness = CoordinatorHarness(inline_io=False, max_concurrent=2)
     harness.coordinator.trigger_checkpoint()
     harness.coordinator.trigger_checkpoint()
@@ -273,7 +273,7 @@ def test_conformance_b12_a_request_during_triggering_waits_its_turn() -> None:
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_b13_a_failed_id_allocation_does_not_hold_up_the_queue() -> None:
+def test_conformance_b13_a_failed_id_allocation_does_not_block_the_queue() -> None:
     harness = CoordinatorHarness(inline_io=False, max_concurrent=3)
     harness.counter.error = OSError("no quorum")
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(3)]
@@ -306,7 +306,7 @@ def test_conformance_b15_another_error_of_the_counter_is_a_trigger_failure(harne
     assert harness.complete_one().checkpoint_id == 1
 
 
-def test_conformance_b17_aborting_the_one_being_triggered_lets_the_next_start() -> None:
+def test_conformance_b17_the_next_request_starts_if_the_triggered_one_is_aborted() -> None:
     harness = CoordinatorHarness(inline_io=False)
     first = harness.coordinator.trigger_checkpoint()
     harness.io.run_next()  # gets the ID, but no location while the storage hangs

@@ -35,7 +35,7 @@ def test_a_pending_checkpoint_shows_what_it_waits_for(harness: CoordinatorHarnes
     assert "waiting_for" not in newest(harness)
 
 
-def test_an_expired_checkpoint_says_what_it_waited_for(harness: CoordinatorHarness) -> None:
+def test_an_expired_checkpoint_names_what_it_waited_for(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     delay(harness, STUCK)
     harness.advance(60)
@@ -78,7 +78,7 @@ def test_the_state_of_a_long_batch_has_one_timeout_to_be_saved(harness: Coordina
     assert reason_of(future) is CheckpointFailureReason.CHECKPOINT_EXPIRED
 
 
-def test_an_expired_checkpoint_says_how_long_its_batch_made_no_progress(harness: CoordinatorHarness) -> None:
+def test_an_expired_checkpoint_reports_how_long_its_batch_made_no_progress(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     harness.advance(30)
     delay(harness, STUCK, silent_ms=10_000)
@@ -113,7 +113,7 @@ def test_a_savepoint_does_not_wait_longer_than_its_timeout(harness: CoordinatorH
     assert reason_of(future) is CheckpointFailureReason.CHECKPOINT_EXPIRED
 
 
-def test_an_expired_checkpoint_of_silent_tasks_says_how_many_owe_an_acknowledgement(
+def test_an_expired_checkpoint_of_silent_tasks_counts_missing_acknowledgements(
     harness: CoordinatorHarness,
 ) -> None:
     future = harness.coordinator.trigger_checkpoint()
@@ -138,7 +138,7 @@ def test_an_expired_checkpoint_names_the_storage_that_it_waited_for(harness: Coo
     assert "The storage has not written its metadata yet." in str(acknowledged.exception(timeout=0))
 
 
-def test_words_for_another_job_or_checkpoint_change_nothing(harness: CoordinatorHarness) -> None:
+def test_messages_for_another_job_or_checkpoint_change_nothing(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     delay(harness, STUCK, job_id="0" * 32)
     delay(harness, STUCK, checkpoint_id=9)

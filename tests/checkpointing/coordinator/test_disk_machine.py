@@ -55,7 +55,7 @@ class ZooKeeperStores:
 
 
 @pytest.mark.zookeeper
-def test_random_lives_over_a_real_zookeeper(zookeeper_hosts: str) -> None:
+def test_random_histories_of_a_job_with_a_real_zookeeper(zookeeper_hosts: str) -> None:
     class ZooKeeperMachine(DiskMachine):
         def stores(self) -> OpenStores:
             self.zookeeper = ZooKeeperStores(zookeeper_hosts)

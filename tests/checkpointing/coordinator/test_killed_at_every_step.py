@@ -85,7 +85,7 @@ def lose_the_driver_of(job: JobOnDisk, shared: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("has_earlier_life", [False, True], ids=["first-life", "after-an-earlier-life"])
-def test_after_a_kill_at_any_step_nothing_is_lost_and_nothing_stays(root: Path, has_earlier_life: bool) -> None:
+def test_a_kill_at_any_step_loses_no_checkpoint_and_leaves_no_files(root: Path, has_earlier_life: bool) -> None:
     step = STRIDE // 2 if has_earlier_life else 0
     while True:
         directory = root / str(step)

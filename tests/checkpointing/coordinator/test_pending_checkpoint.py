@@ -57,7 +57,7 @@ def test_an_acknowledgement_is_a_success_once_then_a_duplicate() -> None:
     assert (checkpoint.num_outstanding, checkpoint.num_acknowledged) == (2, 1)
 
 
-def test_an_aborted_checkpoint_takes_nothing_more() -> None:
+def test_an_aborted_checkpoint_accepts_no_acknowledgement() -> None:
     checkpoint = pending()
     checkpoint.abort(CheckpointException(Reason.CHECKPOINT_EXPIRED))
     assert checkpoint.acknowledge(ack(SOURCE.id, 0), 2_000) is AcknowledgeOutcome.DISCARDED

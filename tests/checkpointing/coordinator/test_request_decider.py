@@ -54,7 +54,7 @@ def test_conformance_h03_a_savepoint_that_is_not_forced_waits_too() -> None:
     assert queue.choose(facts()).chosen is wanted
 
 
-def test_conformance_h04_unfinished_cleaning_holds_requests_back() -> None:
+def test_conformance_h04_unfinished_cleaning_delays_requests() -> None:
     queue, wanted = decider(max_concurrent=2), request(CheckpointKind.SAVEPOINT)
     assert queue.submit(wanted, facts(num_cleaning=3)).chosen is None
     assert queue.choose(facts(num_cleaning=2)).chosen is wanted

@@ -26,7 +26,7 @@ def test_registering_twice_counts_once() -> None:
     assert registry.release(1) == [shared_file("a")]
 
 
-def test_conformance_j02_releasing_what_is_not_known_frees_nothing() -> None:
+def test_conformance_j02_releasing_an_unknown_file_frees_nothing() -> None:
     registry = ReferenceCountingRegistry()
     registry.register(1, [shared_file("a")])
     assert registry.release(2) == []
@@ -48,7 +48,7 @@ def test_private_files_are_not_counted() -> None:
         )
     )
 )
-def test_a_file_is_freed_exactly_when_its_last_user_goes(steps: list[tuple[str, int, set[str]]]) -> None:
+def test_a_file_is_freed_exactly_when_its_last_user_releases_it(steps: list[tuple[str, int, set[str]]]) -> None:
     registry = ReferenceCountingRegistry()
     users: dict[int, set[str]] = {}
     for action, checkpoint_id, names in steps:

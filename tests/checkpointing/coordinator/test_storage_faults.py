@@ -71,7 +71,7 @@ def files(request: pytest.FixtureRequest) -> BrokenFiles:
     ("operation", "reason"),
     [("make_directory", Reason.IO_EXCEPTION), ("write_durably", Reason.FINALIZE_CHECKPOINT_FAILURE)],
 )
-def test_a_checkpoint_that_cannot_be_written_fails_and_says_why(
+def test_a_checkpoint_that_cannot_be_written_fails_with_the_cause(
     tmp_path: Path, files: BrokenFiles, operation: str, reason: Reason
 ) -> None:
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores(), files=files)
@@ -196,7 +196,7 @@ def test_metadata_that_vanished_is_named_and_the_others_are_used(tmp_path: Path)
     verify(older.location, deep=True)
 
 
-def test_when_all_metadata_vanished_the_job_does_not_start_and_nothing_goes(tmp_path: Path) -> None:
+def test_a_job_without_any_metadata_left_does_not_start_and_removes_nothing(tmp_path: Path) -> None:
     job = JobOnDisk(tmp_path, JOB_ID, surviving_stores())
     retained = [job.checkpoint("a"), job.checkpoint("b")]
     for checkpoint in retained:
@@ -279,7 +279,7 @@ def test_a_disk_that_fills_up_loses_no_retained_checkpoint(small_disk: Path) -> 
     assert_whole(job)
 
 
-def test_a_disk_that_turns_read_only_loses_no_retained_checkpoint(small_disk: Path) -> None:
+def test_a_disk_that_becomes_read_only_loses_no_retained_checkpoint(small_disk: Path) -> None:
     job = JobOnDisk(small_disk, JOB_ID, surviving_stores(), num_retained=1)
     job.checkpoint("a")
     future = _pending(job, "b")

@@ -115,7 +115,7 @@ def test_created_nodes_are_restricted_to_their_owner(guarded: Guarded, scheme: Z
 
 
 @pytest.mark.parametrize("scheme", [ZooKeeperScheme.NONE, DIGEST, SASL])
-def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
+def test_drivers_find_the_leader_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
     """A driver finds the leader and claims its attempt with the TLS files from its specification."""
     files = guarded.files(scheme)
     services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
@@ -130,7 +130,7 @@ def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKee
             pass
 
 
-def test_without_its_files_a_driver_meets_nobody_over_tls(
+def test_a_driver_without_its_tls_files_finds_no_leader(
     guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = guarded.files(ZooKeeperScheme.NONE)
@@ -244,7 +244,7 @@ def test_job_manager_restricts_nodes_that_an_earlier_version_left_open(
 
 
 @pytest.mark.parametrize("scheme", [DIGEST, SASL])
-def test_a_password_goes_to_no_leader_that_others_can_write(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
+def test_a_password_is_not_sent_to_a_leader_that_others_can_write(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
     quorum = guarded.quorum(guarded.access(scheme))
     forge(guarded, quorum.paths[0])
     assert find_leader(quorum) == Leader("http://evil.example")

@@ -90,14 +90,14 @@ def test_an_attempt_is_not_held_twice_by_two_drivers_of_the_same_number(driver):
 
 
 @zookeeper
-def test_waiting_ends_when_the_driver_goes(driver, job_manager):
+def test_waiting_ends_when_the_driver_ends(driver, job_manager):
     held = driver().hold(JOB_ID, 1)
     threading.Timer(0.1, held.release).start()
     assert job_manager.wait_until_free(JOB_ID, 20)
 
 
 @zookeeper
-def test_waiting_lasts_as_long_as_it_was_asked_to(driver, connection):
+def test_waiting_lasts_for_the_requested_time(driver, connection):
     """The time-out is measured on the job manager's clock, which stands still here."""
     held = driver().hold(JOB_ID, 1)
     threading.Timer(0.1, held.release).start()
@@ -105,7 +105,7 @@ def test_waiting_lasts_as_long_as_it_was_asked_to(driver, connection):
 
 
 @zookeeper
-def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alone(
+def test_a_driver_whose_session_was_lost_is_notified_and_keeps_the_claim_of_its_successor(
     connect, driver, job_manager, expire_session
 ):
     connection = connect()
@@ -127,7 +127,7 @@ def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alon
 
 @zookeeper
 @pytest.mark.parametrize("successor", [1, 2])
-def test_a_driver_never_takes_its_successors_claim_for_its_own(driver, connection, job_manager, successor):
+def test_a_driver_does_not_confuse_its_claim_with_that_of_its_successor(driver, connection, job_manager, successor):
     """The claim may change hands unseen, and the successor may have the same attempt number."""
     held = driver().hold(JOB_ID, 1)
     lost = threading.Event()
@@ -143,7 +143,7 @@ def test_a_driver_never_takes_its_successors_claim_for_its_own(driver, connectio
 
 @zookeeper
 @pytest.mark.parametrize("error", [RuntimeError("a mistake of ours"), ZooKeeperRefusal("no rights")], ids=repr)
-def test_a_driver_whose_claim_cannot_be_looked_at_stops_before_its_lease_ends(connect, error):
+def test_a_driver_whose_claim_cannot_be_read_stops_before_its_lease_ends(connect, error):
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     told = threading.Event()
@@ -176,7 +176,7 @@ def test_one_failed_confirmation_keeps_the_claim(connect, eventually):
 
 
 @zookeeper
-def test_all_are_told_of_a_lost_claim_though_one_of_them_fails(driver, connection):
+def test_every_callback_of_a_lost_claim_runs_even_if_one_fails(driver, connection):
     held = driver().hold(JOB_ID, 1)
     told = threading.Event()
     held.on_lost(lambda: 1 / 0)
@@ -186,7 +186,7 @@ def test_all_are_told_of_a_lost_claim_though_one_of_them_fails(driver, connectio
 
 
 @zookeeper
-def test_a_cut_off_driver_stops_before_its_place_is_free(connect, job_manager, proxy, eventually):
+def test_a_disconnected_driver_stops_before_its_claim_expires(connect, job_manager, proxy, eventually):
     connection = connect(proxy.address)
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     holders_when_lost = []
@@ -206,7 +206,7 @@ def test_a_cut_off_driver_stops_before_its_place_is_free(connect, job_manager, p
 
 
 @zookeeper
-def test_a_short_break_costs_the_attempt_nothing(connect, job_manager, proxy, eventually):
+def test_a_short_disconnection_does_not_end_the_attempt(connect, job_manager, proxy, eventually):
     connection = connect(proxy.address, session_timeout_s=10.0)
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     proxy.cut()
@@ -219,7 +219,7 @@ def test_a_short_break_costs_the_attempt_nothing(connect, job_manager, proxy, ev
 
 
 @zookeeper
-def test_a_driver_that_slept_knows_at_once_that_it_is_too_late(connect):
+def test_a_driver_that_was_suspended_detects_the_expired_lease_at_once(connect):
     clock = ManualClock()
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, clock).hold(JOB_ID, 1)
@@ -230,7 +230,7 @@ def test_a_driver_that_slept_knows_at_once_that_it_is_too_late(connect):
 
 
 @zookeeper
-def test_a_lost_claim_may_be_released_by_the_callback_that_learns_of_the_loss(driver, connection):
+def test_the_callback_of_a_lost_claim_may_release_it(driver, connection):
     held = driver().hold(JOB_ID, 1)
     released = threading.Event()
 
@@ -254,7 +254,7 @@ def test_no_callback_after_a_release(driver):
 
 
 @zookeeper
-def test_a_killed_driver_frees_its_place_when_its_session_ends(root, zookeeper_hosts, job_manager):
+def test_the_claim_of_a_killed_driver_ends_with_its_session(root, zookeeper_hosts, job_manager):
     program = (
         "import sys; from checkpointing.ha.driver_services import driver_services\n"
         "from checkpointing.model.driver_spec import HighAvailabilitySpec\n"
@@ -275,7 +275,7 @@ def test_a_killed_driver_frees_its_place_when_its_session_ends(root, zookeeper_h
 
 
 @zookeeper
-def test_a_driver_finds_no_leader_where_none_was_published_and_says_so_without_a_server(root, zookeeper_hosts):
+def test_a_driver_reports_a_missing_leader_and_a_missing_server(root, zookeeper_hosts):
     specification = HighAvailabilitySpec(zookeeper_hosts, root, 4.0)
     services = driver_services(specification)
     assert services.leader_retrieval.current() is None
@@ -286,7 +286,7 @@ def test_a_driver_finds_no_leader_where_none_was_published_and_says_so_without_a
 
 
 @zookeeper
-def test_without_a_server_the_registry_says_so(connect, proxy, eventually):
+def test_the_registry_reports_a_missing_server(connect, proxy, eventually):
     connection = connect(proxy.address, operation_timeout_s=0.5)
     registry = ZooKeeperAttemptRegistry(connection, SystemClock())
     proxy.cut()
@@ -294,7 +294,7 @@ def test_without_a_server_the_registry_says_so(connect, proxy, eventually):
         registry.hold(JOB_ID, 1)
 
 
-def test_standalone_the_lease_alone_rules():
+def test_a_standalone_registry_has_no_claims_and_relies_on_the_lease():
     registry = StandaloneAttemptRegistry()
     held = registry.hold(JOB_ID, 1)
     registry.hold(JOB_ID, 2)

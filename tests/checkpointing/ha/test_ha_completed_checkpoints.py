@@ -67,7 +67,7 @@ def test_conformance_E10_the_latest_is_the_one_added_last(make_store, files):
     assert store.latest == files.completed(2)
 
 
-def test_conformance_E11_the_oldest_goes_when_more_than_retained(make_store, files):
+def test_conformance_E11_the_oldest_is_removed_beyond_the_retained_number(make_store, files):
     store = make_store(num_retained=2)
     dropped = [ids(store.add_checkpoint(files.completed(number))) for number in (1, 2, 3, 4)]
     assert dropped == [[], [], [1], [2]]
@@ -134,14 +134,14 @@ def test_while_its_handle_may_be_there_a_checkpoint_is_not_withdrawn(make_store,
 @pytest.mark.parametrize(
     "error", [LeadershipLost("over"), ConnectionUnavailable("away"), ValueError("too large")], ids=lambda e: str(e)
 )
-def test_an_error_that_says_that_nothing_was_stored_is_raised_as_it_is(make_store, handles, files, error):
+def test_an_error_that_excludes_a_stored_handle_is_raised_unchanged(make_store, handles, files, error):
     handles.add_error = error
     with pytest.raises(type(error)):
         make_store().add_checkpoint(files.completed(1))
 
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.SUSPENDED])
-def test_conformance_E16_standalone_shutdown_returns_all_whatever_the_status(make_store, files, status):
+def test_conformance_E16_standalone_shutdown_returns_all_checkpoints_for_every_status(make_store, files, status):
     store = make_store(kept=InMemoryStateHandleStore())
     store.add_checkpoint(files.completed(1))
     assert ids(store.shutdown(status)) == [1]
@@ -264,7 +264,7 @@ def test_at_least_one_must_be_retained(make_store):
         make_store(num_retained=0)
 
 
-def test_a_handle_says_where_the_checkpoint_lies_and_of_what_kind_it_is():
+def test_a_handle_has_the_location_and_the_kind_of_the_checkpoint():
     handle = CheckpointHandle(5, "s3://bucket/job/savepoint-1", CheckpointKind.SAVEPOINT)
     assert CheckpointHandle.decode(handle.encode()) == handle
     with pytest.raises(ValueError, match="version 9"):

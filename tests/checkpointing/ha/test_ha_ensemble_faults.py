@@ -144,7 +144,7 @@ def test_the_loss_of_any_one_server_stops_nothing(ensemble, job_managers, driver
 
 
 @pytest.mark.nightly
-def test_without_a_quorum_nothing_is_done_and_with_it_all_goes_on_by_itself(
+def test_all_work_stops_without_a_quorum_and_continues_with_one(
     ensemble, job_managers, driver, connect_services, eventually
 ):
     await_progress(job_managers, eventually)

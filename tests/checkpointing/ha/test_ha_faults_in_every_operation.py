@@ -45,7 +45,7 @@ AT_ONCE = 12
 FAR = 1 << 20  # a request that is never made
 
 
-class Scene:
+class JobManagerBehindProxy:
     """A leading job manager behind the proxy, and an observer with an undisturbed connection."""
 
     def __init__(self, hosts, directory, *, term_ends_with_the_session):
@@ -182,7 +182,8 @@ def outcome_of(act):
 class Operation:
     """An operation under test.
 
-    `prepare(scene)` returns the argument of `act`. `check(scene, subject, outcome)` asserts what must hold afterwards.
+    `prepare(manager)` returns the argument of `act`. `check(manager, subject, outcome)` asserts what must
+    hold afterwards.
     """
 
     name: str
@@ -194,143 +195,143 @@ class Operation:
     """True for an operation with a separate thread, whose chosen request may not occur."""
 
 
-def check_first_add(scene, _store, outcome):
-    assert scene.stored in (([1],) if outcome.error is None else ([],) if outcome.is_known else ([], [1]))
+def check_first_add(manager, _store, outcome):
+    assert manager.stored in (([1],) if outcome.error is None else ([],) if outcome.is_known else ([], [1]))
 
 
-def check_add(scene, store, outcome):
+def check_add(manager, store, outcome):
     if outcome.error is None:
-        assert scene.stored == [1, 2]
+        assert manager.stored == [1, 2]
     elif outcome.is_known:
-        assert scene.stored == [1]
+        assert manager.stored == [1]
     else:
-        assert scene.stored in ([1], [1, 2])
+        assert manager.stored in ([1], [1, 2])
     expected = [1, 2] if outcome.error is None else [1]
     assert [kept.checkpoint_id for kept in store.checkpoints] == expected
 
 
-def check_subsume(scene, _store, outcome):
+def check_subsume(manager, _store, outcome):
     if outcome.error is not None:
-        assert scene.stored in ([1], [1, 2])
+        assert manager.stored in ([1], [1, 2])
         return
-    assert 2 in scene.stored
+    assert 2 in manager.stored
     if outcome.value:
-        assert scene.stored == [2], "its files go, so no handle may be left"
+        assert manager.stored == [2], "its files go, so no handle may be left"
 
 
-def check_recover(scene, store, outcome):
-    assert scene.stored == [1, 2, 3]
+def check_recover(manager, store, outcome):
+    assert manager.stored == [1, 2, 3]
     if outcome.error is None:
         assert [kept.checkpoint_id for kept in store.checkpoints] == [1, 2, 3]
     else:
         assert list(store.checkpoints) == []
 
 
-def check_remove(scene, _handles, outcome):
+def check_remove(manager, _handles, outcome):
     if outcome.error is None:
         assert outcome.value is True
-        assert scene.stored == []
+        assert manager.stored == []
     else:
-        assert scene.stored in ([], [1])
+        assert manager.stored in ([], [1])
 
 
-def check_replace(scene, _handles, outcome):
-    found = scene.seen().get_and_lock("1")
+def check_replace(manager, _handles, outcome):
+    found = manager.seen().get_and_lock("1")
     assert found in ((b"new",) if outcome.error is None else (b"old",) if outcome.is_known else (b"old", b"new"))
 
 
-def check_finished(scene, _store, outcome):
+def check_finished(manager, _store, outcome):
     assert outcome.error is None, "what cannot be removed now is left to the next clean-up"
     for removed in outcome.value:
-        assert removed.checkpoint_id not in scene.stored
+        assert removed.checkpoint_id not in manager.stored
     if len(outcome.value) < 2:
-        scene.connection.wait_until_connected(10)
+        manager.connection.wait_until_connected(10)
 
 
-def check_suspended(scene, _store, outcome):
+def check_suspended(manager, _store, outcome):
     assert outcome.error is None
     assert outcome.value == ()
-    assert scene.stored == [1, 2]
+    assert manager.stored == [1, 2]
 
 
-def check_counter(scene, _counter, outcome):
+def check_counter(manager, _counter, outcome):
     if outcome.error is None:
         assert outcome.value == 2
     else:
         assert isinstance(outcome.error, CounterUnavailable)
-    assert ZooKeeperCheckpointIDCounter(scene.observer, COUNTER).get_and_increment() >= 2 + (outcome.error is None)
+    assert ZooKeeperCheckpointIDCounter(manager.observer, COUNTER).get_and_increment() >= 2 + (outcome.error is None)
 
 
-def check_counter_gone(scene, _counter, outcome):
+def check_counter_gone(manager, _counter, outcome):
     if outcome.error is None:
-        assert scene.observer.find(COUNTER) is None
+        assert manager.observer.find(COUNTER) is None
 
 
-def check_put(scene, _graphs, outcome):
-    stored = scene.observer.children("execution-plans")
-    files = list(scene.directory.glob("*.json"))
+def check_put(manager, _graphs, outcome):
+    stored = manager.observer.children("execution-plans")
+    files = list(manager.directory.glob("*.json"))
     assert stored in (([JOB_ID],) if outcome.error is None else ([],) if outcome.is_known else ([], [JOB_ID]))
     assert len(files) == (1 if outcome.error is None or not outcome.is_known else 0)
 
 
-def check_put_again(scene, _graphs, outcome):
-    found = HandleJobGraphStore(scene.seen("execution-plans"), scene.directory).recover(JOB_ID)
+def check_put_again(manager, _graphs, outcome):
+    found = HandleJobGraphStore(manager.seen("execution-plans"), manager.directory).recover(JOB_ID)
     if outcome.error is None:
         assert found.name == "second"
     elif outcome.is_known:
         assert found == GRAPH
-    assert len(list(scene.directory.glob("*.json"))) == (1 if outcome.is_known else 2)
+    assert len(list(manager.directory.glob("*.json"))) == (1 if outcome.is_known else 2)
 
 
-def check_recovered_graph(scene, _graphs, outcome):
+def check_recovered_graph(manager, _graphs, outcome):
     assert outcome.error is not None or outcome.value == GRAPH
-    assert scene.observer.children("execution-plans") == [JOB_ID]
+    assert manager.observer.children("execution-plans") == [JOB_ID]
 
 
-def check_removed_graph(scene, _graphs, outcome):
-    stored = scene.observer.children("execution-plans")
-    files = list(scene.directory.glob("*.json"))
+def check_removed_graph(manager, _graphs, outcome):
+    stored = manager.observer.children("execution-plans")
+    files = list(manager.directory.glob("*.json"))
     if outcome.error is None:
         assert (stored, files) == ([], [])
     assert len(files) >= len(stored), "a handle always has its file"
 
 
-def check_cleaned(scene, _services, outcome):
+def check_cleaned(manager, _services, outcome):
     assert outcome.error is None
-    assert scene.observer.children("jobs") == []
+    assert manager.observer.children("jobs") == []
 
 
-def prepared_clean_up(scene):
-    scene.store(2, holding=[1, 2])
-    scene.counter().get_and_increment()
-    return ZooKeeperServices(scene.connection, scene.directory, checkpoint_at, None, SystemClock())
+def prepared_clean_up(manager):
+    manager.store(2, holding=[1, 2])
+    manager.counter().get_and_increment()
+    return ZooKeeperServices(manager.connection, manager.directory, checkpoint_at, None, SystemClock())
 
 
-def prepared_graphs(scene):
-    graphs = scene.graphs()
+def prepared_graphs(manager):
+    graphs = manager.graphs()
     graphs.put(GRAPH)
     return graphs
 
 
-def prepared_handle(scene):
-    handles = scene.handles()
+def prepared_handle(manager):
+    handles = manager.handles()
     handles.add_and_lock("1", b"old")
     return handles
 
 
-def prepared_recovery(scene):
-    scene.store(3, holding=[1, 2, 3]).shutdown(JobStatus.SUSPENDED)
-    return scene.store(3)
+def prepared_recovery(manager):
+    manager.store(3, holding=[1, 2, 3]).shutdown(JobStatus.SUSPENDED)
+    return manager.store(3)
 
 
-def prepared_counter(scene):
-    counter = scene.counter()
+def prepared_counter(manager):
+    counter = manager.counter()
     assert counter.get_and_increment() == 1
     return counter
 
 
-def check_held(scene, registry, outcome):
-    living = ZooKeeperAttemptRegistry(scene.observer, SystemClock())
+def check_held(manager, registry, outcome):
+    living = ZooKeeperAttemptRegistry(manager.observer, SystemClock())
     if outcome.error is not None:
         assert not isinstance(outcome.error, AttemptTaken), "nobody else took part"
         return
@@ -341,21 +342,21 @@ def check_held(scene, registry, outcome):
     assert living.wait_until_free(JOB_ID, 10) or held.lost
 
 
-def check_released(scene, held, outcome):
+def check_released(manager, held, outcome):
     assert outcome.error is None
-    assert ZooKeeperAttemptRegistry(scene.observer, SystemClock()).wait_until_free(JOB_ID, 10)
+    assert ZooKeeperAttemptRegistry(manager.observer, SystemClock()).wait_until_free(JOB_ID, 10)
 
 
-def check_result(scene, _elected, outcome):
-    results = FileJobResultStore(scene.directory / "results")
+def check_result(manager, _elected, outcome):
+    results = FileJobResultStore(manager.directory / "results")
     assert results.has_result(JOB_ID) is (outcome.error is None)
-    assert len(list((scene.directory / "results").iterdir())) == (1 if outcome.error is None else 0)
+    assert len(list((manager.directory / "results").iterdir())) == (1 if outcome.error is None else 0)
 
 
-def record_result(scene, elected):
+def record_result(manager, elected):
     result = JobResult(JOB_ID, "wordcount", JobStatus.CANCELED, 1, 2)
     confirm = partial(elected.election.confirm_term, elected.terms[-1])
-    FileJobResultStore(scene.directory / "results").create_dirty_result(result, confirm)
+    FileJobResultStore(manager.directory / "results").create_dirty_result(result, confirm)
 
 
 OPERATIONS = [
@@ -426,8 +427,8 @@ OPERATIONS = [
 
 
 @pytest.fixture
-def new_scene(zookeeper_hosts, tmp_path):
-    return partial(Scene, zookeeper_hosts, tmp_path)
+def new_manager(zookeeper_hosts, tmp_path):
+    return partial(JobManagerBehindProxy, zookeeper_hosts, tmp_path)
 
 
 LOSSES = {
@@ -454,95 +455,95 @@ IN_EVERY_RUN = {
         for operation, (name, loss) in itertools.product(OPERATIONS, LOSSES.items())
     ],
 )
-def test_an_operation_that_is_cut_short_anywhere_loses_nothing_and_says_what_it_did(
-    new_scene, operation, loss, term_ends
+def test_an_operation_interrupted_at_any_step_loses_nothing_and_reports_its_outcome(
+    new_manager, operation, loss, term_ends
 ):
-    num_requests = count_requests(new_scene, operation)
+    num_requests = count_requests(new_manager, operation)
     points = list(itertools.product(range(1, num_requests + 1), Point))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = [pool.submit(run_broken, new_scene, operation, *point, loss, term_ends) for point in points]
+        runs = [pool.submit(run_broken, new_manager, operation, *point, loss, term_ends) for point in points]
     errors = [(point, run.exception()) for point, run in zip(points, runs, strict=True) if run.exception()]
     assert errors == []
 
 
-def count_requests(new_scene, operation):
-    with new_scene(term_ends_with_the_session=True) as scene:
-        subject = operation.prepare(scene)
-        scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
+def count_requests(new_manager, operation):
+    with new_manager(term_ends_with_the_session=True) as manager:
+        subject = operation.prepare(manager)
+        manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
         outcome = outcome_of(lambda: operation.act(subject))
-        num_requests = FAR - scene.proxy.remaining
+        num_requests = FAR - manager.proxy.remaining
         assert outcome.error is None
-        operation.check(scene, subject, outcome)
+        operation.check(manager, subject, outcome)
     assert num_requests > 0
     return num_requests
 
 
-def run_broken(new_scene, operation, request, point, loss, term_ends):
-    with new_scene(term_ends_with_the_session=term_ends) as scene:
-        subject = operation.prepare(scene)
-        session = scene.connection.session_id
-        scene.proxy.break_at(request, point, loss)
+def run_broken(new_manager, operation, request, point, loss, term_ends):
+    with new_manager(term_ends_with_the_session=term_ends) as manager:
+        subject = operation.prepare(manager)
+        session = manager.connection.session_id
+        manager.proxy.break_at(request, point, loss)
         outcome = outcome_of(lambda: operation.act(subject))
-        if not scene.proxy.broke.wait(0.1 if operation.shares_its_connection else 10):
+        if not manager.proxy.broke.wait(0.1 if operation.shares_its_connection else 10):
             assert operation.shares_its_connection, "the chosen request was never made"
             return
-        operation.check(scene, subject, outcome)
-        assert scene.connection.wait_until_connected(20)
+        operation.check(manager, subject, outcome)
+        assert manager.connection.wait_until_connected(20)
         if loss is Loss.SESSION:
-            until(lambda: scene.connection.session_id not in (None, session))
+            until(lambda: manager.connection.session_id not in (None, session))
         if loss is Loss.CONNECTION and operation.outlives_a_break:
             assert outcome.error is None, f"a short break costs nothing: {outcome.error!r}"
         if loss is Loss.SESSION and term_ends:
-            refused_everywhere(scene)
-        for handles in scene.holders:
+            refused_everywhere(manager)
+        for handles in manager.holders:
             handles.release_all()
-        assert scene.locks == [], "a lock that nobody gives up"
+        assert manager.locks == [], "a lock that nobody gives up"
 
 
-def refused_everywhere(scene):
+def refused_everywhere(manager):
     """Assert that all writes of the ended term are refused, although the job manager is connected again."""
-    before = scene.stored
+    before = manager.stored
     with pytest.raises(LeadershipLost):
-        HandleCompletedCheckpointStore(scene.handles(), 1, checkpoint_at).add_checkpoint(checkpoint(9))
+        HandleCompletedCheckpointStore(manager.handles(), 1, checkpoint_at).add_checkpoint(checkpoint(9))
     for name in map(handle_name, before):
         with pytest.raises(LeadershipLost):
-            scene.handles().get_and_lock(name)
+            manager.handles().get_and_lock(name)
         with pytest.raises(LeadershipLost):
-            scene.handles().release_and_try_remove(name)
+            manager.handles().release_and_try_remove(name)
     with pytest.raises(CounterUnavailable):
-        scene.counter().get_and_increment()
+        manager.counter().get_and_increment()
     with pytest.raises(LeadershipLost):
-        scene.graphs().put(GRAPH)
-    assert scene.stored == before
+        manager.graphs().put(GRAPH)
+    assert manager.stored == before
 
 
 @pytest.mark.parametrize("loss", [Loss.CONNECTION, pytest.param(Loss.SESSION, marks=pytest.mark.nightly)])
-def test_an_election_that_is_cut_short_anywhere_leads_in_the_end_and_leaves_nothing_behind(new_scene, loss):
-    with new_scene(term_ends_with_the_session=True) as scene:
-        scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
-        scene.leading()
-        points = list(itertools.product(range(1, FAR - scene.proxy.remaining + 1), Point))
+def test_an_election_interrupted_at_any_step_finds_a_leader_and_leaves_no_nodes(new_manager, loss):
+    with new_manager(term_ends_with_the_session=True) as manager:
+        manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
+        manager.leading()
+        points = list(itertools.product(range(1, FAR - manager.proxy.remaining + 1), Point))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = [pool.submit(run_broken_election, new_scene, *point, loss) for point in points]
+        runs = [pool.submit(run_broken_election, new_manager, *point, loss) for point in points]
     assert [(point, run.exception()) for point, run in zip(points, runs, strict=True) if run.exception()] == []
 
 
-def owns_all_there_is(scene):
-    nodes = [CONNECTION_INFO, *(f"{LATCH}/{place}" for place in scene.observer.children(LATCH))]
-    owners = [node and node.owner_session for node in map(scene.observer.find, nodes)]
-    return owners == [scene.connection.session_id] * 2
+def owns_all_there_is(manager):
+    nodes = [CONNECTION_INFO, *(f"{LATCH}/{place}" for place in manager.observer.children(LATCH))]
+    owners = [node and node.owner_session for node in map(manager.observer.find, nodes)]
+    return owners == [manager.connection.session_id] * 2
 
 
-def run_broken_election(new_scene, request, point, loss):
-    with new_scene(term_ends_with_the_session=True) as scene:
-        scene.proxy.break_at(request, point, loss)
-        elected = scene.leading()
-        scene.proxy.broke.wait(1)
-        scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
-        until(lambda: elected.is_found_with(scene.observer) and owns_all_there_is(scene))
+def run_broken_election(new_manager, request, point, loss):
+    with new_manager(term_ends_with_the_session=True) as manager:
+        manager.proxy.break_at(request, point, loss)
+        elected = manager.leading()
+        manager.proxy.broke.wait(1)
+        manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
+        until(lambda: elected.is_found_with(manager.observer) and owns_all_there_is(manager))
         assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
         told = ["granted", "revoked"] * len(elected.terms)
         assert elected.events == told[: len(elected.events)]
         elected.election.close()
-        assert scene.observer.children(LATCH) == []
-        assert scene.observer.find(CONNECTION_INFO) is None
+        assert manager.observer.children(LATCH) == []
+        assert manager.observer.find(CONNECTION_INFO) is None

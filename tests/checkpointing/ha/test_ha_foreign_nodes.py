@@ -97,9 +97,7 @@ def test_foreign_children_of_the_checkpoints_are_reported_skipped_and_kept(conne
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_handle_that_makes_no_sense_is_reported_and_kept_and_the_others_are_used(
-    connection, recovery, files, garbage
-):
+def test_an_invalid_handle_is_reported_and_kept_and_the_others_are_used(connection, recovery, files, garbage):
     recovery.store.add_checkpoint(files.completed(1))
     recovery.store.add_checkpoint(files.completed(2))
     connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", garbage, -1)])
@@ -110,7 +108,7 @@ def test_a_handle_that_makes_no_sense_is_reported_and_kept_and_the_others_are_us
     assert connection.get(f"{CHECKPOINTS}/{handle_name(1)}").data == garbage
 
 
-def test_handles_of_which_none_makes_sense_fail_the_recovery_and_stay(connection, services, recovery, files):
+def test_invalid_handles_fail_the_recovery_and_are_kept(connection, services, recovery, files):
     recovery.store.add_checkpoint(files.completed(1))
     connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", b"?", -1)])
     with pytest.raises(CheckpointsUnreadable, match="1: JSONDecodeError"):
@@ -138,7 +136,7 @@ def test_foreign_node_next_to_the_locks_keeps_the_handle(connection, recovery, f
     assert connection.find(beside) is not None
 
 
-def test_a_name_that_something_without_locks_has_taken_is_refused_and_left(connection, recovery, files):
+def test_a_name_used_by_a_node_without_locks_is_refused_and_the_node_kept(connection, recovery, files):
     connection.ensure(f"{CHECKPOINTS}/{handle_name(1)}/notes")
     with pytest.raises(Exception, match="NodeExists"):
         recovery.store.add_checkpoint(files.completed(1))
@@ -149,7 +147,7 @@ def test_a_name_that_something_without_locks_has_taken_is_refused_and_left(conne
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"7", b"\x00\x00\x00\x00\x07", b"\xff\xff\xff\xff"])
-def test_a_counter_that_is_none_gives_no_id_and_is_not_overwritten(connection, garbage):
+def test_an_invalid_counter_returns_no_id_and_is_not_overwritten(connection, garbage):
     connection.ensure(JOB)
     connection.commit([Create(COUNTER, garbage)])
     counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
@@ -159,7 +157,7 @@ def test_a_counter_that_is_none_gives_no_id_and_is_not_overwritten(connection, g
     assert connection.get(COUNTER).data == garbage
 
 
-def test_cleaning_a_job_up_leaves_what_is_foreign_and_removes_the_rest(connection, services, recovery, files):
+def test_cleaning_up_a_job_keeps_foreign_nodes_and_removes_the_rest(connection, services, recovery, files):
     recovery.store.add_checkpoint(files.completed(recovery.counter.get_and_increment()))
     for foreign in (f"{CHECKPOINTS}/notes", f"{JOB}/notes"):
         connection.commit([Create(foreign)])
@@ -168,7 +166,7 @@ def test_cleaning_a_job_up_leaves_what_is_foreign_and_removes_the_rest(connectio
     assert connection.children(CHECKPOINTS) == ["notes"]
 
 
-def test_below_the_counter_nothing_is_removed_and_the_clean_up_says_so(connection, services, recovery):
+def test_the_clean_up_reports_foreign_nodes_below_the_counter_and_removes_none(connection, services, recovery):
     recovery.counter.get_and_increment()
     connection.commit([Create(f"{COUNTER}/notes")])
     with pytest.raises(NodeNotEmpty, match=COUNTER):
@@ -191,7 +189,7 @@ def test_foreign_node_of_an_attempt_blocks_new_attempts(connection, connect, gar
     assert connection.get(f"{JOB}/attempt").data == garbage
 
 
-def test_an_attempt_that_no_session_holds_is_none_of_a_drivers(connection):
+def test_an_attempt_node_without_a_session_is_no_claim_of_a_driver(connection):
     connection.ensure(JOB)
     connection.commit([Create(f"{JOB}/attempt", b'{"attempt":1}')])
     with pytest.raises(AttemptUnreadable):
@@ -209,7 +207,7 @@ def test_an_attempt_that_no_session_holds_is_none_of_a_drivers(connection):
         '{"version":1,"graph":{"job_id":"x"}}',
     ],
 )
-def test_a_graph_that_makes_no_sense_is_an_error_that_names_its_file_and_stays(services, tmp_path, content):
+def test_an_invalid_graph_is_an_error_with_its_file_name_and_is_kept(services, tmp_path, content):
     services.job_graphs.put(GRAPH)
     [file] = (tmp_path / "execution-plans").iterdir()
     file.write_text(content)
@@ -231,7 +229,7 @@ def test_a_graph_of_another_shape_or_job_is_an_error(services, tmp_path, change)
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_graphs_handle_that_makes_no_sense_is_an_error_and_the_other_jobs_are_found(connection, services, garbage):
+def test_an_invalid_handle_of_a_graph_is_an_error_and_the_other_jobs_are_found(connection, services, garbage):
     services.job_graphs.put(GRAPH)
     other = JobGraph("f" * 32, "other", "1_wordcount.py", "wordcount:main")
     services.job_graphs.put(other)
@@ -280,7 +278,7 @@ def test_invalid_leader_address_is_no_leader(connection, leader, eventually, gar
     assert retrieval.wait(10) == LeaderInformation("http://127.0.0.1:1", leader.terms[-1])
 
 
-def test_below_the_leaders_place_nothing_is_removed_and_the_leader_says_so_and_goes_on(connection, leader, eventually):
+def test_the_leader_reports_foreign_nodes_below_its_node_and_continues(connection, leader, eventually):
     connection.ensure(f"{CONNECTION_INFO}/notes")
     leader.election.start(leader)
     eventually(lambda: leader.errors)

@@ -57,7 +57,7 @@ def test_stored_graph_is_recovered(store):
     assert list(store.job_ids()) == [submitted.job_id]
 
 
-def test_other_accounts_cannot_read_what_may_hold_secrets(tmp_path):
+def test_other_accounts_cannot_read_files_that_may_contain_secrets(tmp_path):
     before = os.umask(0)
     try:
         HandleJobGraphStore(InMemoryStateHandleStore(), tmp_path).put(graph())
@@ -89,7 +89,7 @@ def test_removing_forgets_the_job_and_may_be_repeated(store, tmp_path):
     assert list(tmp_path.glob("*.json")) == []
 
 
-def test_a_released_job_stays(store):
+def test_a_released_job_is_kept(store):
     submitted = graph()
     store.put(submitted)
     store.release(submitted.job_id)
@@ -131,7 +131,7 @@ def test_a_damaged_graph_is_named(tmp_path, content):
 
 
 @pytest.mark.zookeeper
-def test_another_job_manager_recovers_what_the_first_one_put(connect, tmp_path):
+def test_another_job_manager_recovers_the_job_that_the_first_one_stored(connect, tmp_path):
     first = HandleJobGraphStore(ZooKeeperStateHandleStore(connect(), "execution-plans"), tmp_path)
     second = HandleJobGraphStore(ZooKeeperStateHandleStore(connect(), "execution-plans"), tmp_path)
     submitted = graph()

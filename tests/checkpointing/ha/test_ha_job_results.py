@@ -59,7 +59,7 @@ def test_conformance_O02_only_dirty_results_are_listed(store):
     assert list(store.dirty_results()) == [dirty]
 
 
-def test_a_result_outlives_its_store(store, tmp_path):
+def test_a_result_remains_after_its_store_is_closed(store, tmp_path):
     finished = result()
     store.create_dirty_result(finished)
     assert FileJobResultStore(tmp_path / "job-result-store").has_result(finished.job_id)

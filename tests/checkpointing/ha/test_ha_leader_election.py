@@ -168,7 +168,7 @@ def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventual
 
 
 @zookeeper
-def test_a_leader_that_cannot_confirm_its_term_is_told_that_it_is_over(make_contender, eventually):
+def test_a_leader_that_cannot_confirm_its_term_loses_it(make_contender, eventually):
     """The connection is not lost, but the server does not answer in time."""
     clock = ManualClock()
     contender = make_contender(clock=clock)
@@ -191,7 +191,7 @@ def test_a_leader_that_cannot_confirm_its_term_is_told_that_it_is_over(make_cont
 
 
 @zookeeper
-def test_leadership_expires_on_the_monotonic_clock_without_a_word_from_the_server(make_contender, eventually):
+def test_leadership_expires_on_the_monotonic_clock_without_contact_to_the_server(make_contender, eventually):
     clock = ManualClock()
     contender = make_contender(clock=clock)
     eventually(lambda: contender.leads)
@@ -203,7 +203,7 @@ def test_leadership_expires_on_the_monotonic_clock_without_a_word_from_the_serve
 
 
 @zookeeper
-def test_conformance_L07_M20_a_revoked_contender_leaves_the_leaders_information_alone(
+def test_conformance_L07_M20_a_revoked_contender_does_not_change_the_leader_information(
     make_contender, proxy, retrieval, eventually
 ):
     first = make_contender("http://127.0.0.1:1", hosts=proxy.address)
@@ -273,7 +273,7 @@ def test_conformance_M03_a_contender_may_close_the_election_in_its_grant(make_co
 
 
 @zookeeper
-def test_conformance_M09_a_term_that_ended_before_it_was_told_is_not_told(make_contender, connection, eventually):
+def test_conformance_M09_a_term_that_ended_before_its_callback_is_not_reported(make_contender, connection, eventually):
     told = threading.Event()
     contender = make_contender(on_grant=lambda: told.wait(60))
     eventually(lambda: contender.events == ["granted"])
@@ -299,7 +299,7 @@ def refuse(message="the storage is away"):
 
 
 @zookeeper
-def test_a_contender_that_cannot_lead_gives_way_to_the_next_one(make_contender, retrieval, eventually):
+def test_a_contender_that_cannot_lead_leaves_the_election_to_the_next_one(make_contender, retrieval, eventually):
     first = make_contender("http://127.0.0.1:1", on_grant=refuse)
     eventually(lambda: first.events[:2] == ["granted", "revoked"])
     second = make_contender("http://127.0.0.1:2")
@@ -329,7 +329,7 @@ def test_the_only_contender_is_granted_leadership_again_after_a_rest(make_conten
 
 
 @zookeeper
-def test_conformance_L08_a_mistake_in_the_election_ends_the_term_and_the_process(make_contender, eventually):
+def test_conformance_L08_an_unexpected_error_of_the_election_ends_the_term_and_the_process(make_contender, eventually):
     contender = make_contender()
     eventually(lambda: contender.leads)
 
@@ -414,7 +414,7 @@ def test_two_contenders_never_lead_together(make_contender, zookeeper_hosts, eve
 
 
 @zookeeper
-def test_conformance_L21_L23_without_a_connection_no_leader_is_known_and_afterwards_the_same_one(
+def test_conformance_L21_L23_the_leader_is_unknown_without_a_connection_and_the_same_after_it(
     make_contender, connect, proxy, eventually
 ):
     make_contender()
@@ -430,7 +430,7 @@ def test_conformance_L21_L23_without_a_connection_no_leader_is_known_and_afterwa
 
 
 @zookeeper
-def test_conformance_L24_a_new_leader_is_told_from_the_old_one(make_contender, retrieval, eventually):
+def test_conformance_L24_a_new_leader_is_distinguished_from_the_old_one(make_contender, retrieval, eventually):
     first = make_contender("http://127.0.0.1:1")
     old = retrieval.wait(10)
     assert retrieval.wait(0.05, other_than=old.session_id) is None

@@ -144,7 +144,7 @@ def test_a_chroot_in_the_hosts_is_part_of_the_root(connection, root, zookeeper_h
     services.close()
 
 
-def test_standalone_starts_empty_in_every_process_but_remembers_what_is_over(tmp_path, files):
+def test_a_standalone_process_starts_empty_but_keeps_results_of_ended_jobs(tmp_path, files):
     services = standalone_services(tmp_path, files.load)
     services.job_graphs.put(GRAPH)
     recovery = services.recovery_factory.create(JOB_ID, 1)
@@ -164,7 +164,7 @@ def test_standalone_starts_empty_in_every_process_but_remembers_what_is_over(tmp
     restarted.close()
 
 
-def test_settings_name_what_is_missing(tmp_path):
+def test_missing_settings_are_named(tmp_path):
     with pytest.raises(ValueError, match="needs the addresses"):
         HighAvailabilitySettings(tmp_path, HighAvailabilityMode.ZOOKEEPER)
     with pytest.raises(ValueError, match="cluster_id"):

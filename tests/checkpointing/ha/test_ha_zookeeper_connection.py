@@ -18,7 +18,7 @@ def test_the_session_time_out_is_the_one_that_the_server_granted(connect):
 
 
 @zookeeper
-def test_a_transaction_happens_whole_or_not_at_all(connection):
+def test_a_transaction_is_atomic(connection):
     connection.commit([Create("a"), Create("b", b"1")])
     with pytest.raises(NodeExists, match="transaction on b"):
         connection.commit([SetData("b", b"2", -1), Create("c"), Create("a")])
@@ -58,7 +58,7 @@ def test_confirming_proves_that_a_node_exists(connection):
 
 
 @zookeeper
-def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
+def test_a_closed_connection_reports_it_and_may_be_closed_again(connect):
     connection = connect()
     connection.close()
     connection.close()
@@ -70,7 +70,7 @@ def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
 
 
 @zookeeper
-def test_when_the_time_is_over_nobody_waits_though_there_is_a_connection(connection):
+def test_an_expired_deadline_ends_waiting_even_with_a_connection(connection):
     """Otherwise work that fails on a healthy connection would be repeated for ever."""
     assert connection.wait_until_connected(1.0)
     assert not connection.wait_until_connected(0.0)
@@ -86,7 +86,7 @@ def test_repeatable_work_is_repeated_over_a_break(connect, proxy, eventually):
     assert connection.retrying(lambda: connection.children("")) == []
 
 
-def test_a_durable_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path):
+def test_a_durable_file_replaces_the_old_one_and_leaves_no_other_file(tmp_path):
     file = tmp_path / "new" / "file.json"
     write_durably(file, "1")
     write_durably(file, "2")

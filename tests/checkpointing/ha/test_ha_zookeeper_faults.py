@@ -54,7 +54,7 @@ def start_standby(root, tmp_path):
         services.close()
 
 
-def test_a_leader_that_is_killed_while_it_takes_checkpoints_loses_none_and_no_id_is_given_twice(
+def test_a_leader_killed_during_checkpoints_loses_none_and_repeats_no_id(
     leader_process, start_standby, zookeeper_hosts
 ):
     services, contender = start_standby(zookeeper_hosts)
@@ -69,7 +69,7 @@ def test_a_leader_that_is_killed_while_it_takes_checkpoints_loses_none_and_no_id
     assert services.leader_retrieval.current() is None, "the dead leader's address went with it"
 
 
-def test_a_leader_that_was_stopped_and_goes_on_after_its_term_cannot_write(
+def test_a_stopped_leader_that_resumes_after_its_term_cannot_write(
     leader_process, start_standby, zookeeper_hosts, eventually
 ):
     services, contender = start_standby(zookeeper_hosts)
@@ -89,7 +89,7 @@ def test_a_leader_that_was_stopped_and_goes_on_after_its_term_cannot_write(
     assert [checkpoint.checkpoint_id for checkpoint in recovery.store.checkpoints] == kept
 
 
-def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(make_ensemble, start_standby, eventually):
+def test_a_restarted_server_has_one_leader_and_all_data(make_ensemble, start_standby, eventually):
     ensemble = make_ensemble(1)
     first, first_contender = start_standby(ensemble.hosts)
     session_id = first_contender.granted.get(timeout=30)

@@ -58,7 +58,7 @@ def test_a_name_is_used_once(store):
     assert store.get_and_lock("1") == b"first"
 
 
-def test_conformance_N04_removing_what_is_not_there_is_a_success(store):
+def test_conformance_N04_removing_a_missing_handle_succeeds(store):
     assert store.release_and_try_remove("1")
 
 
@@ -141,12 +141,12 @@ def test_conformance_N17_a_handle_is_replaced(store):
     assert store.get_and_lock("1") == b"new"
 
 
-def test_conformance_N19_replacing_what_is_not_there_is_an_error(store):
+def test_conformance_N19_replacing_a_missing_handle_is_an_error(store):
     with pytest.raises(NodeMissing):
         store.replace("1", b"new")
 
 
-def test_a_handle_whose_lock_goes_at_the_last_moment_is_not_replaced(store, connection):
+def test_a_handle_whose_lock_is_lost_before_the_commit_is_not_replaced(store, connection):
     """Another process may be removing the handle with its lock, so the check and the write are one transaction."""
 
     def lock_goes():
@@ -180,7 +180,7 @@ def test_conformance_N32_N40_a_missing_handle_is_an_error_and_leaves_no_lock(sto
     assert store.names() == []
 
 
-def test_conformance_N33_N34_all_handles_come_sorted_by_name(store, connection):
+def test_conformance_N33_N34_all_handles_are_sorted_by_name(store, connection):
     for name in ("0000000000000000010", "0000000000000000002", "0000000000000000001"):
         store.add_and_lock(name, name.encode())
     names = [name for name, _ in store.get_all_and_lock()]
@@ -204,7 +204,7 @@ def test_conformance_N41_a_dead_session_frees_its_locks_only(connect, standby, e
     assert standby.names() == []
 
 
-def test_conformance_N42_N43_a_released_handle_stays(store, standby, connection):
+def test_conformance_N42_N43_a_released_handle_is_kept(store, standby, connection):
     for name in ("1", "2"):
         store.add_and_lock(name, b"handle")
     store.release("1")
@@ -215,14 +215,14 @@ def test_conformance_N42_N43_a_released_handle_stays(store, standby, connection)
     assert standby.release_and_try_remove("1")
 
 
-def test_clearing_removes_what_others_hold_too(store, standby):
+def test_clearing_also_removes_handles_that_others_locked(store, standby):
     store.add_and_lock("1", b"handle")
     standby.get_and_lock("1")
     store.clear_entries()
     assert standby.names() == []
 
 
-def test_state_does_not_belong_into_zookeeper(store):
+def test_large_state_is_not_stored_in_zookeeper(store):
     with pytest.raises(ValueError, match="at most 1024"):
         store.add_and_lock("1", b"x" * 1025)
 
@@ -246,7 +246,7 @@ def test_a_write_of_an_ended_term_is_refused_and_changes_nothing(connection, con
     assert connection.get(f"{PATH}/1").data == b"handle"
 
 
-def test_a_removal_of_an_ended_term_gives_up_the_lock_and_leaves_the_handle(connection, connect, standby):
+def test_a_removal_in_an_ended_term_releases_the_lock_and_keeps_the_handle(connection, connect, standby):
     connection.commit([Create("term")])
     store = ZooKeeperStateHandleStore(connection, PATH, lambda: "term")
     store.add_and_lock("1", b"handle")
@@ -258,7 +258,7 @@ def test_a_removal_of_an_ended_term_gives_up_the_lock_and_leaves_the_handle(conn
     assert standby.release_and_try_remove("1")
 
 
-def test_reading_goes_on_after_the_session_expired(store, connection, expire_session, eventually):
+def test_reads_continue_after_the_session_expired(store, connection, expire_session, eventually):
     store.add_and_lock("1", b"handle")
     session = connection.session_id
     expire_session(connection)

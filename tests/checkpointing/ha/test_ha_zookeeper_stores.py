@@ -68,7 +68,7 @@ def test_conformance_E36_E39_finishing_leaves_nothing_to_recover(make_store, fil
     assert ids(successor.checkpoints) == []
 
 
-def test_conformance_E40_suspending_keeps_the_checkpoint_and_gives_up_the_lock(make_store, files, connection):
+def test_conformance_E40_suspending_keeps_the_checkpoint_and_releases_the_lock(make_store, files, connection):
     store = make_store()
     store.add_checkpoint(files.completed(1))
     assert ids(store.shutdown(JobStatus.SUSPENDED)) == []
@@ -88,7 +88,7 @@ def test_conformance_E42_a_lock_of_one_job_manager_keeps_another_from_deleting(m
     assert ids(second.add_checkpoint(files.completed(3))) == [1]
 
 
-def test_a_handle_is_small_and_says_where_the_checkpoint_lies(make_store, files, connection):
+def test_a_handle_is_small_and_has_the_location_of_the_checkpoint(make_store, files, connection):
     make_store().add_checkpoint(files.completed(5))
     data = connection.get(f"{CHECKPOINTS}/{'0' * 18}5").data
     assert b'"location":"/checkpoints/' in data
@@ -152,7 +152,7 @@ def test_conformance_F07_without_a_connection_the_shutdown_fails(connect):
         counter.shutdown(JobStatus.FINISHED)
 
 
-def test_conformance_F08_a_child_node_fails_the_shutdown_until_it_is_gone(connection):
+def test_conformance_F08_a_child_node_fails_the_shutdown_until_it_is_removed(connection):
     counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
     counter.get()
     connection.commit([Create(f"{COUNTER}/child")])
@@ -181,7 +181,7 @@ def test_the_largest_id_is_an_error_not_a_negative_number(connection):
         counter.set_count(MAX_ID + 1)
 
 
-def test_a_partitioned_counter_refuses_and_goes_on_afterwards(connect, proxy, eventually):
+def test_a_partitioned_counter_refuses_and_continues_after_the_partition(connect, proxy, eventually):
     connection = connect(proxy.address)
     counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
     assert counter.get_and_increment() == 1
@@ -194,7 +194,7 @@ def test_a_partitioned_counter_refuses_and_goes_on_afterwards(connect, proxy, ev
     assert counter.get_and_increment() == 2
 
 
-def test_an_increment_without_an_answer_gives_no_id_and_never_the_same_one_again(connect, proxy):
+def test_an_increment_without_an_answer_returns_no_id_and_repeats_none(connect, proxy):
     # The counter requests the fence right before each write. From the second write on, answers are lost.
     writes = iter([lambda: None, proxy.swallow_replies])
     counter = ZooKeeperCheckpointIDCounter(

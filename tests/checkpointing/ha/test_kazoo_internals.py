@@ -35,13 +35,13 @@ def test_missing_kazoo_internals_are_named(client: Any, missing: str) -> None:
     )
 
 
-def test_the_way_a_connection_over_tls_is_made_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_internals_of_kazoos_tls_connection_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kazoo_internals, "SequentialThreadingHandler", object)
     with pytest.raises(UnsupportedKazoo, match=re.escape("uses: SequentialThreadingHandler.create_connection. ")):
         check(KazooClient("127.0.0.1:1"))
 
 
-def test_no_client_is_made_with_such_a_kazoo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_client_is_created_with_other_internals_of_kazoo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_access, "KazooClient", lambda hosts, **options: SimpleNamespace())
     with pytest.raises(UnsupportedKazoo):
         make_client("127.0.0.1:1", OPEN)

@@ -45,7 +45,7 @@ def test_no_more_than_the_limit_start_at_a_time() -> None:
     assert decision.waits["c"].position == 2
 
 
-def test_memory_that_is_taken_counts_and_so_does_what_was_just_admitted() -> None:
+def test_used_memory_and_that_of_recently_admitted_jobs_count() -> None:
     load = Load(memory=5 * GIB, drivers=5)
 
     decision = decide([job("a", asks=2), job("b", asks=2)], load, replace(ROOM, memory=8 * GIB))
@@ -117,13 +117,13 @@ def test_a_restart_has_its_memory_and_passes_jobs_that_wait_for_some() -> None:
     assert decision.admitted == ("restarts",)
 
 
-def test_a_restart_waits_for_a_start_like_everybody() -> None:
+def test_a_restart_waits_for_other_starts_as_a_first_start_does() -> None:
     decision = decide([replace(job("restarts"), has_place=True)], Load(starting=10), ROOM)
 
     assert lacking(decision) == {"restarts": Lacking.STARTS}
 
 
-def test_a_job_that_is_too_large_for_the_machine_keeps_nobody_waiting() -> None:
+def test_a_job_that_is_too_large_for_the_machine_delays_no_other_job() -> None:
     """The job was submitted on a larger machine, and the next leader may be large enough again."""
     jobs = [job("huge", asks=101, priority=9), job("usual")]
 
@@ -145,7 +145,7 @@ def test_lower_priorities_wait_for_the_recovery_of_higher_ones(
     assert lacking(decision)["usual"] is Lacking.RECOVERY
 
 
-def test_spares_may_have_what_is_left_when_all_that_wait_have_started() -> None:
+def test_spares_get_the_memory_left_after_all_waiting_jobs_started() -> None:
     limits = Limits(memory=10 * GIB, drivers=4, starting=1)
     jobs = [job("a", asks=2), job("huge", asks=11), replace(job("restarts", asks=3), has_place=True)]
 

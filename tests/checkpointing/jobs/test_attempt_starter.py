@@ -77,14 +77,14 @@ async def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-async def test_no_change_takes_another_one_back(bench: Bench) -> None:
+async def test_no_change_reverts_another_one(bench: Bench) -> None:
     final, sinks = bench.starter.begin_final_savepoint(bench.attempt, FINAL), bench.starter.note_sinks(bench.attempt)
     written = await bench.at_once(final, sinks)
     assert (written.final_savepoint, written.sinks) == (FINAL, (SINK,))
     assert bench.attempt.record == written
 
 
-async def test_an_attempt_that_ended_stays_ended(bench: Bench) -> None:
+async def test_an_attempt_that_ended_remains_ended(bench: Bench) -> None:
     written = await bench.at_once(
         bench.starter.begin_final_savepoint(bench.attempt, FINAL), bench.starter.end(bench.attempt, 0.0)
     )

@@ -77,7 +77,7 @@ def test_near_the_greatest_number_the_range_is_refused() -> None:
         next_range(FAMILY, KnownNumbers(last + 1))
 
 
-def test_a_range_is_extended_when_half_of_it_is_used_and_nobody_has_the_next_numbers() -> None:
+def test_only_a_number_in_the_upper_half_of_a_range_extends_it() -> None:
     numbers = BatchNumbers(FAMILY, 20_000, 30_000)
     assert [must_extend(numbers, used) for used in (19_000, 24_999, 25_000, 29_999, 30_000)] == [
         False,
@@ -149,7 +149,7 @@ def test_a_damaged_counter_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["", "../../etc/passwd", "AB" * 16])
-def test_a_family_that_is_no_id_of_a_job_makes_no_file(tmp_path: Path, family: str) -> None:
+def test_a_family_that_is_no_job_id_creates_no_file(tmp_path: Path, family: str) -> None:
     with pytest.raises(BatchCounterUnreadable, match="is not a job's id"):
         BatchNumberCounters(tmp_path / "batch-numbers").reserve(family, 0, 5, leads)
     assert list(tmp_path.iterdir()) == []
@@ -182,7 +182,7 @@ def test_jobs_that_reserve_at_the_same_time_get_different_ranges(tmp_path: Path)
 # --- queries that keep their numbers ---------------------------------------------------------------------------------
 
 
-def test_a_snapshot_is_told_how_far_back_its_family_went_since(tmp_path: Path) -> None:
+def test_a_snapshot_gets_the_lowest_batch_that_its_family_restored_since(tmp_path: Path) -> None:
     counters = BatchNumberCounters(tmp_path)
     first = counters.begin(FAMILY, leads)
     second = counters.reserve(FAMILY, 0, 9, leads, {"words": 4})

@@ -80,7 +80,7 @@ def _claims_on(directory: Path) -> list[str]:
     return [path.name for path in directory.glob("_claimed-*")]
 
 
-async def test_conformance_j04_a_claimed_savepoint_stays_until_a_checkpoint_takes_its_place(
+async def test_conformance_j04_a_claimed_savepoint_is_kept_until_a_checkpoint_replaces_it(
     manager: RunningJobManager,
 ) -> None:
     savepoint = await _savepoint(manager)
@@ -99,7 +99,7 @@ async def test_conformance_j04_a_claimed_savepoint_stays_until_a_checkpoint_take
     assert manager.launcher.drivers[-1].completed == [2]
 
 
-async def test_conformance_j06_a_claimed_checkpoint_goes_with_its_directory_and_its_old_jobs_pool(
+async def test_conformance_j06_a_claimed_checkpoint_is_removed_with_its_directory_and_pool(
     manager: RunningJobManager,
 ) -> None:
     (chk,) = await _retained(manager)
@@ -111,7 +111,7 @@ async def test_conformance_j06_a_claimed_checkpoint_goes_with_its_directory_and_
     await _gone(chk.parent)
 
 
-async def test_conformance_j07_what_another_retained_checkpoint_needs_stays(manager: RunningJobManager) -> None:
+async def test_conformance_j07_files_of_another_retained_checkpoint_are_kept(manager: RunningJobManager) -> None:
     older, newer = await _retained(manager, 2)
     _with_shared_files(older, "a", "both")
     _with_shared_files(newer, "b", "both")
@@ -124,7 +124,7 @@ async def test_conformance_j07_what_another_retained_checkpoint_needs_stays(mana
     assert read_metadata(str(older)).checkpoint_id == 1
 
 
-async def test_a_pool_that_cannot_be_judged_stays_whole(manager: RunningJobManager) -> None:
+async def test_a_pool_with_an_unreadable_checkpoint_is_kept_completely(manager: RunningJobManager) -> None:
     older, newer = await _retained(manager, 2)
     _with_shared_files(newer, "b")
     (older / "_metadata").write_text('{"magic":"waymark-checkpoint", damaged')
@@ -145,7 +145,7 @@ async def _suspended(directory: Path, count: int = 1) -> list[Path]:
         return [Path(manager.settings.checkpoint_directory, job_id, f"chk-{number + 1}") for number in range(count)]
 
 
-async def test_conformance_j03_files_of_its_own_pool_stay_while_a_newer_checkpoint_uses_them(tmp_path: Path) -> None:
+async def test_conformance_j03_files_of_the_pool_remain_while_a_newer_checkpoint_uses_them(tmp_path: Path) -> None:
     """A job starts again with the same ID, so its old checkpoint and the pool are in its own directory."""
     (chk,) = await _suspended(tmp_path)
     _with_shared_files(chk, "used", "unused")
@@ -163,7 +163,7 @@ async def test_conformance_j03_files_of_its_own_pool_stay_while_a_newer_checkpoi
         await eventually(lambda: _pool(chk) == set())
 
 
-async def test_an_unclaimed_snapshot_is_never_touched_also_in_the_jobs_own_directory(tmp_path: Path) -> None:
+async def test_an_unclaimed_snapshot_is_never_changed_also_in_the_jobs_directory(tmp_path: Path) -> None:
     older, newer = await _suspended(tmp_path, 2)
     _with_shared_files(older, "old")
     _with_shared_files(newer, "both")
@@ -183,7 +183,7 @@ async def test_an_unclaimed_snapshot_is_never_touched_also_in_the_jobs_own_direc
     assert _pool(newer) == {"old", "both"}
 
 
-async def test_leftovers_of_a_crash_without_high_availability_go_when_the_job_starts_again(tmp_path: Path) -> None:
+async def test_a_restart_removes_leftovers_of_a_crash_without_high_availability(tmp_path: Path) -> None:
     (chk,) = await _suspended(tmp_path)
     _with_shared_files(chk, "needed")
     (chk.parent / "shared" / "orphan").write_text("x")
@@ -227,7 +227,9 @@ async def test_replaced_claimed_snapshot_is_no_restore_candidate(manager: Runnin
 
 
 @pytest.mark.parametrize("how", ["canceled", "failed"])
-async def test_a_snapshot_that_the_job_never_got_beyond_is_given_back(manager: RunningJobManager, how: str) -> None:
+async def test_a_claimed_snapshot_is_released_if_the_job_took_no_checkpoint(
+    manager: RunningJobManager, how: str
+) -> None:
     savepoint = await _savepoint(manager)
     job_id = await manager.submit_running(DISCARD, savepointPath=str(savepoint), **CLAIM)
     assert _claims_on(savepoint) == [f"_claimed-{job_id}"]
@@ -308,7 +310,7 @@ async def test_a_submission_that_fails_leaves_no_claim(manager: RunningJobManage
 
 
 @pytest.mark.parametrize("key", ["execution.state-recovery", "execution.savepoint"])
-async def test_the_configuration_may_say_it_all(manager: RunningJobManager, key: str) -> None:
+async def test_the_configuration_alone_can_restore_in_claim_mode(manager: RunningJobManager, key: str) -> None:
     savepoint = await _savepoint(manager)
     mode = "execution.savepoint-restore-mode" if key.endswith("savepoint") else f"{key}.claim-mode"
 
@@ -319,7 +321,7 @@ async def test_the_configuration_may_say_it_all(manager: RunningJobManager, key:
     await _gone(savepoint)
 
 
-async def test_a_requests_own_field_comes_before_the_configuration(manager: RunningJobManager) -> None:
+async def test_a_field_of_the_request_overrides_the_configuration(manager: RunningJobManager) -> None:
     savepoint = await _savepoint(manager)
 
     await manager.submit_running(
@@ -330,7 +332,7 @@ async def test_a_requests_own_field_comes_before_the_configuration(manager: Runn
 
 
 @pytest.mark.parametrize("taken", [True, False])
-async def test_a_store_that_does_not_answer_is_asked_until_it_has_the_claimed_one(
+async def test_a_store_that_does_not_answer_is_retried_until_it_has_the_claimed_snapshot(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
     monkeypatch.setattr(job_checkpoints, "_AGAIN_AFTER_S", 0.01)
@@ -361,7 +363,7 @@ async def test_a_store_that_does_not_answer_is_asked_until_it_has_the_claimed_on
 
 
 @pytest.mark.zookeeper
-async def test_the_next_job_manager_knows_what_was_claimed(cluster: Cluster) -> None:
+async def test_the_next_job_manager_knows_the_claimed_snapshot(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         savepoint = await _savepoint(first)
@@ -382,7 +384,7 @@ async def test_the_next_job_manager_knows_what_was_claimed(cluster: Cluster) -> 
 
 
 @pytest.mark.zookeeper
-async def test_under_an_adopted_driver_ids_go_on_and_the_claimed_one_is_subsumed(cluster: Cluster) -> None:
+async def test_ids_continue_under_an_adopted_driver_and_the_claimed_snapshot_is_subsumed(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         savepoint = await _savepoint(first)
@@ -399,7 +401,7 @@ async def test_under_an_adopted_driver_ids_go_on_and_the_claimed_one_is_subsumed
 
 
 @pytest.mark.zookeeper
-async def test_under_an_adopted_driver_the_full_checkpoint_is_still_owed(cluster: Cluster) -> None:
+async def test_an_adopted_driver_still_takes_the_required_full_checkpoint(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         savepoint = await _savepoint(first)
@@ -470,7 +472,7 @@ async def test_a_removal_that_cannot_be_ended_keeps_no_job_from_its_start(
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("driver_lives", [True, False])
-async def test_interrupted_removal_of_own_claimed_snapshot_is_finished(
+async def test_interrupted_removal_of_a_claimed_snapshot_is_finished(
     cluster: Cluster, tmp_path: Path, driver_lives: bool
 ) -> None:
     """The claimed checkpoint is no longer in the store, but still has all its files."""

@@ -76,7 +76,7 @@ def times_made(tmp_path: Path) -> int:
     return len(made.read_text()) if made.exists() else 0
 
 
-def test_the_first_who_asks_has_it_made_and_all_others_are_given_it(
+def test_the_first_request_creates_the_archive_and_later_ones_reuse_it(
     archive: Path, java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
 ) -> None:
     assert archive.read_bytes() == b"classes" * 1000
@@ -135,7 +135,7 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
-def test_the_end_of_the_job_manager_ends_the_making_and_the_next_one_begins_anew(
+def test_the_creation_ends_with_the_job_manager_and_the_next_one_restarts_it(
     java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
 ) -> None:
     slow = tmp_path / "classes" / "slow"
@@ -151,7 +151,7 @@ def test_the_end_of_the_job_manager_ends_the_making_and_the_next_one_begins_anew
     eventually("it was made", lambda: archives.of(java))
 
 
-def test_without_javas_own_archive_nothing_is_tried(
+def test_a_java_without_a_default_archive_creates_none(
     java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
 ) -> None:
     (java / "lib" / "server" / "classes.jsa").unlink()
@@ -159,7 +159,7 @@ def test_without_javas_own_archive_nothing_is_tried(
     assert not list((tmp_path / "classes").iterdir())
 
 
-def test_another_java_has_another_one_and_what_nobody_used_for_a_week_goes(
+def test_each_java_has_an_archive_and_those_unused_for_a_week_are_removed(
     archive: Path, java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
 ) -> None:
     used = archive.with_name("used.jsa")

@@ -105,7 +105,7 @@ def test_the_group_of_a_service_that_is_delegated_is_found(kernel: Kernel) -> No
     assert kernel.delegated(10) == kernel.service
 
 
-def test_driver_group_is_found_from_the_job_managers_own_group(kernel: Kernel, groups: DriverGroups) -> None:
+def test_the_group_of_a_driver_is_derived_from_that_of_the_job_manager(kernel: Kernel, groups: DriverGroups) -> None:
     assert kernel.members("waymark") == ["10"]
 
     assert kernel.delegated(10) == kernel.service
@@ -166,7 +166,9 @@ def test_a_driver_and_what_it_has_started_are_limited(kernel: Kernel, groups: Dr
     assert (group / "memory.oom.group").read_text() == "1"
 
 
-def test_a_driver_that_the_kernel_ended_for_memory_is_told_with_its_limit(kernel: Kernel, groups: DriverGroups) -> None:
+def test_a_driver_that_the_kernel_killed_for_memory_is_reported_with_its_limit(
+    kernel: Kernel, groups: DriverGroups
+) -> None:
     kernel.start(100)
     group = groups.place(100, 2 * GIB)
     assert group.exceeded_limit() is None
@@ -184,7 +186,7 @@ def test_memory_kill_of_an_earlier_process_with_that_pid_does_not_count(kernel: 
     assert groups.place(100, GIB).exceeded_limit() is None
 
 
-def test_a_spare_that_takes_an_attempt_stays_in_its_group_with_the_attempts_limit(
+def test_a_spare_that_becomes_an_attempt_keeps_its_group_with_the_limit_of_the_attempt(
     kernel: Kernel, groups: DriverGroups
 ) -> None:
     """The kernel counts memory in the group in which it was allocated."""
@@ -196,7 +198,7 @@ def test_a_spare_that_takes_an_attempt_stays_in_its_group_with_the_attempts_limi
     assert (kernel.service / "driver-100" / "memory.max").read_text() == str(3 * GIB)
 
 
-def test_an_empty_group_is_removed_once_nobody_asks_for_it(kernel: Kernel, groups: DriverGroups) -> None:
+def test_an_empty_unused_group_is_removed(kernel: Kernel, groups: DriverGroups) -> None:
     kernel.start(100)
     group = groups.place(100, GIB)
     kernel.end(100)
@@ -210,7 +212,7 @@ def test_an_empty_group_is_removed_once_nobody_asks_for_it(kernel: Kernel, group
     assert not group.path.exists()
 
 
-def test_a_group_in_which_something_still_lives_stays(kernel: Kernel, groups: DriverGroups) -> None:
+def test_a_group_with_a_live_process_is_kept(kernel: Kernel, groups: DriverGroups) -> None:
     kernel.start(100)
     kernel.start(101, session=100)
     groups.release(groups.place(100, GIB))
@@ -236,7 +238,7 @@ def test_the_next_job_manager_finds_the_group_of_a_driver(kernel: Kernel, groups
     assert found.exceeded_limit() == GIB
 
 
-async def test_the_group_goes_when_its_process_was_ended(kernel: Kernel, groups: DriverGroups) -> None:
+async def test_the_group_is_removed_when_its_process_was_ended(kernel: Kernel, groups: DriverGroups) -> None:
     class Process:
         pid, has_started, left_nothing = 100, True, True
         loss = Loss("DriverLost", "why")
@@ -268,13 +270,13 @@ async def test_the_group_goes_when_its_process_was_ended(kernel: Kernel, groups:
 # --- the limit ---
 
 
-def test_the_limit_is_twice_what_the_driver_asks_for_unless_it_is_set() -> None:
+def test_the_limit_is_twice_the_memory_of_the_driver_unless_it_is_set() -> None:
     assert limit_of({}, Demand(GIB)) == 2 * GIB
     assert limit_of({"waymark.driver.memory-limit": "5gb"}, Demand(GIB)) == 5 * GIB
 
 
 @pytest.mark.parametrize("text", ["much", "1023mb"])
-def test_a_limit_that_makes_no_sense_is_refused(text: str) -> None:
+def test_an_invalid_limit_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfiguration) as refused:
         limit_of({"waymark.driver.memory-limit": text}, Demand(GIB))
 

@@ -112,7 +112,7 @@ async def test_a_message_on_an_old_attempts_connection_is_refused(manager: Runni
 
 
 @pytest.mark.parametrize("secret", ["", "guessed", "\ud800"])
-async def test_a_driver_without_the_attempts_secret_is_refused_and_the_real_one_goes_on(
+async def test_a_driver_without_the_secret_is_refused_and_the_real_driver_continues(
     manager: RunningJobManager, secret: str
 ) -> None:
     job_id = await manager.submit_running()
@@ -142,7 +142,7 @@ async def test_a_connected_driver_cannot_be_replaced_by_one_without_the_secret(m
     manager.launcher.drivers[0].kill(1)
 
 
-async def test_each_attempt_has_a_secret_of_its_own_that_no_record_holds(manager: RunningJobManager) -> None:
+async def test_each_attempt_has_another_secret_that_no_record_contains(manager: RunningJobManager) -> None:
     async with restarted(manager) as job:
         secrets = [spec.secret for spec in job.specs]
         record = manager.directory / "state" / "jobs" / job.job_id / "attempt.json"
@@ -151,7 +151,7 @@ async def test_each_attempt_has_a_secret_of_its_own_that_no_record_holds(manager
 
 
 @pytest.mark.zookeeper
-async def test_the_next_job_manager_asks_for_the_same_secret(cluster: Cluster) -> None:
+async def test_the_next_job_manager_expects_the_same_secret(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running()

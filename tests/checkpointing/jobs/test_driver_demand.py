@@ -58,11 +58,11 @@ def test_workers_on_a_cluster_are_not_this_machines() -> None:
     assert demand == Demand((768 + 384) * MIB)
 
 
-def test_a_driver_in_the_cluster_takes_nothing_here() -> None:
+def test_a_driver_in_the_cluster_needs_no_memory_of_this_machine() -> None:
     assert _demand({"spark.master": "yarn", "spark.submit.deployMode": "cluster"}) is None
 
 
-def test_the_sum_may_be_set_as_a_whole() -> None:
+def test_the_total_memory_can_be_set() -> None:
     assert memory(waymark_driver_memory="3gb", spark_driver_memory="1g") == 3072
 
 

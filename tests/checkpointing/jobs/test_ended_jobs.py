@@ -84,7 +84,7 @@ async def no_job_runs(manager: RunningJobManager, cluster: Cluster) -> None:
         (JobStatus.FINISHED, RETAIN, False, True),
     ],
 )
-async def test_conformance_o01_the_next_leader_ends_the_clean_up_as_the_jobs_status_says(
+async def test_conformance_o01_the_next_leader_finishes_the_clean_up_by_the_status_of_the_job(
     cluster: Cluster, status: JobStatus, retention: str, is_saved: bool, stays: bool
 ) -> None:
     async with (
@@ -117,7 +117,7 @@ async def test_the_next_leader_keeps_the_checkpoints_of_a_job_that_failed_becaus
         assert (left.directory / "chk-1" / "_metadata").exists() == keep_state
 
 
-async def test_conformance_o01_with_the_graph_gone_already_the_rest_is_cleaned_up(cluster: Cluster) -> None:
+async def test_conformance_o01_the_rest_is_cleaned_up_if_the_graph_is_missing(cluster: Cluster) -> None:
     async with left_by_the_dead(cluster, JobStatus.CANCELED, RETAIN) as left:
         await asyncio.to_thread(left.ha.job_graphs.remove, left.job_id)
         async with cluster.job_manager() as second:
@@ -128,7 +128,7 @@ async def test_conformance_o01_with_the_graph_gone_already_the_rest_is_cleaned_u
             assert await in_thread(lambda: left.num_handles) == 0
 
 
-async def test_conformance_o01_checkpoints_that_cannot_be_read_stay_and_the_rest_goes(cluster: Cluster) -> None:
+async def test_conformance_o01_unreadable_checkpoints_are_kept_and_the_rest_is_removed(cluster: Cluster) -> None:
     async with left_by_the_dead(cluster, JobStatus.CANCELED, DELETE) as left:
         (left.directory / "chk-1" / "_metadata").write_text("damaged")
         async with cluster.job_manager() as second:
@@ -140,7 +140,7 @@ async def test_conformance_o01_checkpoints_that_cannot_be_read_stay_and_the_rest
             assert (left.directory / "chk-1").exists()
 
 
-async def test_an_ended_job_whose_clean_up_fails_is_not_run_again_and_stays_dirty(cluster: Cluster) -> None:
+async def test_an_ended_job_whose_clean_up_fails_is_not_run_again_and_remains_dirty(cluster: Cluster) -> None:
     async with left_by_the_dead(cluster, JobStatus.CANCELED, DELETE) as left:
         results = left.directory.parents[1] / "ha" / "job-result-store"
         # The clean result cannot be written, because a directory has its name.

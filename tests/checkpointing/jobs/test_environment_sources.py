@@ -33,7 +33,7 @@ def source_of(configuration: dict[str, str]) -> EnvironmentSource:
 
 
 @pytest.mark.parametrize("configuration", [{}, {"waymark.python": "/usr/bin/python3"}, {REQUIREMENTS: "  "}])
-def test_a_job_may_need_no_environment_to_be_made(configuration: dict[str, str]) -> None:
+def test_a_job_may_need_no_prepared_environment(configuration: dict[str, str]) -> None:
     assert EnvironmentSource.parse(configuration) is None
 
 
@@ -92,7 +92,7 @@ def test_hashes_are_found_where_pip_finds_them() -> None:
     assert not has_hashes("pandas==2.2.3  \n# pandas --hash=sha256:abc\n")
 
 
-def test_a_driver_is_told_the_python_that_was_prepared_and_not_what_of() -> None:
+def test_a_driver_gets_the_prepared_python_and_not_its_sources() -> None:
     configuration = {REQUIREMENTS: "pandas", "spark.x": "1"}
     assert in_prepared(PreparedPython("n", "/e/bin/python"), configuration) == {
         "waymark.python": "/e/bin/python",
@@ -123,7 +123,7 @@ def test_a_driver_in_the_cluster_is_refused_them(tmp_path: Path, key: str) -> No
         ("ERROR: No matching distribution found for pandas==9", MISTAKE),
     ],
 )
-def test_a_failure_that_may_pass_is_told_from_a_mistake(tmp_path: Path, log: str, what: str) -> None:
+def test_a_transient_failure_is_distinguished_from_a_permanent_one(tmp_path: Path, log: str, what: str) -> None:
     (tmp_path / "log").write_text(f"2026-11-25T10:37:19,976 Using pip 26.3\n2026-11-25T10:37:19,977 {log}\n")
     failure = install_failed(["ERROR: it failed"], tmp_path / "log")
     assert failure.is_mistake is (what == MISTAKE)

@@ -54,7 +54,7 @@ async def shown_by_command(manager: RunningJobManager, job_id: str) -> str:
     return out.getvalue()
 
 
-async def test_a_job_shows_that_its_environment_is_made_and_holds_nobody_up(
+async def test_a_job_shows_that_its_environment_is_being_prepared_and_delays_no_other_job(
     manager: RunningJobManager, index: Index
 ) -> None:
     index.gate.clear()
@@ -89,7 +89,9 @@ async def test_a_job_shows_that_its_environment_is_made_and_holds_nobody_up(
     assert (await manager.get(f"/jobs/{job_id}/launch"))["flinkConfiguration"] == {REQUIREMENTS: "colours==1.0\n"}
 
 
-async def test_a_mistake_ends_the_job_before_an_attempt_with_what_pip_said(manager: RunningJobManager) -> None:
+async def test_a_permanent_error_fails_the_job_before_an_attempt_with_the_output_of_pip(
+    manager: RunningJobManager,
+) -> None:
     job_id = await manager.submit({REQUIREMENTS: "colours==9\n", **OFTEN})
     await manager.until(job_id, "FAILED")
     details = await manager.get(f"/jobs/{job_id}")
@@ -102,7 +104,7 @@ async def test_a_mistake_ends_the_job_before_an_attempt_with_what_pip_said(manag
     assert details["python-environment"]["status"] == "FAILED"
 
 
-async def test_an_index_that_is_away_is_asked_again(manager: RunningJobManager, index: Index) -> None:
+async def test_an_unreachable_index_is_retried(manager: RunningJobManager, index: Index) -> None:
     index.status = 503
     job_id = await manager.submit({REQUIREMENTS: "colours==1.0\n", **OFTEN})
 
@@ -121,7 +123,7 @@ async def test_an_index_that_is_away_is_asked_again(manager: RunningJobManager, 
 
 
 @pytest.mark.nightly
-async def test_an_environment_stays_as_long_as_a_job_needs_it(tmp_path: Path, index: Index) -> None:
+async def test_an_environment_is_kept_while_a_job_needs_it(tmp_path: Path, index: Index) -> None:
     async with running_job_manager(tmp_path, WAYMARK_ENVIRONMENT_RETENTION="0.2") as manager:
         job_id = await manager.submit_running({REQUIREMENTS: "colours==1.0\n", **OFTEN})
         home = tmp_path / "state" / "environments" / (await environment_of(manager, job_id))["name"]

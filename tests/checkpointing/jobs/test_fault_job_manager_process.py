@@ -120,7 +120,7 @@ async def completed_ids(manager: RunningJobManager, job_id: str) -> list[int]:
     return [entry["id"] for entry in history if entry["status"] == "COMPLETED"]
 
 
-async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neither_the_job_nor_a_checkpoint(
+async def test_a_leader_killed_during_a_checkpoint_loses_neither_the_job_nor_a_checkpoint(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     async with in_a_process(cluster, tmp_path / "desk") as first:
@@ -165,9 +165,7 @@ async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neith
                 assert read_metadata(str(directory / f"chk-{kept}")).checkpoint_id == kept
 
 
-async def test_a_leader_that_was_stopped_and_goes_on_after_its_term_harms_nothing(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_a_stopped_leader_that_resumes_after_its_term_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     async with in_a_process(cluster, tmp_path / "desk") as first:
         await leads(first)
         job_id = await first.submit_running(RETAIN)
@@ -208,7 +206,7 @@ async def test_a_leader_that_was_stopped_and_goes_on_after_its_term_harms_nothin
 
 
 @pytest.mark.parametrize("driver_dies_too", [False, True])
-async def test_a_complete_checkpoint_that_never_came_to_an_empty_store_goes_with_the_next_one(
+async def test_a_complete_checkpoint_missing_in_an_empty_store_is_removed_with_the_next_one(
     cluster: Cluster, tmp_path: Path, driver_dies_too: bool
 ) -> None:
     async with in_a_process(cluster, tmp_path / "desk", "freeze") as first:

@@ -170,7 +170,7 @@ def requests_of(state: Deposed) -> Iterator[tuple[str, str]]:
                 yield method, path
 
 
-async def test_a_driver_is_sent_away_and_what_it_says_is_not_heard(
+async def test_a_driver_is_refused_and_its_messages_are_ignored(
     cluster: Cluster, dispatchers: list[LateDispatcher], proxy: TcpProxy
 ) -> None:
     async with deposed(cluster, dispatchers, proxy, driver_follows=False) as state:

@@ -103,7 +103,7 @@ def lose_leadership_after(method: str, proxy: TcpProxy, monkeypatch: pytest.Monk
     return losses
 
 
-async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_next_leader_all(
+async def test_a_term_lost_before_the_first_job_starts_none_and_the_next_leader_starts_all(
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster.job_manager(**LEAVE) as first:
@@ -127,7 +127,7 @@ async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_nex
             assert await third.checkpoint(job_ids[0]) == 2
 
 
-async def test_lost_while_a_job_is_stored_only_the_next_leader_starts_it(
+async def test_a_job_stored_when_the_term_is_lost_is_started_only_by_the_next_leader(
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_leadership_after("put", proxy, monkeypatch)
@@ -159,7 +159,7 @@ async def test_a_job_that_cannot_be_stored_is_refused_and_not_started(
         await manager.submit_running()
 
 
-async def test_an_ended_job_is_not_recovered_though_its_result_is_seen_only_after_its_graph(
+async def test_an_ended_job_is_not_recovered_even_if_its_result_is_read_after_its_graph(
     cluster: Cluster, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The storage was unavailable when the leader first read the job results."""
@@ -185,7 +185,7 @@ async def test_an_ended_job_is_not_recovered_though_its_result_is_seen_only_afte
     assert not away.exists()
 
 
-async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_removes_none(
+async def test_a_term_lost_while_checkpoints_are_read_locks_and_removes_none(
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster.job_manager(**LEAVE) as first:

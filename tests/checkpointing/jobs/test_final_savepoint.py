@@ -35,9 +35,7 @@ async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
-async def test_a_job_that_ends_by_itself_is_finished_with_a_savepoint_that_outlives_its_checkpoints(
-    manager: RunningJobManager, retention: str
-) -> None:
+async def test_a_job_that_ends_by_itself_finishes_with_a_savepoint(manager: RunningJobManager, retention: str) -> None:
     job_id = await manager.submit_running({RETENTION: retention})
     await manager.checkpoint(job_id)
     driver = await manager.driver(1)
@@ -53,7 +51,7 @@ async def test_a_job_that_ends_by_itself_is_finished_with_a_savepoint_that_outli
     assert savepoints(manager) == [savepoint]
 
 
-async def test_the_final_savepoint_goes_to_the_jobs_own_directory(manager: RunningJobManager) -> None:
+async def test_the_final_savepoint_is_stored_in_the_jobs_directory(manager: RunningJobManager) -> None:
     own = Path(manager.settings.savepoint_directory) / "own"
     job_id = await manager.submit_running({"execution.checkpointing.savepoint-dir": str(own)})
 
@@ -96,7 +94,7 @@ async def test_a_run_without_a_new_batch_keeps_the_savepoint_that_it_was_started
     assert await end_cause(manager, second) == "the driver finished by itself, without a new batch"
 
 
-async def test_a_run_that_claimed_its_savepoint_takes_its_own(manager: RunningJobManager) -> None:
+async def test_a_run_that_claimed_its_savepoint_takes_a_final_one(manager: RunningJobManager) -> None:
     """The job owns the claimed savepoint, which is deleted with the job."""
     first = await manager.submit_running()
     await (await manager.driver(1)).ends()
@@ -121,7 +119,7 @@ async def test_a_first_run_without_any_batch_has_nothing_to_save(manager: Runnin
     assert (driver.triggers, savepoints(manager)) == ([], [])
 
 
-async def test_a_savepoint_that_fails_is_tried_again_and_the_reason_is_shown(
+async def test_a_failed_final_savepoint_is_retried_and_the_reason_is_shown(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
@@ -142,7 +140,7 @@ async def test_a_savepoint_that_fails_is_tried_again_and_the_reason_is_shown(
 
 
 @pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
-async def test_a_checkpoint_stays_when_no_savepoint_can_be_taken(
+async def test_a_checkpoint_is_kept_if_no_savepoint_can_be_taken(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, retention: str
 ) -> None:
     monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
@@ -160,7 +158,7 @@ async def test_a_checkpoint_stays_when_no_savepoint_can_be_taken(
     assert cause == "the driver finished by itself, without a final savepoint: its checkpoints stay"
 
 
-async def test_a_job_waits_for_storage_that_takes_neither_savepoint_nor_checkpoint(
+async def test_a_job_waits_for_storage_that_accepts_neither_savepoint_nor_checkpoint(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job has no restart strategy and tolerates no failed checkpoint, so any failure would end it."""

@@ -52,7 +52,7 @@ async def next_machine(cluster: Cluster) -> AsyncIterator[RunningJobManager]:
         yield second
 
 
-async def test_another_machine_goes_on_in_the_live_location(cluster: Cluster) -> None:
+async def test_another_machine_continues_in_the_live_location(cluster: Cluster) -> None:
     job_id, _ = await ran_on_another_machine(cluster, SHARED)
     async with next_machine(cluster) as second:
         await second.until(job_id, "RUNNING")
@@ -76,14 +76,14 @@ async def goes_on_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[str
         return await exceptions(second, job_id)
 
 
-async def test_a_torn_file_leads_to_the_checkpoint_and_is_told(cluster: Cluster) -> None:
+async def test_a_torn_file_is_reported_and_the_checkpoint_is_used(cluster: Cluster) -> None:
     job_id, location = await ran_on_another_machine(cluster, SHARED)
     (location / "commits" / "9").write_text("v1\n{")
     told = await goes_on_from_the_checkpoint(cluster, job_id)
     assert any("cannot be used: query 'wordcount': commits/9" in exception for exception in told)
 
 
-async def test_storage_that_nobody_declared_as_shared_leads_to_the_checkpoint(cluster: Cluster) -> None:
+async def test_storage_that_is_not_declared_as_shared_uses_the_checkpoint(cluster: Cluster) -> None:
     job_id, _ = await ran_on_another_machine(cluster, RESTART)
     told = await goes_on_from_the_checkpoint(cluster, job_id)
     assert not any("LocalStateUnusable" in exception for exception in told)

@@ -146,7 +146,7 @@ async def test_job_continues_when_its_storage_answers(manager: RunningJobManager
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_a_savepoint_there_fails_and_says_that_the_storage_does_not_answer(
+async def test_a_savepoint_to_hanging_storage_fails_and_reports_that_it_does_not_answer(
     manager: RunningJobManager, mount: HardMount
 ) -> None:
     other = await manager.submit_running()
@@ -224,7 +224,7 @@ async def test_the_job_manager_ends_in_bounded_time(
         mount.answer()
 
 
-async def test_the_job_manager_ends_though_its_own_directory_hangs(
+async def test_the_job_manager_ends_even_if_its_directory_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A job that records its next attempt cannot be interrupted, so the job manager does not wait for it."""
@@ -272,7 +272,7 @@ async def test_a_submission_that_names_it_is_refused_and_others_are_not(
 
 
 @pytest.mark.zookeeper
-async def test_the_next_leader_serves_though_the_storage_of_an_ended_job_hangs(
+async def test_the_next_leader_serves_even_if_the_storage_of_an_ended_job_hangs(
     cluster: Cluster, mount: HardMount
 ) -> None:
     limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}

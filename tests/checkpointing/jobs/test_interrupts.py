@@ -58,7 +58,7 @@ async def test_result_after_the_term_does_not_count(term: Term) -> None:
 
 
 @pytest.mark.parametrize("request_", list(Request))
-async def test_a_request_comes_first(term: Term, request_: Request) -> None:
+async def test_a_request_precedes_the_result(term: Term, request_: Request) -> None:
     interrupts = Interrupts(term)
     waiting = asyncio.create_task(interrupts.wait_for(asyncio.get_running_loop().create_future()))
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_a_request_comes_first(term: Term, request_: Request) -> None:
     assert await interrupted(waiting) is request_
 
 
-async def test_a_cancellation_gives_way_to_a_suspension_only(term: Term) -> None:
+async def test_only_a_suspension_overrides_a_cancellation(term: Term) -> None:
     interrupts = Interrupts(term)
     waiting = asyncio.create_task(interrupts.wait_for(asyncio.get_running_loop().create_future(), cancelling=True))
     interrupts.request(Request.CANCEL)

@@ -58,7 +58,7 @@ class Outcome:
         self.error = error
 
 
-async def test_results_and_errors_come_back_on_the_loop() -> None:
+async def test_results_and_errors_are_returned_on_the_loop() -> None:
     io = executor()
     loop_thread, seen = threading.get_ident(), []
     io.submit(threading.get_ident, lambda ident: seen.append((ident, threading.get_ident())), seen.append)
@@ -72,13 +72,13 @@ async def test_results_and_errors_come_back_on_the_loop() -> None:
         await io.run(lambda: int("x"))
 
 
-async def test_a_look_is_given_up_and_says_at_what(storage: Storage) -> None:
+async def test_a_read_times_out_and_names_its_target(storage: Storage) -> None:
     with pytest.raises(StorageSilent, match=r"^/mnt/chk-1 has not answered for 0\.2 s$") as silent:
         await executor().read("/mnt/chk-1", storage.call)
     assert isinstance(silent.value, StorageUnreachable), "silent storage is no damaged storage"
 
 
-async def test_a_look_that_makes_progress_is_waited_for() -> None:
+async def test_a_read_that_makes_progress_does_not_time_out() -> None:
     io, steps = executor(silence_s=0.5), threading.Event()
 
     def read() -> str:
@@ -163,7 +163,7 @@ async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
     await eventually(lambda: all(call.result for call in hanging))
 
 
-def test_the_process_ends_though_calls_hang() -> None:
+def test_the_process_ends_even_if_calls_hang() -> None:
     program = """
 import asyncio, threading
 from checkpointing.daemon_threads import map_in_daemon_threads

@@ -32,7 +32,7 @@ def upload(directory: Path, name: str, content: bytes) -> Path:
     return file
 
 
-def test_a_program_is_on_the_disk_with_every_directory_that_leads_to_it(
+def test_a_program_and_its_directories_are_synced_to_the_disk(
     tmp_path: Path, synced: dict[Path, bytes | list[str]]
 ) -> None:
     """The job's graph is stored right after the program. A power cut must not leave a job without its program."""
@@ -52,7 +52,7 @@ def test_a_program_is_on_the_disk_with_every_directory_that_leads_to_it(
         assert name in synced[path], f"{name} may be missing in {path} after a power cut"
 
 
-def test_a_second_submission_replaces_the_program_whatever_its_name(
+def test_a_second_submission_replaces_a_program_of_any_name(
     tmp_path: Path, synced: dict[Path, bytes | list[str]]
 ) -> None:
     directory = JobDirectory(tmp_path, "ab")
@@ -73,6 +73,6 @@ def test_bytecode_next_to_the_program_is_no_program(tmp_path: Path) -> None:
     assert directory.program().name == "b.py"
 
 
-def test_a_job_without_its_program_says_where_it_is_missing(tmp_path: Path) -> None:
+def test_a_job_without_its_program_names_the_missing_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=str(tmp_path / "ab" / "program")):
         JobDirectory(tmp_path, "ab").program()

@@ -40,7 +40,7 @@ async def test_a_running_driver_is_adopted_by_the_next_job_manager(cluster: Clus
         assert job["attempts"][0]["attempt"] == 1
 
 
-async def test_a_driver_of_another_machine_is_waited_for_and_no_process_here_is_taken_for_it(
+async def test_a_driver_of_another_machine_is_awaited_and_not_confused_with_a_local_process(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
@@ -61,7 +61,7 @@ async def test_a_driver_of_another_machine_is_waited_for_and_no_process_here_is_
         assert (len(cluster.launcher.drivers), taken) == (1, [])
 
 
-async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:
+async def test_a_driver_that_died_during_the_failover_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -79,7 +79,7 @@ async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoi
         assert spec.high_availability is not None
 
 
-async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_mistake_too(cluster: Cluster) -> None:
+async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_program_error(cluster: Cluster) -> None:
     """The apparent mistake may be an argument with a file whose file system is unavailable."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
@@ -171,7 +171,7 @@ async def test_a_checkpoint_that_is_being_removed_is_no_orphan(
     assert removed == ["chk-1", "chk-0"]
 
 
-async def test_a_driver_that_does_not_come_back_in_time_is_ended_and_replaced(cluster: Cluster) -> None:
+async def test_a_driver_that_does_not_reconnect_in_time_is_ended_and_replaced(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -201,7 +201,7 @@ async def test_a_graceful_stop_ends_the_drivers_and_keeps_the_jobs(cluster: Clus
         assert spec.restore.checkpoint_id == 1
 
 
-async def test_an_ended_job_is_not_recovered_and_its_id_stays_taken(cluster: Cluster) -> None:
+async def test_an_ended_job_is_not_recovered_and_its_id_remains_reserved(cluster: Cluster) -> None:
     async with cluster.job_manager() as first:
         await leads(first)
         job_id = await first.submit_running(RESTART)
@@ -217,7 +217,7 @@ async def test_an_ended_job_is_not_recovered_and_its_id_stays_taken(cluster: Clu
         assert refusal.value.status == 409
 
 
-async def test_a_standby_answers_503_until_it_leads_and_then_takes_the_jobs(cluster: Cluster) -> None:
+async def test_a_standby_answers_503_until_it_leads_and_then_recovers_the_jobs(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as leader:
         await leads(leader)
         job_id = await leader.submit_running(RESTART)

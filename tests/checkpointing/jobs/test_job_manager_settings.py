@@ -19,13 +19,13 @@ def test_nothing_set_means_loopback_and_no_high_availability() -> None:
     assert (settings.heartbeat_interval_s, settings.heartbeat_timeout_s, settings.history_size) == (2.0, 20.0, 10)
 
 
-def test_zookeeper_hosts_turn_high_availability_on() -> None:
+def test_zookeeper_hosts_enable_high_availability() -> None:
     settings = JobManagerSettings.from_environ({"ZOOKEEPER_HOSTS": "127.0.0.1:2181"})
 
     assert settings.high_availability is HighAvailabilityMode.ZOOKEEPER
 
 
-def test_all_problems_are_told_at_once_with_variable_value_and_what_is_allowed() -> None:
+def test_all_problems_are_reported_together_with_variable_value_and_allowed_values() -> None:
     with pytest.raises(InvalidSettings) as error:
         JobManagerSettings.from_environ(
             {
@@ -77,7 +77,7 @@ def test_zookeeper_credentials_are_complete_or_refused(tmp_path: Path) -> None:
     assert error.value.problems[2].startswith("WAYMARK_ZOOKEEPER_TLS_…: not allowed; PEM files")
 
 
-def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+def test_the_token_may_be_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\n")
 
@@ -129,7 +129,7 @@ def test_checkpoints_may_be_restored_from_but_not_written_to_as_savepoints(tmp_p
     assert settings.restore_roots.roots == (*writable, f"{tmp_path}/jobmanager/checkpoints")
 
 
-def test_where_jobs_run_and_what_waits_for_them_is_checked() -> None:
+def test_the_settings_of_drivers_and_spares_are_checked() -> None:
     settings = JobManagerSettings.from_environ(
         {
             "SPARK_MASTER_URL": "spark://m1:7077,m2:7077",

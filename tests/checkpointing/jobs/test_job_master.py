@@ -99,7 +99,9 @@ async def test_a_driver_process_that_dies_is_a_failure_with_the_end_of_its_log(m
     assert "the last line of the log" in entry["stacktrace"]
 
 
-async def test_a_driver_that_exceeded_its_memory_limit_says_so_instead_of_a_signal(manager: RunningJobManager) -> None:
+async def test_a_driver_killed_at_its_memory_limit_reports_the_limit_instead_of_a_signal(
+    manager: RunningJobManager,
+) -> None:
     await manager.submit_running(FAST_RESTART)
     driver = await manager.driver(1)
     driver.process.exceeded = 2 * 2**30
@@ -138,7 +140,7 @@ async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJob
     assert job["end-time"] >= job["start-time"]
 
 
-async def test_a_job_that_fails_for_good_leaves_no_checkpoint_that_it_was_told_not_to_leave(
+async def test_a_failed_job_keeps_no_checkpoint_unless_it_retains_them(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(
@@ -163,7 +165,7 @@ async def test_conformance_k31_a_failure_that_is_not_recoverable_is_never_restar
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_a_mistake_of_the_program_before_the_first_running_is_never_restarted(manager: RunningJobManager) -> None:
+async def test_a_program_error_before_the_first_running_is_never_restarted(manager: RunningJobManager) -> None:
     manager.launcher.becomes_running = False
     job_id = await manager.submit(FAST_RESTART)
 
@@ -185,7 +187,7 @@ async def test_a_cause_that_may_pass_before_the_first_running_is_restarted(manag
     await manager.until(job_id, "RUNNING")
 
 
-async def test_a_job_that_has_run_is_restarted_after_a_mistake_too(manager: RunningJobManager) -> None:
+async def test_a_job_that_has_run_is_restarted_after_a_program_error(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     manager.launcher.becomes_running = False
     await (await manager.driver(1)).report_failure("the machine is gone")
@@ -248,7 +250,7 @@ async def test_a_job_that_lost_all_its_state_never_starts_empty(manager: Running
     assert (directory / "_metadata").exists(), "what could not be used is left for a person to look at"
 
 
-async def test_a_mistake_of_ours_ends_the_driver_fails_the_job_and_removes_nothing(
+async def test_an_internal_error_ends_the_driver_fails_the_job_and_removes_nothing(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
@@ -268,7 +270,7 @@ async def test_a_mistake_of_ours_ends_the_driver_fails_the_job_and_removes_nothi
     assert "The job's master failed: nobody expected this" in str(shown)
 
 
-async def test_a_job_that_was_told_so_starts_empty(manager: RunningJobManager) -> None:
+async def test_a_job_that_allows_it_starts_without_state(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART | {"waymark.allow-empty-start": "true"})
     checkpoint = await manager.checkpoint(job_id)
     (Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}") / "_metadata").unlink()
@@ -300,7 +302,7 @@ async def test_cancel_ends_the_driver_and_the_job(manager: RunningJobManager) ->
 
 
 @pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"])
-async def test_a_canceled_jobs_directories_go_with_its_last_checkpoint(
+async def test_the_directories_of_a_canceled_job_are_removed_with_its_last_checkpoint(
     manager: RunningJobManager, retention: str
 ) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.externalized-checkpoint-retention": retention})
@@ -437,7 +439,7 @@ async def test_a_message_of_an_old_session_changes_nothing(manager: RunningJobMa
     assert await manager.status(job_id) == "RUNNING"
 
 
-async def test_a_driver_that_reconnects_goes_on(manager: RunningJobManager) -> None:
+async def test_a_driver_that_reconnects_continues(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     driver = await manager.driver(1)
     assert driver.connection is not None

@@ -73,7 +73,7 @@ def test_another_version_of_pyspark_is_refused_in_one_sentence(environment: Made
     assert str(refusal.value) == f"waymark.python: '{found}' is not allowed; {expected}"
 
 
-def test_an_environment_without_what_waymark_needs_is_refused(environment: Made) -> None:
+def test_an_environment_without_required_packages_is_refused(environment: Made) -> None:
     found = environment(pyspark="4.3.0", py4j="0.10", fsspec="1")
     with pytest.raises(InvalidConfiguration, match=r"it lacks kazoo, websockets$"):
         check_python({KEY: str(found)})
@@ -100,7 +100,7 @@ def test_executable_that_is_no_python_is_refused(path: str, message: str) -> Non
         check_python({KEY: path})
 
 
-def test_the_job_managers_own_python_is_used_where_none_is_named() -> None:
+def test_the_python_of_the_job_manager_is_the_default() -> None:
     check_python({})
     check_python({KEY: sys.executable})
 
@@ -128,7 +128,9 @@ def spec(work: Path, configuration: dict[str, str]) -> DriverSpec:
     )  # fmt: skip
 
 
-async def test_a_driver_runs_in_its_jobs_python_with_waymarks_side_alone(environment: Made, tmp_path: Path) -> None:
+async def test_a_driver_runs_in_the_python_of_its_job_with_only_the_driver_package(
+    environment: Made, tmp_path: Path
+) -> None:
     found = environment(**whole("4.2.0"))
     own = {"SPARK_HOME": "/opt/spark", "VIRTUAL_ENV": "/opt/waymark", "PYTHONPATH": "/opt/more", "HOME": "/home/me"}
     launcher = LocalDriverLauncher(

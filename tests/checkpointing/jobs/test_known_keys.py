@@ -78,7 +78,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         ),
     ],
 )
-def test_a_key_that_nobody_reads_is_refused_with_what_there_is(key: str, said: str) -> None:
+def test_an_unknown_key_is_refused_with_the_known_ones(key: str, said: str) -> None:
     with pytest.raises(UnknownKey) as refused:
         check_keys({"execution.checkpointing.interval": "10s", key: "1"})
     assert str(refused.value).startswith(f"{key}: a PySpark job has no such key; {said}")

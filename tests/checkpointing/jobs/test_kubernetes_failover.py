@@ -64,7 +64,7 @@ async def test_the_next_leader_adopts_a_pod_and_ends_it(pods: PodCluster, ha: di
     assert pods.created == ["1"]
 
 
-async def test_a_pod_is_adopted_while_the_api_is_away(pods: PodCluster, ha: dict[str, str]) -> None:
+async def test_a_pod_is_adopted_while_the_api_is_unreachable(pods: PodCluster, ha: dict[str, str]) -> None:
     job_id = await left_running(pods, ha)
     pods.kubernetes.is_away = True
     async with pods.job_manager(**ha, WAYMARK_RECONCILE_WINDOW="0.5") as second:
@@ -79,7 +79,9 @@ async def test_a_pod_is_adopted_while_the_api_is_away(pods: PodCluster, ha: dict
     assert pods.created == ["1"]
 
 
-async def test_a_leader_that_died_before_it_made_the_pod_costs_no_wait(pods: PodCluster, ha: dict[str, str]) -> None:
+async def test_a_leader_that_died_before_it_created_the_pod_causes_no_wait(
+    pods: PodCluster, ha: dict[str, str]
+) -> None:
     """A pod that was deleted meanwhile costs no wait either: the record of the attempt is the same in both cases."""
     job_id = await left_running(pods, ha)
     with pods.kubernetes.lock:
@@ -94,7 +96,7 @@ async def test_a_leader_that_died_before_it_made_the_pod_costs_no_wait(pods: Pod
     assert pods.created == ["1", "2"]
 
 
-async def test_a_leader_that_died_before_it_made_the_secret_costs_one_attempt(
+async def test_a_leader_that_died_before_it_created_the_secret_fails_one_attempt(
     pods: PodCluster, ha: dict[str, str]
 ) -> None:
     job_id = await left_running(pods, ha)

@@ -92,7 +92,7 @@ async def test_a_pod_that_never_starts_ends_the_job_by_its_restart_strategy_with
     assert pods.created == ["1", "2"]
 
 
-async def test_a_driver_that_is_connected_lives_while_the_api_is_away(pods: PodCluster) -> None:
+async def test_a_connected_driver_keeps_running_while_the_api_is_unreachable(pods: PodCluster) -> None:
     async with pods.job_manager() as manager:
         job_id = await manager.submit_running(CONFIGURATION)
         pods.kubernetes.is_away = True
@@ -105,7 +105,7 @@ async def test_a_driver_that_is_connected_lives_while_the_api_is_away(pods: PodC
     assert pods.created == ["1"]
 
 
-async def test_a_driver_that_dies_while_the_api_is_away_is_replaced_once_the_api_answers(pods: PodCluster) -> None:
+async def test_a_driver_that_dies_while_the_api_is_unreachable_is_replaced_once_it_answers(pods: PodCluster) -> None:
     async with pods.job_manager(WAYMARK_HEARTBEAT_TIMEOUT="1") as manager:
         job_id = await manager.submit_running(CONFIGURATION)
         pods.kubernetes.is_away = True
@@ -118,7 +118,7 @@ async def test_a_driver_that_dies_while_the_api_is_away_is_replaced_once_the_api
         await eventually(lambda: list(pods.kubernetes.pods) == [pod_of(job_id, 2)])
 
 
-async def test_a_pod_waits_for_no_room_on_the_job_managers_machine_and_takes_none(pods: PodCluster) -> None:
+async def test_a_pod_neither_waits_for_nor_uses_memory_of_the_job_managers_machine(pods: PodCluster) -> None:
     process = {"waymark.launcher": "process"}
     async with pods.job_manager(WAYMARK_DRIVER_LIMIT="1", WAYMARK_DRIVER_STARTS="1") as manager:
         first = await manager.submit_running(process)
@@ -165,7 +165,7 @@ async def test_a_job_that_could_not_run_as_a_pod_is_refused_at_its_submission(po
     assert pods.created == []
 
 
-async def test_a_python_is_looked_for_where_the_driver_runs(pods: PodCluster) -> None:
+async def test_python_is_searched_where_the_driver_runs(pods: PodCluster) -> None:
     python = {"waymark.python": "/opt/of/the/image/bin/python"}
     async with pods.job_manager() as manager:
         await manager.submit_running({**CONFIGURATION, **python})

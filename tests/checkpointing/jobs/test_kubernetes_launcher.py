@@ -90,7 +90,7 @@ def running(cluster: PlayedKubernetes) -> Any:
 # --- created objects ---
 
 
-def test_a_pod_has_what_its_job_asks_for_and_the_least_rights(
+def test_a_pod_has_what_its_job_requests_and_the_least_rights(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     asked = {
@@ -135,7 +135,7 @@ def test_a_pod_has_what_its_job_asks_for_and_the_least_rights(
         ({"waymark.driver.memory": "3gb", "waymark.driver.memory-limit": "4gb"}, 3072, 4096),
     ],
 )
-def test_a_pod_has_the_memory_that_its_job_asks_for(
+def test_a_pod_has_the_memory_that_its_job_requests(
     cluster: PlayedKubernetes,
     launcher: KubernetesLauncher,
     tmp_path: Path,
@@ -149,11 +149,11 @@ def test_a_pod_has_the_memory_that_its_job_asks_for(
     assert (resources["requests"]["memory"], resources["limits"]["memory"]) == (f"{request_mi}Mi", f"{limit_mi}Mi")
 
 
-def test_a_pod_takes_nothing_of_the_job_managers_machine(launcher: KubernetesLauncher) -> None:
+def test_a_pod_uses_no_memory_of_the_job_managers_machine(launcher: KubernetesLauncher) -> None:
     assert launcher.demand_of(graph({**CONFIGURATION, "waymark.driver.memory": "100gb"})) is None
 
 
-def test_secrets_are_in_the_pods_secret_only_and_go_with_the_pod(
+def test_secrets_are_only_in_the_secret_of_the_pod_and_removed_with_it(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     token = tmp_path / "jm-token"
@@ -205,7 +205,7 @@ async def test_the_driver_runs_what_the_zip_file_unpacks(
 
 
 @pytest.mark.parametrize("call", [("POST", "pods"), ("POST", "secrets"), ("GET", "pods")])
-def test_an_answer_that_is_lost_makes_no_second_pod(
+def test_a_lost_answer_creates_no_second_pod(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path, call: tuple[str, str]
 ) -> None:
     cluster.lost = [call]
@@ -216,7 +216,7 @@ def test_an_answer_that_is_lost_makes_no_second_pod(
 
 
 @pytest.mark.parametrize("call", [("POST", "pods"), ("POST", "secrets"), ("GET", "pods")])
-def test_the_launch_waits_while_the_api_is_away(
+def test_the_launch_waits_while_the_api_is_unreachable(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path, call: tuple[str, str]
 ) -> None:
     cluster.away_for = {call}
@@ -231,7 +231,7 @@ def test_the_launch_waits_while_the_api_is_away(
     assert len(cluster.created) == 1
 
 
-def test_a_pod_whose_secret_cannot_be_made_is_removed_once_the_api_answers(
+def test_a_pod_whose_secret_cannot_be_created_is_removed_once_the_api_answers(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, patience_s=0.0)
@@ -247,7 +247,7 @@ def test_a_pod_whose_secret_cannot_be_made_is_removed_once_the_api_answers(
     launcher.end_spares()
 
 
-def test_a_pod_of_another_life_of_the_job_is_not_taken_for_this_attempts(
+def test_a_pod_of_an_earlier_run_of_the_job_is_not_used_for_this_attempt(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     launcher.launch(spec(tmp_path))
@@ -282,7 +282,7 @@ async def loss(process: DriverProcess) -> tuple[str, str]:
     return process.loss.name, process.loss.message
 
 
-async def test_a_pod_that_was_evicted_says_so(
+async def test_an_evicted_pod_reports_the_eviction(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -292,7 +292,7 @@ async def test_a_pod_that_was_evicted_says_so(
     assert await loss(process) == ("PodEvicted", message)
 
 
-async def test_a_pod_that_ran_out_of_memory_says_so(
+async def test_a_pod_that_ran_out_of_memory_reports_it(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -305,7 +305,7 @@ async def test_a_pod_that_ran_out_of_memory_says_so(
     assert process.left_nothing, "the node saw it end"
 
 
-async def test_a_pod_that_somebody_deleted_is_lost_when_it_has_ended(
+async def test_a_deleted_pod_is_lost_when_it_has_ended(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -314,7 +314,7 @@ async def test_a_pod_that_somebody_deleted_is_lost_when_it_has_ended(
     assert await loss(process) == ("PodDeleted", f"The pod {NAMESPACE}/{POD} of the driver was deleted.")
 
 
-async def test_a_pod_that_is_gone_with_its_node_may_still_run(
+async def test_a_pod_missing_with_its_node_may_still_run(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -326,7 +326,7 @@ async def test_a_pod_that_is_gone_with_its_node_may_still_run(
     assert not process.left_nothing, "only the claim says when the next attempt may start"
 
 
-async def test_a_container_that_ends_by_itself_gives_its_exit_code(
+async def test_a_container_that_ends_by_itself_reports_its_exit_code(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -342,7 +342,7 @@ async def test_a_container_that_ends_by_itself_gives_its_exit_code(
         ("pulls_images", 'ImagePullBackOff: Back-off pulling image "registry/streams:1".'),
     ],
 )
-async def test_a_pod_that_does_not_start_is_given_up_with_its_own_reason(
+async def test_a_pod_that_does_not_start_fails_with_its_reason(
     cluster: PlayedKubernetes, tmp_path: Path, switch: str, reason: str
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
@@ -377,7 +377,7 @@ async def test_a_pod_whose_state_cannot_be_read_is_not_dead(cluster: PlayedKuber
     launcher.end_spares()
 
 
-async def test_a_pod_that_waits_is_not_given_up_for_time_in_which_the_api_is_away(
+async def test_the_time_without_the_api_does_not_count_against_a_waiting_pod(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
@@ -394,7 +394,7 @@ async def test_a_pod_that_waits_is_not_given_up_for_time_in_which_the_api_is_awa
 # --- ended and adopted pods ---
 
 
-async def test_the_end_is_asked_of_this_very_pod(
+async def test_only_the_pod_with_the_same_uid_is_deleted(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))
@@ -405,7 +405,7 @@ async def test_the_end_is_asked_of_this_very_pod(
     assert (list(cluster.pods), cluster.deleted) == ([POD], [])
 
 
-async def test_any_job_manager_adopts_a_pod_that_lives(cluster: PlayedKubernetes, tmp_path: Path) -> None:
+async def test_any_job_manager_adopts_a_live_pod(cluster: PlayedKubernetes, tmp_path: Path) -> None:
     first, second = launcher_for(cluster, tmp_path), launcher_for(cluster, tmp_path)
     first.launch(spec(tmp_path))
     running(cluster)
@@ -420,7 +420,7 @@ async def test_any_job_manager_adopts_a_pod_that_lives(cluster: PlayedKubernetes
     second.end_spares()
 
 
-async def test_a_pod_that_cannot_be_looked_up_is_adopted_and_found_later(
+async def test_a_pod_that_cannot_be_read_is_adopted_and_found_later(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     first = launcher_for(cluster, tmp_path)
@@ -467,7 +467,7 @@ def test_a_pod_of_another_cluster_of_job_managers_is_not_adopted(
 # --- logs ---
 
 
-async def test_the_log_is_kept_when_the_pod_is_gone_and_goes_on_under_the_next_job_manager(
+async def test_the_log_is_kept_after_the_pod_and_continues_under_the_next_job_manager(
     cluster: PlayedKubernetes, tmp_path: Path
 ) -> None:
     log = tmp_path / "attempt-1" / "driver.log"
@@ -529,7 +529,7 @@ def test_a_job_that_could_not_run_as_a_pod_is_refused(
         launcher.check(graph({**CONFIGURATION, **configuration}))
 
 
-def test_snapshots_may_lie_on_a_volume_that_the_job_mounts(launcher: KubernetesLauncher) -> None:
+def test_snapshots_may_be_stored_on_a_volume_that_the_job_mounts(launcher: KubernetesLauncher) -> None:
     volume = "spark.kubernetes.driver.volumes.persistentVolumeClaim.snapshots"
     mounted = {f"{volume}.options.claimName": "snapshots", f"{volume}.mount.path": "/snapshots"}
     launcher.check(graph({**CONFIGURATION, **mounted, "execution.checkpointing.dir": "/snapshots/checkpoints"}))
@@ -565,7 +565,7 @@ _VERBS = {
 }
 
 
-async def test_the_role_that_is_shipped_allows_what_the_launcher_calls_and_no_more(
+async def test_the_shipped_role_allows_exactly_the_calls_of_the_launcher(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path))

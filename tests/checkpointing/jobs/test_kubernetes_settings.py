@@ -43,7 +43,7 @@ def test_service_account_of_the_pod_is_used(tmp_path: Path) -> None:
     assert access == ApiAccess("https://10.96.0.1:443", tmp_path / "token", tmp_path / "ca.crt", "streams")
 
 
-async def test_launchers_are_made_off_the_event_loop(tmp_path: Path) -> None:
+async def test_launchers_are_created_outside_the_event_loop(tmp_path: Path) -> None:
     """Creating a launcher reads the machine's control groups, which may block."""
     environ = {"WAYMARK_LAUNCHER": "kubernetes", "WAYMARK_KUBERNETES_API": "https://k.internal:6443"}
     manager = RunningJobManager(tmp_path, None, environ)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_the_token_is_read_again_for_each_call(tmp_path: Path) -> None:
         assert api.pods(NAMESPACE, {}) == []
 
 
-def test_a_refusal_has_kubernetes_own_word_and_a_busy_server_is_unreachable(tmp_path: Path) -> None:
+def test_a_refusal_has_the_message_of_kubernetes_and_a_busy_server_is_unreachable(tmp_path: Path) -> None:
     with PlayedKubernetes(tmp_path).serving() as cluster:
         api = cluster.api()
         with pytest.raises(ApiRefused) as refused:

@@ -108,7 +108,7 @@ async def test_a_start_ends_when_the_driver_runs_and_the_next_one_begins() -> No
     assert here.queue.wait_of("b") is None
 
 
-async def test_a_waiting_job_is_told_why_and_since_when() -> None:
+async def test_a_waiting_job_shows_why_and_since_when() -> None:
     here = machine(memory=4)
     await here.enter(graph("large", driver_memory="3"))
     await here.pass_time(7)
@@ -125,7 +125,7 @@ async def test_a_waiting_job_is_told_why_and_since_when() -> None:
     assert here.lacks("behind") is Lacking.TURN
 
 
-async def test_a_job_that_ends_gives_its_memory_to_the_next() -> None:
+async def test_a_job_that_ends_frees_its_memory_for_the_next() -> None:
     here = machine(memory=4)
     await here.enter(graph("first", driver_memory="3"), graph("second", 2, driver_memory="3"))
     await here.runs("first")
@@ -147,7 +147,7 @@ async def test_a_restart_waits_for_no_memory() -> None:
     assert here.started == ["a", "a"]
 
 
-async def test_a_start_that_failed_holds_up_nobody() -> None:
+async def test_a_failed_start_delays_no_other_job() -> None:
     here = machine(starting=1)
     await here.enter(graph("a", 1), graph("b", 2))
 
@@ -158,7 +158,7 @@ async def test_a_start_that_failed_holds_up_nobody() -> None:
     assert here.lacks("a") is Lacking.STARTS
 
 
-async def test_a_program_that_takes_its_time_counts_as_starting_only_for_so_long() -> None:
+async def test_a_slow_program_counts_as_starting_for_a_limited_time() -> None:
     here = machine(starting=1)
     await here.enter(graph("waits for something", 1), graph("b", 2))
 
@@ -181,7 +181,7 @@ async def test_a_waiting_job_that_is_cancelled_leaves_the_queue_at_once() -> Non
     assert here.started == ["runs", "small"]
 
 
-async def test_a_driver_elsewhere_neither_waits_nor_counts() -> None:
+async def test_a_driver_on_another_machine_neither_waits_nor_counts() -> None:
     here = machine(memory=1, drivers=1, starting=1)
     here.launcher.elsewhere = {"pod"}
     await here.enter(graph("pod"), graph("pod"))
@@ -263,7 +263,7 @@ async def test_a_job_of_another_machine_is_not_waited_for_while_it_is_recovered(
     assert here.started == ["usual"]
 
 
-async def test_a_job_of_another_machine_waits_neither_for_room_nor_for_a_turn_nor_for_a_recovery() -> None:
+async def test_a_job_of_another_machine_waits_for_neither_memory_nor_other_jobs() -> None:
     here = machine(memory=1, starting=1)
     here.launcher.elsewhere = {"first", "second"}
     here.queue.hold()
@@ -325,7 +325,7 @@ async def test_an_adopted_driver_that_is_still_starting_is_waited_for_no_longer_
     assert here.started == ["usual"]
 
 
-async def test_an_adopted_driver_that_is_lost_restarts_in_its_own_place() -> None:
+async def test_a_lost_adopted_driver_restarts_without_waiting() -> None:
     here = machine(memory=4, starting=1)
     lost = graph("lost", driver_memory="4")
     here.queue.adopted(lost)
@@ -356,7 +356,7 @@ def test_a_priority_that_is_not_allowed_is_refused(value: str) -> None:
         machine().queue.check(graph("a", priority=value))
 
 
-def test_a_job_that_asks_for_more_than_there_is_at_all_is_refused() -> None:
+def test_a_job_that_requests_more_than_the_machine_has_is_refused() -> None:
     with pytest.raises(InvalidConfiguration) as refused:
         machine(memory=16).queue.check(graph("a", driver_memory="20"))
 
@@ -365,7 +365,7 @@ def test_a_job_that_asks_for_more_than_there_is_at_all_is_refused() -> None:
     assert "16.0 GiB" in refused.value.allowed
 
 
-def test_a_large_job_elsewhere_is_not_refused() -> None:
+def test_a_large_job_on_another_machine_is_not_refused() -> None:
     here = machine(memory=16)
     here.launcher.elsewhere = {"a"}
 
@@ -385,7 +385,7 @@ async def test_wrong_settings_of_a_stored_job_do_not_keep_it_from_its_launch() -
 
 
 @pytest.mark.parametrize("limit", [1, 4])
-async def test_sixty_jobs_of_a_dead_leader_start_in_turn_by_priority(limit: int) -> None:
+async def test_sixty_jobs_of_a_dead_leader_start_in_the_order_of_priority(limit: int) -> None:
     here = machine(memory=None, starting=limit)
     graphs = [graph(f"job {number:02}", 1000 - number, priority=str(number % 3)) for number in range(60)]
     here.queue.hold()

@@ -62,7 +62,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_driver_runs_in_its_own_session_with_its_environment_and_log(
+async def test_a_driver_runs_in_a_new_session_with_its_environment_and_log(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "run"))
@@ -98,7 +98,7 @@ async def test_processes_started_by_a_driver_end_with_it(launcher: LocalDriverLa
     await eventually(lambda: not is_alive(child))
 
 
-async def test_a_driver_has_left_nothing_once_all_that_it_started_is_gone(
+async def test_a_driver_has_ended_once_all_processes_of_it_have_ended(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "child"))
@@ -122,7 +122,7 @@ async def test_a_running_driver_can_be_adopted_and_ended(launcher: LocalDriverLa
     assert launcher.adopt(started.pid, "0" * 32, 1, tmp_path / "work") is None
 
 
-async def test_a_process_of_somebody_else_is_never_adopted(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+async def test_a_foreign_process_is_never_adopted(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     assert launcher.adopt(os.getpid(), "0" * 32, 1, tmp_path / "work") is None
 
 
@@ -165,7 +165,7 @@ async def test_processes_of_an_ended_driver_keep_its_temporary_directory(launche
     await eventually(lambda: not temporary.path.exists())
 
 
-async def test_a_driver_that_outlives_its_job_manager_keeps_it_and_the_next_one_removes_it(
+async def test_a_driver_that_survives_its_job_manager_keeps_it_and_the_next_one_removes_it(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "run"))
@@ -224,7 +224,7 @@ async def test_a_driver_that_cannot_be_started_leaves_none(tmp_path: Path, monke
     assert list(launcher.temporaries.parent.glob("*")) == []
 
 
-async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+async def test_a_job_may_set_its_temporary_directory(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     asked = replace(spec(tmp_path, "run"), environment=JobEnvironment({"TMPDIR": str(own)}))
@@ -236,7 +236,7 @@ async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: P
     assert own.exists()
 
 
-def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
+def test_a_path_too_long_for_sockets_is_replaced_by_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -253,7 +253,7 @@ def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
     assert TemporaryDirectories(tmp_path / ("e" * 100)).parent != found.parent
 
 
-def test_a_state_directory_that_other_machines_have_too_holds_none(
+def test_a_shared_state_directory_contains_no_temporary_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock that one machine takes on a shared file system may be invisible to another machine."""
@@ -275,7 +275,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     assert temporary.filesystem_of(Path("/srvx"), mounts) == "ext4"
 
 
-def test_a_directory_that_somebody_else_made_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_directory_at_the_path_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     deep = tmp_path / ("d" * 100)
     theirs = TemporaryDirectories(deep).parent

@@ -66,7 +66,7 @@ async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:
     return [f"{entry['exceptionName']}: {entry['message']}" for entry in entries]
 
 
-async def test_the_next_attempt_goes_on_where_the_last_one_was(manager: RunningJobManager) -> None:
+async def test_the_next_attempt_continues_where_the_last_one_ended(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)
     first = await manager.driver(1)
@@ -101,7 +101,7 @@ async def test_switched_off_it_is_the_newest_checkpoint(manager: RunningJobManag
     assert (attempt["restored-from"], attempt["restored-batches"]) == ("checkpoint", {"wordcount": 7})
 
 
-async def test_local_state_that_leads_nowhere_is_not_tried_again_and_costs_no_restart(
+async def test_useless_local_state_is_not_retried_and_costs_no_restart(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(ONCE)
@@ -121,7 +121,7 @@ async def test_local_state_that_leads_nowhere_is_not_tried_again_and_costs_no_re
     await manager.until(job_id, "FAILED")
 
 
-async def test_an_attempt_that_went_on_and_committed_can_be_gone_on_with(manager: RunningJobManager) -> None:
+async def test_an_attempt_that_continued_and_committed_can_be_continued(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)
     first = await manager.driver(1)
@@ -137,7 +137,7 @@ async def test_an_attempt_that_went_on_and_committed_can_be_gone_on_with(manager
     assert (Path(second.spec.work_directory) / "queries").is_dir()
 
 
-async def test_damaged_local_state_is_told_and_a_checkpoint_is_used(manager: RunningJobManager) -> None:
+async def test_damaged_local_state_is_reported_and_a_checkpoint_is_used(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     newest = await manager.checkpoint(job_id)
     first = await manager.driver(1)
@@ -153,9 +153,7 @@ async def test_damaged_local_state_is_told_and_a_checkpoint_is_used(manager: Run
     )
 
 
-async def test_a_state_that_a_file_sink_is_ahead_of_costs_no_attempt(
-    manager: RunningJobManager, tmp_path: Path
-) -> None:
+async def test_a_state_older_than_the_file_sink_fails_no_attempt(manager: RunningJobManager, tmp_path: Path) -> None:
     """The driver died between the sink's commit and the batch's commit."""
     job_id = await manager.submit_running(FAST_RESTART)
     newest = await manager.checkpoint(job_id)
@@ -187,7 +185,7 @@ async def test_without_a_checkpoint_local_state_is_tried_again_and_counted(manag
     assert len(manager.launcher.drivers) == 2
 
 
-async def test_a_driver_that_died_before_it_had_taken_over_leaves_the_state_where_it_was(
+async def test_a_driver_that_died_before_the_take_over_does_not_move_the_state(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
@@ -221,7 +219,7 @@ async def test_a_value_that_is_neither_true_nor_false_is_refused(manager: Runnin
     assert refused.value.status == 400
 
 
-def test_flinks_old_name_of_the_setting_counts_where_the_new_one_is_not_given() -> None:
+def test_flinks_old_name_of_the_setting_is_used_without_the_new_one() -> None:
     assert is_enabled({})
     assert not is_enabled({"state.backend.local-recovery": "false"})
     assert is_enabled({"state.backend.local-recovery": "false", "execution.state-recovery.from-local": "TRUE"})
@@ -229,7 +227,9 @@ def test_flinks_old_name_of_the_setting_counts_where_the_new_one_is_not_given() 
         is_enabled({"state.backend.local-recovery": "yes"})
 
 
-def test_shared_storage_is_declared_or_told_by_its_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_storage_is_declared_or_recognized_by_its_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert declared_shared({}) is None
     assert declared_shared({FROM_SHARED: "True"}) is True
     assert declared_shared({FROM_SHARED: "false"}) is False
@@ -287,7 +287,7 @@ def test_host_and_boot_do_not_count_on_shared_storage_whose_claims_are_known(
         assert local_restore(former, facts) is not None
 
 
-def test_the_process_of_another_machine_is_not_looked_for_here(former: AttemptRecord) -> None:
+def test_the_process_of_another_machine_is_not_searched_on_this_one(former: AttemptRecord) -> None:
     """A local process may have the same PID, and the PID may be missing if the job manager died at the start."""
     living = os.getpgid(0)
     assert local_restore(replace(former, pid=living), ELSEWHERE) is not None
@@ -307,7 +307,7 @@ def test_unreachable_local_state_is_not_used(former: AttemptRecord) -> None:
     assert local_restore(replace(former, work_directory="/mnt/of-that-machine/attempt-1"), ELSEWHERE) is None
 
 
-def test_an_attempt_of_another_machine_that_committed_was_not_in_vain(former: AttemptRecord) -> None:
+def test_a_committed_attempt_of_another_machine_counts_as_progress(former: AttemptRecord) -> None:
     came_from_another_boot(Path(former.work_directory))
     assert not committed_no_batch(replace(former, local_directory="/of/attempt-0"))
 
@@ -329,7 +329,7 @@ def test_a_batch_in_flight_cannot_be_rescaled(former: AttemptRecord) -> None:
         local_restore(former, replace(HERE, rescales=True))
 
 
-def test_a_process_of_the_driver_that_lives_on_keeps_everybody_off(former: AttemptRecord) -> None:
+def test_a_surviving_process_of_the_driver_prevents_local_recovery(former: AttemptRecord) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         assert is_group_alive(child.pid)
@@ -343,7 +343,7 @@ def test_a_process_of_the_driver_that_lives_on_keeps_everybody_off(former: Attem
 
 
 @pytest.mark.parametrize(("second_batch", "goes_on"), [(4, False), (5, True)])
-def test_after_a_local_recovery_every_query_must_have_gone_on(tmp_path: Path, second_batch: int, goes_on: bool) -> None:
+def test_every_query_must_continue_after_a_local_recovery(tmp_path: Path, second_batch: int, goes_on: bool) -> None:
     work = tmp_path / "attempt-2"
     location = leave(work, 9, started_after=8)
     other = leave(tmp_path / "other", second_batch, started_after=4)
@@ -380,7 +380,7 @@ def test_old_attempts_keep_newest_logs_and_needed_state(tmp_path: Path) -> None:
     assert left_of(jobs) == {"attempt-2": whole, **kept, "attempt-14": whole}
 
 
-def test_the_log_of_the_first_failure_stays_and_the_newest_that_there_is_room_for(tmp_path: Path) -> None:
+def test_the_log_of_the_first_failure_and_the_newest_logs_are_kept(tmp_path: Path) -> None:
     jobs = attempts_with_logs(tmp_path, 20)
     jobs.remove_old_attempts(20, first_failure=3, room=45)
     assert set(left_of(jobs)) == {"attempt-3", "attempt-17", "attempt-18", "attempt-19", "attempt-20"}

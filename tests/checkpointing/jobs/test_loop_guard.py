@@ -51,7 +51,7 @@ async def test_syncs_and_listings_on_the_loop_are_found(tmp_path: Path) -> None:
     assert "os.rename" in str(await called_on_the_loop(partial(write_durably, tmp_path / "record", "x")))
 
 
-async def test_other_threads_and_what_asks_no_file_system_are_not(tmp_path: Path) -> None:
+async def test_other_threads_and_calls_without_file_access_are_not_reported(tmp_path: Path) -> None:
     with watched_loop() as calls:
         await asyncio.to_thread((tmp_path / "x").write_text, "x")
         await asyncio.to_thread(os.stat, tmp_path)

@@ -53,7 +53,7 @@ def test_the_least_limit_of_all_groups_above_counts(files: Files) -> None:
     assert files.read().memory == 3 * GIB
 
 
-def test_a_container_that_sees_its_own_group_as_the_root_is_limited(files: Files) -> None:
+def test_a_container_that_sees_its_group_as_the_root_is_limited(files: Files) -> None:
     files.own_group("0::/docker/0123456789ab")
     files.write(files.groups / "memory.max", f"{2 * GIB}\n")
 
@@ -107,7 +107,7 @@ def test_by_default_two_drivers_start_for_each_processor_and_their_number_is_not
     assert (limits.starting, limits.drivers) == (16, None)
 
 
-def test_settings_come_before_what_is_derived_and_zero_is_no_limit() -> None:
+def test_settings_override_derived_limits_and_zero_is_no_limit() -> None:
     given = limits_of(Machine(100 * GIB, 8), 5 * GIB, 7, 3)
     assert (given.memory, given.drivers, given.starting) == (5 * GIB, 7, 3)
 

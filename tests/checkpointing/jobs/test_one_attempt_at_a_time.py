@@ -56,7 +56,7 @@ async def test_the_first_attempt_waits_until_no_other_driver_claims_the_job(
         assert len(cluster.launcher.drivers) == 1
 
 
-async def test_the_next_attempt_waits_until_the_driver_before_it_gives_up_its_claim(
+async def test_the_next_attempt_waits_until_the_previous_driver_releases_its_claim(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The driver's local process has ended, but its claim is still held, as by a JVM in a cluster."""
@@ -71,7 +71,7 @@ async def test_the_next_attempt_waits_until_the_driver_before_it_gives_up_its_cl
         assert len(cluster.launcher.drivers) == 2
 
 
-async def test_while_nobody_can_say_whether_a_driver_claims_the_job_none_is_started(
+async def test_no_driver_is_started_while_the_claim_of_the_job_is_unknown(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id = uuid.uuid4().hex

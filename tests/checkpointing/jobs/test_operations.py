@@ -41,7 +41,7 @@ async def test_a_failure_is_kept_as_the_outcome() -> None:
     assert str(outcome.error) == "no"
 
 
-async def test_results_are_forgotten_after_five_minutes_but_not_what_still_runs() -> None:
+async def test_results_are_removed_after_five_minutes_but_running_operations_are_not() -> None:
     clock = ManualClock()
     operations, release = Operations(clock), asyncio.Event()
 

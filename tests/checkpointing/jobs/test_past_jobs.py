@@ -123,7 +123,9 @@ async def test_past_job_of_an_unseen_driver_is_removed_after_its_lease(tmp_path:
         await is_removed(directory)
 
 
-async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_runs_again_removes_unfinished_savepoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job with the same ID sweeps before its first attempt, when no driver can write files."""
     monkeypatch.setattr(retries, "FIRST_PAUSE_S", 600.0)
     directory = left_by_a_dead_job_manager(tmp_path, ended=True)
@@ -135,7 +137,9 @@ async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("asked", [None, "asked"], ids=["configured-directory", "the-jobs-own"])
-async def test_half_a_checkpoint_goes_and_a_complete_one_stays(tmp_path: Path, asked: str | None) -> None:
+async def test_an_incomplete_checkpoint_is_removed_and_a_complete_one_is_kept(
+    tmp_path: Path, asked: str | None
+) -> None:
     root = tmp_path / asked if asked is not None else tmp_path / "state" / "checkpoints"
     complete = killed_in_a_checkpoint(root)
     left_by_a_dead_job_manager(tmp_path, checkpoint_directory=str(root) if asked is not None else None, pid=1 << 22)

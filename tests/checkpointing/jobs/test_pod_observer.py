@@ -55,7 +55,7 @@ def observer(lists: Lists) -> Iterator[PodObserver]:
         lists.answer()
 
 
-def test_a_list_that_began_before_a_pod_was_made_does_not_say_that_it_is_gone(
+def test_a_list_that_began_before_a_pod_existed_does_not_report_it_as_missing(
     lists: Lists, observer: PodObserver
 ) -> None:
     other = PodId(POD.namespace, "waymark-2", "uid-2")
@@ -83,7 +83,7 @@ def test_another_pod_of_the_same_name_is_not_the_one_that_is_followed(lists: Lis
     assert (facts.uid, facts.phase) == ("uid-1", "Running"), "its last facts stay"
 
 
-def test_a_pod_that_could_not_be_looked_up_is_the_first_that_is_seen(lists: Lists, observer: PodObserver) -> None:
+def test_a_pod_that_could_not_be_read_is_the_first_one_that_is_found(lists: Lists, observer: PodObserver) -> None:
     unknown = PodId(POD.namespace, POD.name, "")
     lists.pods_now = [pod("uid-1")]
     observer.follow(unknown)

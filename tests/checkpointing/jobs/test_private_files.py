@@ -34,7 +34,7 @@ def no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def test_a_durable_file_and_the_directories_made_for_it_are_private(tmp_path: Path, no_umask: None) -> None:
+def test_a_durable_file_and_the_directories_created_for_it_are_private(tmp_path: Path, no_umask: None) -> None:
     write_durably(tmp_path / "a" / "b" / "file.json", "{}")
     with append_privately(tmp_path / "a" / "log") as log:
         log.write(b"line")

@@ -26,7 +26,7 @@ WAYMARKS_OWN = ["WAYMARK_SECRET_KEYS", "WAYMARK_OIDC_CLIENT_SECRET", "WAYMARK_AD
 OTHERS = ["MYAPP_TOKEN", "MYAPP_URL", "GITHUB_TOKEN", "XPATH"]
 
 
-def test_programs_get_what_is_allowed_and_nothing_of_waymark() -> None:
+def test_programs_get_allowed_variables_and_none_of_waymark() -> None:
     environ = {name: name.lower() for name in [*ALLOWED, *OF_STORAGE, *WAYMARKS_OWN, *OTHERS]}
 
     assert program_environment(environ, ()) == {name: name.lower() for name in ALLOWED}

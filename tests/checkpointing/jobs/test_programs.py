@@ -49,7 +49,7 @@ def test_only_programs_are_stored(storage: ProgramStorage, name: str) -> None:
     assert storage.list() == ()
 
 
-def test_a_name_with_directories_stays_inside(storage: ProgramStorage, tmp_path: Path) -> None:
+def test_a_name_with_directories_stays_within_the_program_directory(storage: ProgramStorage, tmp_path: Path) -> None:
     program = storage.store("../../etc/evil.py", SOURCE)
 
     assert program.path.parent == tmp_path / "programs"
@@ -83,7 +83,7 @@ def test_a_program_with_its_function_or_as_a_script_passes(storage: ProgramStora
         ("../wordcount.py:main", "write module:function"),
     ],
 )
-def test_a_wrong_entry_class_says_what_is_wrong(storage: ProgramStorage, entry: str, message: str) -> None:
+def test_a_wrong_entry_class_is_explained(storage: ProgramStorage, entry: str, message: str) -> None:
     with pytest.raises(InvalidProgram, match=message):
         check_program(storage.store("wordcount.py", SOURCE), entry)
 
@@ -165,7 +165,7 @@ def test_an_id_that_is_too_long_for_a_file_is_not_found(storage: ProgramStorage)
         storage.get(f"{uuid.UUID(int=0)}_{'a' * 5000}.py")
 
 
-def test_programs_that_nobody_needs_go_once_they_were_not_used_for_long(storage: ProgramStorage) -> None:
+def test_unneeded_programs_are_removed_after_a_long_time_without_use(storage: ProgramStorage) -> None:
     needed, used, uploaded_again, unused = (storage.store(f"{name}.py", SOURCE) for name in ("a", "b", "c", "d"))
     for program in (needed, used, uploaded_again, unused):
         os.utime(program.path, ns=(1_000 * 10**6, 1_000 * 10**6))

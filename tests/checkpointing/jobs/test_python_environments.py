@@ -71,7 +71,7 @@ def made_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
 
 
-async def test_requirements_are_installed_once_with_what_a_driver_needs(tmp_path: Path, house: Path) -> None:
+async def test_requirements_are_installed_once_with_the_packages_of_a_driver(tmp_path: Path, house: Path) -> None:
     cache = tmp_path / "environments"
     first, second = environments(cache, offline(house)), environments(cache, offline(house))
 
@@ -103,7 +103,7 @@ async def test_a_requirement_that_cannot_be_installed_is_named(tmp_path: Path, h
 
 
 @pytest.mark.nightly
-async def test_where_hashes_are_given_all_must_have_one(tmp_path: Path, house: Path) -> None:
+async def test_either_all_requirements_or_none_have_hashes(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
     colours = f"colours==1.0 {hash_of(house / 'colours-1.0-py3-none-any.whl')}\n"
 
@@ -122,7 +122,7 @@ async def test_where_hashes_are_given_all_must_have_one(tmp_path: Path, house: P
 
 
 @pytest.mark.nightly
-async def test_an_index_that_cannot_be_reached_is_no_mistake(tmp_path: Path, index: Index) -> None:
+async def test_an_unreachable_index_is_a_transient_error(tmp_path: Path, index: Index) -> None:
     maker = environments(tmp_path / "environments", pip_settings(index_url=index.url))
     index.status = 503
     with pytest.raises(EnvironmentFailed, match="pip could not reach") as unavailable:
@@ -141,7 +141,7 @@ async def test_an_index_that_cannot_be_reached_is_no_mistake(tmp_path: Path, ind
 
 
 @pytest.mark.nightly
-async def test_the_time_is_bounded_and_nobody_waits_for_a_job_that_gave_up(tmp_path: Path, index: Index) -> None:
+async def test_the_time_is_limited_and_no_job_waits_for_one_that_timed_out(tmp_path: Path, index: Index) -> None:
     cache = tmp_path / "environments"
     settings = pip_settings(index_url=index.url)
     index.gate.clear()
@@ -229,7 +229,7 @@ def made(cache: EnvironmentCache, key: str) -> str:
     return environment.directory.name
 
 
-async def test_an_environment_that_another_job_manager_removes_meanwhile_is_no_mistake(tmp_path: Path) -> None:
+async def test_an_environment_that_another_job_manager_removes_is_a_transient_error(tmp_path: Path) -> None:
     archive = packed(tmp_path / "env.tar.gz", [member("bin/python", sys.executable)])
 
     class Emptied(EnvironmentCache):
@@ -243,7 +243,9 @@ async def test_an_environment_that_another_job_manager_removes_meanwhile_is_no_m
     assert not removed.value.is_mistake
 
 
-async def test_a_full_disk_is_no_mistake_and_leaves_nothing(tmp_path: Path, house: Path, small_disk: Path) -> None:
+async def test_a_full_disk_is_a_transient_error_and_leaves_no_files(
+    tmp_path: Path, house: Path, small_disk: Path
+) -> None:
     large = wheel(house, "large", "1.0")
     with zipfile.ZipFile(large, "a") as more:
         more.writestr("large/data", b"x" * 2_000_000)
@@ -255,7 +257,7 @@ async def test_a_full_disk_is_no_mistake_and_leaves_nothing(tmp_path: Path, hous
     assert made_in(small_disk) == []
 
 
-async def test_a_job_manager_without_pip_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_manager_without_pip_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
     with pytest.raises(EnvironmentFailed, match="the job manager's Python has no pip; install it there") as without:
@@ -280,7 +282,7 @@ async def test_the_last_line_of_a_command_is_shown_without_the_password_of_an_in
 
 
 @pytest.mark.nightly
-async def test_an_environment_without_its_python_is_made_again(tmp_path: Path, house: Path) -> None:
+async def test_an_environment_without_its_python_is_prepared_again(tmp_path: Path, house: Path) -> None:
     maker = environments(tmp_path / "environments", offline(house))
     broken = await maker.prepare(*of("colours"))
     Path(broken.python).unlink()
@@ -376,7 +378,7 @@ async def test_an_archive_that_leads_out_or_is_no_environment_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env.tar.gz", "environments"]
 
 
-async def test_an_archive_that_is_cut_off_or_lacks_what_a_driver_needs_is_refused(tmp_path: Path) -> None:
+async def test_a_truncated_archive_or_one_without_required_packages_is_refused(tmp_path: Path) -> None:
     maker = environments(tmp_path / "environments", {})
     python = Path(sys.executable).resolve()
     lacking = packed(tmp_path / "lacking.tar.gz", [member("bin/python", str(python))])
@@ -391,7 +393,7 @@ async def test_an_archive_that_is_cut_off_or_lacks_what_a_driver_needs_is_refuse
 
 
 @pytest.mark.parametrize("mount_point", ["missing", "empty"])
-async def test_an_archive_whose_file_system_may_not_be_mounted_is_no_mistake(tmp_path: Path, mount_point: str) -> None:
+async def test_an_archive_that_may_be_unmounted_is_a_transient_error(tmp_path: Path, mount_point: str) -> None:
     place = tmp_path / "mounted"
     if mount_point == "empty":
         place.mkdir()
@@ -415,7 +417,7 @@ async def test_a_damaged_archive_is_refused(tmp_path: Path, form: str) -> None:
     assert made_in(tmp_path / "environments") == []
 
 
-async def test_an_archive_that_does_not_fit_on_the_disk_is_no_mistake(tmp_path: Path, small_disk: Path) -> None:
+async def test_an_archive_that_does_not_fit_on_the_disk_is_a_transient_error(tmp_path: Path, small_disk: Path) -> None:
     archive = packed(tmp_path / "env.tar.gz", [member("lib/a", size=2_000_000)])
     with pytest.raises(EnvironmentFailed, match=rf"could not be made in {small_disk}: .*No space left") as full:
         await environments(small_disk, {}).prepare(*of_archive(archive))

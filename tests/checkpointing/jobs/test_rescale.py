@@ -132,7 +132,7 @@ async def test_without_a_checkpoint_the_change_waits_for_the_next_restart(manage
     assert (await manager.driver(2)).spec.parallelism == 4
 
 
-async def test_a_change_that_was_put_off_is_made_when_a_checkpoint_completes(manager: RunningJobManager) -> None:
+async def test_a_postponed_rescale_is_done_when_a_checkpoint_completes(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.tolerable-failed-checkpoints": "5"})
     first = await manager.driver(1)
     first.decline_reason = "CHECKPOINT_DECLINED"
@@ -209,7 +209,7 @@ def bounds(upper: dict[Vertex, int]) -> dict[str, ParallelismBounds]:
     return {vertex.id: ParallelismBounds(1, number) for vertex, number in upper.items()}
 
 
-def test_the_setting_that_says_the_parallelism_is_the_one_that_changes() -> None:
+def test_a_rescale_changes_the_setting_that_defines_the_parallelism() -> None:
     assert requested_parallelism(JOB) is None
     assert requested_parallelism(with_parallelism(JOB, 3)) == 3
     set_by_spark = replace(JOB, parallelism=2, configuration={"spark.sql.shuffle.partitions": "8"})
@@ -218,7 +218,7 @@ def test_the_setting_that_says_the_parallelism_is_the_one_that_changes() -> None
     assert JobGraph.from_json(changed.to_json()) == changed
 
 
-def test_a_job_that_asks_for_nothing_shows_what_it_has() -> None:
+def test_a_job_without_a_requested_parallelism_shows_the_actual_one() -> None:
     assert requirements_of(JOB, VERTICES) == bounds({SOURCE: 1, COUNT: 2, SINK: 1})
     assert requirements_of(replace(JOB, parallelism=7), VERTICES) == bounds({SOURCE: 1, COUNT: 7, SINK: 1})
 
@@ -249,7 +249,7 @@ def test_stateful_vertices_have_one_parallelism_together() -> None:
     assert required_parallelism(bounds({COUNT: 4, OTHER: 4}), vertices) == 4
 
 
-def test_a_state_without_keys_stays_in_its_one_partition() -> None:
+def test_a_state_without_keys_remains_in_one_partition() -> None:
     with pytest.raises(InvalidRequirements, match="keeps all state in one partition"):
         required_parallelism(bounds({COUNT: 4, TOTAL: 1}), (COUNT, TOTAL))
     assert required_parallelism(bounds({COUNT: 2, TOTAL: 1}), (COUNT, TOTAL)) == 2
@@ -262,7 +262,7 @@ def test_a_job_without_state_has_nothing_to_rescale() -> None:
 
 
 @pytest.mark.parametrize(("name", "allowed"), [("7.delta", False), ("7.snapshot", False), ("7_ab.changelog", True)])
-def test_a_state_tells_its_provider_by_its_files(name: str, allowed: bool) -> None:
+def test_the_state_store_provider_is_recognized_by_its_files(name: str, allowed: bool) -> None:
     file = StateFile(f"state/0/0/{name}", name, 1, "")
     operator = OperatorState(
         "2" * 32, "count", VertexKind.STATEFUL, "q", 1, (SubtaskState(0, SubtaskMetrics(), (file,), 0),)

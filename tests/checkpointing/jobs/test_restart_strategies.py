@@ -97,7 +97,7 @@ def test_conformance_k11_the_backoff_grows_by_its_multiplier() -> None:
 
 
 @pytest.mark.parametrize(("random", "expected"), [(-1.0, [2.0, 3.0, 6.0, 7.0]), (1.0, [2.5, 5.0, 7.0, 7.0])])
-def test_conformance_k12_jitter_comes_before_the_limit(random: float, expected: list[float]) -> None:
+def test_conformance_k12_jitter_is_applied_before_the_limit(random: float, expected: list[float]) -> None:
     strategy = exponential(lambda: random, initial_s=2.0, max_s=7.0, multiplier=2.0, jitter=0.25)
 
     assert backoffs(strategy, 4) == expected

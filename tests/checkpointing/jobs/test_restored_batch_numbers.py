@@ -105,7 +105,7 @@ async def test_jobs_that_start_from_one_savepoint_share_the_counter(manager: Run
     assert not any(counter(manager, clone).exists() for clone in clones)
 
 
-async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_taken(
+async def test_a_driver_gets_the_lowest_batch_that_its_query_restored_since_the_snapshot(
     manager: RunningJobManager,
 ) -> None:
     """A query that keeps its batch numbers has replaced rows of the restored state."""
@@ -141,7 +141,7 @@ async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is
     await manager.submit_running(FAST_RESTART, savepointPath=locations[7], allowNonRestoredState=True)
 
 
-async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(
+async def test_numbers_reserved_for_an_attempt_that_never_started_are_not_reused(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempt 2 ends before its record is written, and the next one before its driver is launched."""
@@ -186,7 +186,7 @@ async def test_a_counter_that_is_behind_the_snapshot_is_not_believed(manager: Ru
     assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(first, 20_000 + GAP, 30_000 + GAP)
 
 
-async def test_a_snapshot_without_numbers_is_of_its_own_jobs_family(manager: RunningJobManager) -> None:
+async def test_a_snapshot_without_numbers_belongs_to_the_family_of_its_job(manager: RunningJobManager) -> None:
     first = await manager.submit_running(FAST_RESTART)
     savepoint = Path((await manager.savepoint(first))["location"].removeprefix("file:"))
     without = replace(read_metadata(str(savepoint)), batch_numbers=None)
@@ -200,7 +200,7 @@ async def test_a_snapshot_without_numbers_is_of_its_own_jobs_family(manager: Run
     assert metadata.batch_numbers == numbers, "its own snapshots stay in the family"
 
 
-async def test_numbers_begin_behind_what_the_last_heartbeat_named(manager: RunningJobManager) -> None:
+async def test_numbers_begin_after_the_last_reported_one(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     await manager.checkpoint(job_id)
     first = await manager.driver(1)
@@ -265,7 +265,7 @@ async def test_local_state_that_an_attempt_died_with_before_it_renumbered_it_is_
 
 
 @pytest.mark.zookeeper
-async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_again(cluster: Cluster) -> None:
+async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_reused(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(FAST_RESTART)
@@ -280,7 +280,7 @@ async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_a
         assert cluster.launcher.specs[-1].batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
 
 
-async def test_a_range_is_extended_durably_before_its_driver_learns_it(manager: RunningJobManager) -> None:
+async def test_a_range_is_stored_before_its_driver_gets_it(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
     driver = await manager.driver(1)
     longer = BatchNumbers(job_id, 0, 20_000)

@@ -74,7 +74,7 @@ async def test_a_person_accepts_one_restore_and_no_later_one(writes_again: Runni
     assert may_write_again(manager) == [True, False]
 
 
-async def test_the_acceptance_holds_until_queries_have_started(writes_again: RunningJobManager) -> None:
+async def test_the_acceptance_is_valid_until_queries_have_started(writes_again: RunningJobManager) -> None:
     """A driver that ends while it starts Spark has written no rows."""
     manager = writes_again
     location = (await manager.savepoint(await manager.submit_running()))["location"]
@@ -86,7 +86,7 @@ async def test_the_acceptance_holds_until_queries_have_started(writes_again: Run
     assert may_write_again(manager) == [True, True]
 
 
-async def test_a_launch_says_that_no_person_asked(manager: RunningJobManager) -> None:
+async def test_an_automatic_launch_is_marked_as_not_requested_by_a_person(manager: RunningJobManager) -> None:
     location = (await manager.savepoint(await manager.submit_running()))["location"]
     await manager.submit_running(REFUSE, savepointPath=location, automaticRestore=True)
     assert may_write_again(manager) == [False]
@@ -95,7 +95,7 @@ async def test_a_launch_says_that_no_person_asked(manager: RunningJobManager) ->
 
 
 @pytest.mark.zookeeper
-async def test_the_next_leader_knows_whether_a_person_asked(cluster: Cluster) -> None:
+async def test_the_next_leader_knows_whether_a_person_requested_the_launch(cluster: Cluster) -> None:
     cluster.launcher.after_restore = AfterRestore.WRITTEN_AGAIN
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
@@ -144,7 +144,7 @@ async def test_a_job_that_may_have_written_is_not_started_empty(tmp_path: Path) 
     assert (location / "commits" / "0").exists(), "the clean-up has removed the only state"
 
 
-async def test_files_that_are_gone_prove_nothing(writes_again: RunningJobManager) -> None:
+async def test_missing_files_are_no_proof(writes_again: RunningJobManager) -> None:
     job_id = await writes_again.submit_running(FAST_RESTART)
     await writes_again.launcher.drivers[0].report_failure("crash")
     await writes_again.until(job_id, "FAILED")
@@ -160,7 +160,7 @@ async def test_a_job_that_began_no_batch_is_started_empty(writes_again: RunningJ
     await eventually(lambda: record(manager, job_id).sinks)
 
 
-async def test_an_empty_start_forgets_what_came_before(writes_again: RunningJobManager) -> None:
+async def test_a_start_without_state_discards_earlier_runs(writes_again: RunningJobManager) -> None:
     """Attempt 2 starts empty and ends before its queries start, so attempt 3 may start empty, too."""
     manager = writes_again
     await manager.submit_running(FAST_RESTART)
@@ -207,7 +207,7 @@ async def test_a_lost_machine_does_not_lead_to_an_empty_start(cluster: Cluster) 
 # --- texts for people ------------------------------------------------------------------------------------------------
 
 
-async def test_a_job_and_its_snapshots_say_which_queries_write_again(writes_again: RunningJobManager) -> None:
+async def test_a_job_and_its_snapshots_list_the_queries_that_write_again(writes_again: RunningJobManager) -> None:
     manager = writes_again
     job_id = await manager.submit_running()
     location = (await manager.savepoint(job_id))["location"]
@@ -220,7 +220,7 @@ async def test_a_job_and_its_snapshots_say_which_queries_write_again(writes_agai
     assert [operator.after_restore for operator in operators] == [None, None, AfterRestore.WRITTEN_AGAIN]
 
 
-async def test_a_job_that_restarts_still_says_it(writes_again: RunningJobManager) -> None:
+async def test_a_restarted_job_still_lists_them(writes_again: RunningJobManager) -> None:
     """The newest attempt of the job has no operators yet."""
     manager = writes_again
     job_id = await manager.submit_running(FAST_RESTART)

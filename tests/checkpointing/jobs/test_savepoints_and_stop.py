@@ -18,7 +18,7 @@ from tests.checkpointing.jobs.running_job_manager import LIMIT_S, RunningJobMana
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
 
 
-async def test_a_savepoint_lies_in_the_configured_directory(manager: RunningJobManager) -> None:
+async def test_a_savepoint_is_stored_in_the_configured_directory(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
 
     result = await manager.savepoint(job_id)
@@ -51,7 +51,7 @@ async def test_stop_with_savepoint_finishes_the_job_and_names_the_savepoint(mana
     assert statistics["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
 
 
-async def test_a_stop_with_drain_is_refused_and_costs_the_job_nothing(manager: RunningJobManager) -> None:
+async def test_a_stop_with_drain_is_refused_and_does_not_affect_the_job(manager: RunningJobManager) -> None:
     """The driver gets no request, because a declined synchronous savepoint would end its attempt."""
     job_id = await manager.submit_running(RESTART)
 
@@ -143,7 +143,7 @@ async def is_undisturbed(manager: RunningJobManager, job_id: str) -> None:
     assert (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"] == []
 
 
-async def test_a_stop_is_repeated_to_a_driver_whose_connection_broke_meanwhile(
+async def test_a_stop_is_repeated_to_a_driver_whose_connection_broke(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = SlowStorage(monkeypatch)
@@ -169,7 +169,9 @@ async def test_a_stop_is_repeated_to_a_driver_whose_connection_broke_meanwhile(
     assert (driver.completed, len(driver.stops)) == ([1], 1)
 
 
-async def test_a_driver_that_ended_as_told_has_finished_though_its_report_was_lost(manager: RunningJobManager) -> None:
+async def test_a_driver_that_ended_on_request_has_finished_even_if_its_report_was_lost(
+    manager: RunningJobManager,
+) -> None:
     job_id = await manager.submit_running()
     driver = await manager.driver(1)
     driver.obeys_stop = False
@@ -190,7 +192,7 @@ async def test_a_driver_that_ended_as_told_has_finished_though_its_report_was_lo
         ("DELETE_ON_CANCELLATION", "by itself", True),
     ],
 )
-async def test_retained_checkpoints_go_only_with_a_job_that_was_stopped(
+async def test_retained_checkpoints_are_removed_only_with_a_stopped_job(
     manager: RunningJobManager, retention: str, end: str, stays: bool
 ) -> None:
     """The job may also end by itself without a final savepoint, as with drivers of an earlier version."""
@@ -311,7 +313,7 @@ async def test_a_savepoint_with_cancel_job_cancels_after_it(manager: RunningJobM
     await manager.until(job_id, "CANCELED")
 
 
-async def test_a_job_starts_from_a_savepoint_and_its_ids_go_on(manager: RunningJobManager) -> None:
+async def test_a_job_starts_from_a_savepoint_and_its_ids_continue(manager: RunningJobManager) -> None:
     first = await manager.submit_running()
     for _ in range(3):
         await manager.checkpoint(first)
@@ -379,7 +381,7 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize("leaves", ["an empty mount point", "nothing"])
-async def test_a_savepoint_whose_storage_may_be_away_is_not_called_missing(
+async def test_a_savepoint_on_possibly_unreachable_storage_is_not_reported_as_missing(
     manager: RunningJobManager, leaves: str
 ) -> None:
     savepoint = await _savepoint_of_a_job(manager)
@@ -392,7 +394,7 @@ async def test_a_savepoint_whose_storage_may_be_away_is_not_called_missing(
     assert (verdict["valid"], verdict["missing"]) == (False, False)
 
 
-async def test_another_programs_savepoint_is_taken_when_told_so(manager: RunningJobManager) -> None:
+async def test_the_savepoint_of_another_program_is_restored_if_allowed(manager: RunningJobManager) -> None:
     savepoint = await _savepoint_of_a_job(manager)
     jar_id = await manager.upload(name="other.py")
 

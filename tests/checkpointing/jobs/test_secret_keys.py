@@ -45,7 +45,7 @@ def with_plain_secrets(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file() and b"hunter" in path.read_bytes()]
 
 
-def test_only_declared_secrets_are_sealed_and_each_key_opens_what_it_sealed() -> None:
+def test_only_declared_secrets_are_encrypted_and_each_key_decrypts_its_secrets() -> None:
     sealed = SecretKeys([OLD]).seal_new(GRAPH)
 
     assert sealed.configuration["waymark.env.STAGE"] == "production"
@@ -63,7 +63,7 @@ def test_a_record_of_before_and_one_of_a_former_key_are_sealed_by_the_first() ->
     assert rotated.seal(once) == once
 
 
-def test_a_secret_that_no_key_opens_is_named_left_as_it_is_and_never_taken_for_the_secret() -> None:
+def test_a_secret_that_no_key_decrypts_is_named_kept_and_never_used() -> None:
     sealed = SecretKeys([OLD]).seal_new(GRAPH)
     wrong = SecretKeys([NEW])
 
@@ -73,7 +73,7 @@ def test_a_secret_that_no_key_opens_is_named_left_as_it_is_and_never_taken_for_t
     assert wrong.opened_or_hidden(sealed.configuration) == {**CONFIGURATION, **dict.fromkeys(SECRETS, HIDDEN)}
 
 
-def test_a_secret_that_looks_encrypted_stays_what_it_is() -> None:
+def test_a_secret_that_looks_encrypted_is_not_changed() -> None:
     odd = replace(GRAPH, configuration={"waymark.secret.ODD": f"{SEALED}gAAAA"})
     assert SecretKeys([OLD]).opened(SecretKeys([OLD]).seal_new(odd).configuration) == odd.configuration
 
@@ -190,7 +190,7 @@ class Successors:
         return [driver for driver in self.launcher.drivers if driver.spec.job_id == job_id][-1]
 
 
-async def test_the_next_leader_seals_what_was_plain_and_rotates_keys(successors: Successors) -> None:
+async def test_the_next_leader_encrypts_plain_secrets_and_rotates_keys(successors: Successors) -> None:
     state = successors.directory / "state"
     async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)
@@ -217,7 +217,7 @@ async def test_the_next_leader_seals_what_was_plain_and_rotates_keys(successors:
         await last.until(job_id, "CANCELED")
 
 
-async def test_without_its_key_one_job_waits_and_nothing_else_does(successors: Successors) -> None:
+async def test_only_the_job_whose_key_is_missing_waits(successors: Successors) -> None:
     """The job's driver continues in the meantime. With the key, the job can be restarted again."""
     async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)

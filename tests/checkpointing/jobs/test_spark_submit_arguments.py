@@ -35,7 +35,7 @@ def test_a_driver_here_has_spark_submit_start_its_jvm(master: str) -> None:
 
 
 @pytest.mark.parametrize(("deployment", "as_it_lies"), [(YARN, ""), (KUBERNETES, "local://")])
-def test_a_driver_in_the_cluster_gets_its_package_and_is_told_where_its_specification_lies(
+def test_a_driver_in_the_cluster_gets_its_package_and_the_path_of_its_specification(
     deployment: Deployment, as_it_lies: str
 ) -> None:
     """YARN's client sends the specification to the driver. A driver in a pod reads it from the shared storage."""
@@ -73,7 +73,7 @@ def test_a_pod_is_named_after_its_attempt_within_the_length_of_a_dns_label() -> 
     assert settings["spark.kubernetes.driverEnv.TZ"] == "UTC"
 
 
-def test_an_application_is_ended_by_what_its_cluster_calls_it() -> None:
+def test_an_application_is_ended_by_its_id_in_the_cluster() -> None:
     log = "Submitted application application_1700000000000_0007\nApplication report for application_1700000000000_0007"
 
     assert kill_commands(YARN, SUBMIT, JOB, 3, "default", log) == [
@@ -103,7 +103,7 @@ def test_parallelism_is_cores_and_state_partitions_on_one_machine_and_at_most_so
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_where_executors_bring_state_elsewhere_batches_come_first(tmp_path: Path, mode: str) -> None:
+def test_batches_have_priority_where_executors_upload_state(tmp_path: Path, mode: str) -> None:
     yarn = settings(tmp_path, spark__master="yarn", spark__submit__deployMode=mode)
 
     assert yarn["spark.scheduler.mode"] == "FAIR"
@@ -133,7 +133,7 @@ def test_executors_report_several_times_within_a_checkpoints_timeout(
     assert settings(tmp_path, **asked, **own)["spark.executor.heartbeatInterval"] == "7s"
 
 
-def test_a_jobs_own_jvm_options_are_added_to_ours(tmp_path: Path) -> None:
+def test_the_jvm_options_of_a_job_are_added_to_the_defaults(tmp_path: Path) -> None:
     options = settings(tmp_path, spark__driver__extraJavaOptions="-Dmine=1")["spark.driver.extraJavaOptions"].split()
 
     assert "-Dmine=1" in options

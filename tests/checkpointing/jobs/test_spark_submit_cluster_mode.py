@@ -95,9 +95,7 @@ async def test_the_client_gets_a_private_file_of_settings_the_package_and_the_sp
     await process.end(5.0)
 
 
-async def test_the_package_that_is_sent_along_is_the_drivers_own_code(
-    launcher: LocalDriverLauncher, tmp_path: Path
-) -> None:
+async def test_the_submitted_package_is_the_code_of_the_driver(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     process = launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
     package = tmp_path / "work" / "checkpointing.zip"
 

@@ -32,12 +32,12 @@ SHARED = Site(storage_is_shared=True, address="http://jobs.internal:8081", zooke
         ("k8s://kube.internal:6443", ClusterManager.KUBERNETES),
     ],
 )
-def test_the_master_says_which_cluster_manager_it_is(master: str, manager: ClusterManager) -> None:
+def test_the_master_url_determines_the_cluster_manager(master: str, manager: ClusterManager) -> None:
     assert deployment_of({"spark.master": master}).manager is manager
 
 
 @pytest.mark.parametrize("master", ["spark://host", "spark:/host:7077", "mesos://m:5050", "local[x]", "yarn-client"])
-def test_a_master_that_spark_has_not_is_refused_with_what_is_allowed(master: str) -> None:
+def test_an_unknown_master_is_refused_with_the_allowed_ones(master: str) -> None:
     with pytest.raises(InvalidConfiguration) as error:
         deployment_of({"spark.master": master})
 
@@ -52,7 +52,7 @@ def test_a_job_without_a_master_runs_on_the_default_one_else_on_as_many_cores_as
     assert deployment_of({}).master == "local[2]"
 
 
-def test_the_driver_is_a_process_here_unless_the_job_asks_for_cluster_mode() -> None:
+def test_the_driver_is_a_local_process_unless_the_job_requests_cluster_mode() -> None:
     assert deployment_of({"spark.master": "yarn"}).mode is DeployMode.CLIENT
     assert deployment_of({"spark.master": "yarn", "spark.submit.deployMode": "cluster"}).driver_is_in_the_cluster
 
@@ -71,7 +71,7 @@ def test_a_deploy_mode_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     "master", ["local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077", "spark://[::1]:7077"]
 )
-def test_this_machines_own_executors_need_no_shared_storage(master: str) -> None:
+def test_executors_on_this_machine_need_no_shared_storage(master: str) -> None:
     check_reachable(deployment_of({"spark.master": master}), HERE)
 
 
@@ -79,7 +79,7 @@ def test_this_machines_own_executors_need_no_shared_storage(master: str) -> None
     "master",
     ["spark://m1.internal:7077", "spark://127.0.0.1:7077,m2.internal:7077", "yarn", "k8s://kube.internal:6443"],
 )
-def test_executors_elsewhere_are_refused_until_the_storage_is_said_to_be_shared(master: str) -> None:
+def test_executors_on_other_machines_are_refused_until_the_storage_is_declared_as_shared(master: str) -> None:
     deployment = deployment_of({"spark.master": master})
 
     with pytest.raises(InvalidConfiguration, match="WAYMARK_SHARED_STORAGE=true"):

@@ -20,7 +20,7 @@ SITE = Site(storage_is_shared=True, address="http://jobs.internal:8081")
 LIMIT_S = 120.0
 
 
-async def test_the_pod_reads_everything_from_the_shared_storage_and_goes_when_its_attempt_is_ended(
+async def test_the_pod_reads_from_the_shared_storage_and_is_removed_with_its_attempt(
     tmp_path: Path, java_home: Path
 ) -> None:
     work = tmp_path / "work"

@@ -103,7 +103,7 @@ async def leaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await launcher.close()
 
 
-async def test_sixty_jobs_start_in_turn_by_priority_after_the_leaders_death(leaders: NextLeaders) -> None:
+async def test_sixty_jobs_start_in_the_order_of_priority_after_the_leaders_death(leaders: NextLeaders) -> None:
     drivers = leaders.launcher.drivers
     async with leaders.job_manager() as first:
         await submitted(first, JOBS)
@@ -123,7 +123,7 @@ async def test_sixty_jobs_start_in_turn_by_priority_after_the_leaders_death(lead
         assert len({driver.spec.job_id for driver in launched}) == JOBS
 
 
-async def test_a_leader_that_goes_amid_the_starts_loses_and_doubles_none(leaders: NextLeaders) -> None:
+async def test_a_leader_that_ends_during_the_starts_loses_and_repeats_none(leaders: NextLeaders) -> None:
     """Three drivers run, four are starting, and five jobs wait. The next leader adopts seven and starts five."""
     drivers = leaders.launcher.drivers
     leaders.launcher.becomes_running = False

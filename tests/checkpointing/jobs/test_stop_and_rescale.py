@@ -123,7 +123,9 @@ async def test_a_failed_stop_leaves_a_postponed_change_to_the_next_checkpoint(ma
     assert (await manager.driver(2)).spec.parallelism == 4
 
 
-async def test_a_driver_that_finishes_by_itself_ends_the_job_though_a_change_waits(manager: RunningJobManager) -> None:
+async def test_a_driver_that_finishes_by_itself_ends_the_job_even_with_a_pending_rescale(
+    manager: RunningJobManager,
+) -> None:
     job_id = await manager.submit_running(TOLERANT)
     driver = await with_a_postponed_rescale(manager, job_id)
 
@@ -133,7 +135,7 @@ async def test_a_driver_that_finishes_by_itself_ends_the_job_though_a_change_wai
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_the_drivers_word_decides_between_its_own_end_and_a_rescale(manager: RunningJobManager) -> None:
+async def test_the_report_of_the_driver_decides_between_its_end_and_a_rescale(manager: RunningJobManager) -> None:
     """The driver read all its input before it received the stop message."""
     job_id = await manager.submit_running(RETAIN)
     driver = await told_to_stop_for_a_rescale(manager, job_id)
@@ -145,7 +147,7 @@ async def test_the_drivers_word_decides_between_its_own_end_and_a_rescale(manage
 
 
 @pytest.mark.zookeeper
-async def test_a_stop_whose_leader_died_ends_the_job_though_a_change_waits(cluster: Cluster) -> None:
+async def test_a_stop_whose_leader_died_ends_the_job_even_with_a_pending_rescale(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(TOLERANT)
@@ -167,7 +169,7 @@ async def test_a_stop_whose_leader_died_ends_the_job_though_a_change_waits(clust
 
 
 @pytest.mark.zookeeper
-async def test_a_rescale_whose_leader_died_restarts_the_job_though_nothing_is_due_any_more(cluster: Cluster) -> None:
+async def test_a_rescale_whose_leader_died_restarts_the_job_without_a_pending_operation(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(TOLERANT, parallelism=2)

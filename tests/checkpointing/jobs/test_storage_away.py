@@ -67,7 +67,7 @@ async def says(manager: RunningJobManager, job_id: str, kind: str, message: str)
 
 
 @pytest.mark.parametrize("mount_point", ["gone", "empty"])
-async def test_a_restart_waits_for_its_storage_and_says_so(manager: RunningJobManager, mount_point: str) -> None:
+async def test_a_restart_waits_for_its_storage_and_reports_it(manager: RunningJobManager, mount_point: str) -> None:
     job_id = await manager.submit_running(RETRIES | RETAINED)
     assert [await manager.checkpoint(job_id) for _ in range(2)] == [1, 2]
     away = Away(Path(manager.settings.checkpoint_directory), mount_point)
@@ -121,7 +121,7 @@ async def test_a_checkpoint_that_was_deleted_is_reported_and_an_older_one_is_use
     assert await says(manager, job_id, "SnapshotUnusable", "checkpoint 2 cannot be restored")
 
 
-async def test_a_restart_strategy_that_gives_up_leaves_the_checkpoints(manager: RunningJobManager) -> None:
+async def test_a_restart_strategy_without_attempts_left_keeps_the_checkpoints(manager: RunningJobManager) -> None:
     """They are kept although the job's retention deletes the checkpoints of a failed job."""
     once = RETRIES | {"restart-strategy.fixed-delay.attempts": "3"}
     job_id = await manager.submit_running(
@@ -152,7 +152,7 @@ async def test_a_job_that_waits_for_its_storage_can_be_canceled(manager: Running
     await manager.until(job_id, "CANCELED")
 
 
-async def test_a_restart_waits_for_the_jobs_own_directory(manager: RunningJobManager) -> None:
+async def test_a_restart_waits_for_the_directory_of_the_job(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(RETRIES | RETAINED)
     assert await manager.checkpoint(job_id) == 1
     jobs = manager.settings.state_directory / "jobs"
@@ -169,7 +169,7 @@ async def test_a_restart_waits_for_the_jobs_own_directory(manager: RunningJobMan
 
 
 @pytest.mark.parametrize("operation", ["program", "remove_old_attempts", "attempt_directory"])
-async def test_an_error_of_the_jobs_own_directory_fails_the_attempt_and_not_the_job(
+async def test_an_error_of_the_jobs_directory_fails_the_attempt_and_not_the_job(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     job_id = await manager.submit_running(RETRIES | RETAINED)
@@ -258,7 +258,7 @@ async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDrive
 
 @zookeeper
 @pytest.mark.parametrize("mount_point", ["gone", "empty"])
-async def test_a_living_driver_is_adopted_while_the_storage_is_away(cluster: Cluster, mount_point: str) -> None:
+async def test_a_live_driver_is_adopted_while_the_storage_is_unreachable(cluster: Cluster, mount_point: str) -> None:
     job_id, driver = await left_behind(cluster)
     async with cluster.job_manager() as second:
         away = Away(Path(second.settings.checkpoint_directory), mount_point)
@@ -362,7 +362,7 @@ async def test_checkpoint_missing_in_the_store_is_awaited(
 
 
 @zookeeper
-async def test_a_new_leader_says_that_the_storage_hangs_and_adopts_the_driver(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_new_leader_reports_hanging_storage_and_adopts_the_driver(cluster: Cluster, tmp_path: Path) -> None:
     limits = {"WAYMARK_STORAGE_TIMEOUT": "0.5", "WAYMARK_SAVEPOINT_ROOTS": str(tmp_path / "mount")}
     with hard_mount(tmp_path / "mount") as mount:
         async with cluster.job_manager(**LEAVE, **limits) as first:
@@ -398,7 +398,9 @@ async def test_a_job_whose_checkpoints_are_damaged_fails_and_keeps_them(cluster:
 
 
 @zookeeper
-async def test_canceled_while_it_waits_its_checkpoints_go_once_they_can_be_read(cluster: Cluster, reads: Reads) -> None:
+async def test_the_checkpoints_of_a_job_canceled_while_waiting_are_removed_once_readable(
+    cluster: Cluster, reads: Reads
+) -> None:
     delete = {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}
     job_id, driver = await left_behind(cluster, **delete)
     reads.away = True
@@ -457,7 +459,7 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
 
 
 @zookeeper
-async def test_without_its_directory_a_job_is_not_taken_for_one_that_never_ran(cluster: Cluster, reads: Reads) -> None:
+async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(cluster: Cluster, reads: Reads) -> None:
     """The job's files in the state directory may be on another file system, which is mounted last."""
     job_id, driver = await left_behind(cluster)
     jobs = cluster.directory / "state" / "jobs"

@@ -249,7 +249,7 @@ async def test_leader_exists_and_job_continues_after_any_failure_of_a_takeover(
         assert len(cluster.launcher.drivers) == 2
 
 
-async def test_a_mistake_in_the_recovery_of_one_job_keeps_neither_the_leader_nor_the_other_jobs(
+async def test_an_error_in_the_recovery_of_one_job_affects_neither_the_leader_nor_other_jobs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster.job_manager(**SESSION) as first:

@@ -30,7 +30,7 @@ async def upload_unused(manager: RunningJobManager) -> None:
     await eventually(gone)
 
 
-async def test_programs_of_running_and_ended_jobs_stay_and_others_go(tmp_path: Path) -> None:
+async def test_programs_of_running_and_ended_jobs_are_kept_and_others_removed(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, **SHORT) as manager:
         job_id = await manager.submit_running()
         (needed,) = await listed(manager)
@@ -43,7 +43,7 @@ async def test_programs_of_running_and_ended_jobs_stay_and_others_go(tmp_path: P
         assert await listed(manager) == {needed}
 
 
-async def test_a_program_goes_with_the_last_job_that_is_shown(tmp_path: Path) -> None:
+async def test_a_program_is_removed_with_the_last_listed_job(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_COMPLETED_JOBS="1", **SHORT) as manager:
         old = await manager.submit_running()
         (needed,) = await listed(manager)
@@ -77,7 +77,7 @@ async def test_the_next_job_manager_keeps_the_programs_of_jobs_that_ended_before
 
 
 @pytest.mark.zookeeper
-async def test_nothing_goes_while_a_stored_job_could_not_be_recovered(
+async def test_no_program_is_removed_while_a_stored_job_is_not_recovered(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:

@@ -26,7 +26,7 @@ async def waits_for(manager: RunningJobManager, job_id: str, what: str) -> dict[
     return dict(await eventually(waits))
 
 
-async def test_a_job_without_room_waits_in_created_and_says_why(tmp_path: Path) -> None:
+async def test_a_job_without_memory_waits_in_created_and_shows_why(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_DRIVER_MEMORY="2gb") as manager:
         first = await manager.submit_running()
         second = await manager.submit()
@@ -46,7 +46,7 @@ async def test_a_job_without_room_waits_in_created_and_says_why(tmp_path: Path) 
         assert (await manager.get(f"/jobs/{first}"))["launch-wait"] is None
 
 
-async def test_a_job_that_ends_makes_room_for_the_next(tmp_path: Path) -> None:
+async def test_a_job_that_ends_frees_memory_for_the_next(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_DRIVER_LIMIT="1") as manager:
         first = await manager.submit_running()
         second = await manager.submit()
@@ -73,7 +73,7 @@ async def test_a_waiting_job_is_canceled_at_once(tmp_path: Path) -> None:
         assert len(manager.launcher.drivers) == 1
 
 
-async def test_a_waiting_job_cannot_be_stopped_with_a_savepoint_and_says_so_at_once(tmp_path: Path) -> None:
+async def test_a_stop_with_savepoint_of_a_waiting_job_is_refused_at_once(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_DRIVER_LIMIT="1") as manager:
         await manager.submit_running()
         waiting = await manager.submit()
@@ -111,7 +111,7 @@ async def test_no_more_than_the_limit_start_at_a_time(tmp_path: Path) -> None:
         await eventually(lambda: len(manager.launcher.drivers) == 2)
 
 
-async def test_a_job_that_asks_for_more_than_the_machine_has_is_refused(tmp_path: Path) -> None:
+async def test_a_job_that_requests_more_than_the_machine_has_is_refused(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path, WAYMARK_DRIVER_MEMORY="2gb") as manager:
         with pytest.raises(RequestRefused) as refused:
             await manager.submit({"spark.driver.memory": "3g"})

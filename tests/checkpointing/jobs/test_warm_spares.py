@@ -211,7 +211,7 @@ async def test_without_the_setting_there_is_none(state: Path) -> None:
     assert not launcher.spares.directory.exists()
 
 
-async def test_a_spare_that_was_killed_is_replaced_and_costs_no_attempt(launcher: Launcher, state: Path) -> None:
+async def test_a_killed_spare_is_replaced_and_fails_no_attempt(launcher: Launcher, state: Path) -> None:
     launcher.launch(spec(state, 1))
     await eventually(lambda: launcher.spares.ready == 1)
     (waiting,) = spares_of(state)
@@ -248,7 +248,7 @@ async def test_older_of_two_ready_spares_is_used(state: Path) -> None:
     assert launcher.launch(spec(state, 2)).pid == older
 
 
-async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_anew(
+async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_again(
     launcher: Launcher, state: Path
 ) -> None:
     (state / "deaf").touch()
@@ -263,7 +263,7 @@ async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_
     await eventually(lambda: process.last_log_lines() == "ready")
 
 
-async def test_a_spare_ends_when_it_is_too_old_and_another_takes_its_place(state: Path) -> None:
+async def test_a_spare_that_is_too_old_ends_and_is_replaced(state: Path) -> None:
     launcher = launcher_in(state, limits=replace(AT_ONCE, max_age_s=1.0))
     launcher.launch(spec(state, 1))
     (first,) = await eventually(lambda: spares_of(state))
@@ -282,7 +282,7 @@ async def test_no_spare_waits_for_a_job_that_has_ended(state: Path) -> None:
     await eventually(lambda: list(launcher.spares.directory.iterdir()) == [])
 
 
-async def test_after_all_jobs_have_ended_spares_come_back_with_the_next_driver(state: Path) -> None:
+async def test_after_all_jobs_have_ended_spares_return_with_the_next_driver(state: Path) -> None:
     launcher = launcher_in(state, limits=replace(AT_ONCE, kept_without_job_s=0.0))
     process = launcher.launch(spec(state, 1))
     await eventually(lambda: launcher.spares.ready == 1)
@@ -306,7 +306,7 @@ async def test_spares_that_cannot_be_started_now_are_started_later(
     await eventually(lambda: launcher.spares.ready == 1)
 
 
-async def test_spares_end_when_leadership_is_lost_and_come_back_with_the_next_driver(
+async def test_spares_end_when_leadership_is_lost_and_return_with_the_next_driver(
     launcher: Launcher, state: Path
 ) -> None:
     launcher.launch(spec(state, 1))
@@ -343,7 +343,7 @@ async def test_a_spare_ends_with_a_job_manager_that_is_killed(state: Path) -> No
     assert not (state / "spares" / directory).exists(), "the next job manager removes what it left"
 
 
-async def test_a_former_spare_outlives_its_job_manager_and_is_adopted_for_its_attempt_only(
+async def test_a_former_spare_survives_its_job_manager_and_is_adopted_only_for_its_attempt(
     launcher: Launcher, state: Path
 ) -> None:
     pid = int(killed_job_manager(state, "hand over"))

@@ -41,7 +41,7 @@ async def test_a_driver_needs_the_token_and_finds_it_in_a_file(tmp_path: Path) -
     await launcher.close()
 
 
-async def test_submit_sends_the_token_that_up_made_to_its_own_job_manager_only(
+async def test_submit_sends_the_token_of_up_only_to_the_job_manager_of_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`manage.py` takes these variables from the running `up`."""

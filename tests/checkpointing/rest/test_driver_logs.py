@@ -90,7 +90,7 @@ async def test_an_attempt_that_was_rescaled_is_no_failure(manager: RunningJobMan
         ),
     ],
 )
-async def test_the_list_says_where_a_cluster_keeps_the_rest(
+async def test_the_list_names_where_a_cluster_stores_other_logs(
     manager: RunningJobManager, settings: dict[str, str], code: str | None, elsewhere: str | None
 ) -> None:
     job_id = await manager.submit_running()
@@ -137,7 +137,7 @@ async def test_no_answer_is_larger_than_the_limit(manager: RunningJobManager) ->
     assert len((await read(manager, path, "bytes=0-"))[2]) == MOST_BYTES
 
 
-async def test_lines_are_found_whatever_their_case_and_the_last_of_many(manager: RunningJobManager) -> None:
+async def test_lines_are_found_in_any_case_and_the_last_of_many(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     log_of(manager, job_id, 1).write_text("begins\nan ERROR\n" + "same\n" * (MOST_MATCHES + 1))
     path = f"/jobs/{job_id}/logs/driver-1.log/search"
@@ -184,7 +184,7 @@ async def test_a_link_in_place_of_the_log_is_not_followed(manager: RunningJobMan
     assert (await read(manager, f"/jobs/{job_id}/logs/driver-1.log"))[0] == 404
 
 
-async def test_the_logs_stay_when_the_job_has_ended(tmp_path: Path) -> None:
+async def test_the_logs_are_kept_when_the_job_has_ended(tmp_path: Path) -> None:
     async with running_job_manager(tmp_path) as manager:
         job_id = await manager.submit_running({"restart-strategy.type": "none"})
         log_of(manager, job_id, 1).write_text("says why\n")

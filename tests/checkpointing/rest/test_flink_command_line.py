@@ -118,7 +118,7 @@ async def test_cancel_ends_the_job(manager: RunningJobManager, flink: Flink) -> 
         (("cancel", UNKNOWN_JOB), f"Job {UNKNOWN_JOB} not found"),
     ],
 )
-async def test_a_failure_is_told_at_once_with_its_cause(
+async def test_a_failure_is_reported_at_once_with_its_cause(
     manager: RunningJobManager, flink: Flink, arguments: tuple[str, ...], cause: str
 ) -> None:
     savepoints = manager.settings.savepoint_directory

@@ -27,7 +27,7 @@ def location(tmp_path: Path) -> Path:
 
 
 @pytest.mark.nightly
-def test_nothing_stays_of_an_import_that_is_killed_at_any_step(
+def test_an_import_killed_at_any_step_leaves_no_files(
     location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "FIRST_PAUSE_S", 0.05)

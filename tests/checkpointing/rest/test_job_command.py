@@ -58,7 +58,7 @@ async def test_list_shows_jobs_by_their_status(manager: RunningJobManager) -> No
     assert f"{running}  Words  RUNNING" in await run(manager, "list", "--running")
 
 
-async def test_show_tells_status_program_and_checkpoints(manager: RunningJobManager) -> None:
+async def test_show_prints_status_program_and_checkpoints(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"my.password": "hunter2"}, jobName="Words")
     checkpoint = await manager.checkpoint(job_id)
 
@@ -76,7 +76,7 @@ async def test_show_tells_status_program_and_checkpoints(manager: RunningJobMana
     assert "hunter2" not in json.dumps(as_json)
 
 
-async def test_savepoint_is_where_it_says(manager: RunningJobManager, tmp_path: Path) -> None:
+async def test_savepoint_is_stored_at_the_printed_location(manager: RunningJobManager, tmp_path: Path) -> None:
     job_id = await manager.submit_running()
     target = Path(manager.settings.savepoint_directory, "mine")
 
@@ -172,7 +172,7 @@ async def test_a_job_that_never_had_a_batch_is_run_again_without_state(manager: 
     assert manager.launcher.specs[-1].restore is None
 
 
-async def test_run_again_waits_for_the_end_if_asked(manager: RunningJobManager) -> None:
+async def test_run_again_waits_for_the_end_if_requested(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(jobName="Words")
     await (await manager.driver(1)).ends()
     await manager.until(job_id, "FINISHED")
@@ -197,7 +197,7 @@ async def test_a_job_that_runs_is_not_run_again(manager: RunningJobManager) -> N
     assert await manager.status(job_id) == "RUNNING"
 
 
-async def test_restart_passes_over_a_damaged_state_and_says_so(manager: RunningJobManager) -> None:
+async def test_restart_skips_a_damaged_snapshot_and_reports_it(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(RETAINED)
     savepoint = (await manager.savepoint(job_id))["location"]
     checkpoint = await manager.checkpoint(job_id)
@@ -245,7 +245,7 @@ async def test_restart_that_cannot_work_leaves_the_job_running(manager: RunningJ
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_restart_of_a_job_that_left_nothing_asks_for_a_savepoint(manager: RunningJobManager) -> None:
+async def test_restart_of_a_job_without_snapshots_requires_a_savepoint(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await manager.cancel(job_id)
     await manager.until(job_id, "CANCELED")
@@ -254,7 +254,7 @@ async def test_restart_of_a_job_that_left_nothing_asks_for_a_savepoint(manager: 
     assert len(manager.launcher.drivers) == 1
 
 
-async def test_a_failed_operation_says_why(manager: RunningJobManager) -> None:
+async def test_a_failed_operation_prints_the_cause(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     (await manager.driver(1)).decline_reason = "CHECKPOINT_DECLINED"
 
@@ -293,7 +293,7 @@ async def test_a_savepoint_that_takes_longer_than_the_time_out_continues(manager
     assert (await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["in_progress"] == 1
 
 
-async def test_ctrl_c_says_that_the_operation_continues(
+async def test_ctrl_c_prints_that_the_operation_continues(
     manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await manager.submit_running()
@@ -379,7 +379,7 @@ async def test_logs_are_followed_over_restarts_until_the_job_has_ended(
     assert shown() == [*lines, (3, "the last line, without an end")]
 
 
-async def test_unknown_jobs_and_job_managers_are_told_apart(manager: RunningJobManager) -> None:
+async def test_unknown_jobs_and_job_managers_are_distinguished(manager: RunningJobManager) -> None:
     unknown = await refused(manager, "cancel", "nobody")
     assert (unknown.returncode, "'nobody'" in str(unknown)) == (2, True)
 
@@ -410,7 +410,7 @@ def test_a_text_that_names_no_single_job_is_refused(text: str, message: str) -> 
         find_job([job(1, "a"), job(2, "a")], "a")
 
 
-def test_an_operation_waits_for_a_job_manager_that_is_away() -> None:
+def test_an_operation_waits_for_an_unreachable_job_manager() -> None:
     away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
 
     class Client(JobManagerClient):

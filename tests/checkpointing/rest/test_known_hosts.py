@@ -32,7 +32,7 @@ async def test_any_other_name_is_refused(manager: RunningJobManager, host: str) 
     assert "is not a name of this job manager; WAYMARK_JOBMANAGER_HOSTS may add it" in answer.text
 
 
-async def test_a_page_whose_name_was_made_to_point_here_can_upload_nothing(manager: RunningJobManager) -> None:
+async def test_a_page_with_a_rebound_dns_name_can_upload_nothing(manager: RunningJobManager) -> None:
     """With DNS rebinding, the page and the job manager have the same origin for the browser."""
     headers = {"Host": "evil.example:8081", "Origin": "http://evil.example:8081", "Content-Type": "multipart/form-data"}
     assert (await call(manager.address, "POST", "/jars/upload", headers, b"x")).status == 400
@@ -41,13 +41,13 @@ async def test_a_page_whose_name_was_made_to_point_here_can_upload_nothing(manag
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "http://127.0.0.1:8000", "http://127.0.0.1", "null", "file:"]
 )
-async def test_a_foreign_page_is_refused_whatever_it_calls(manager: RunningJobManager, origin: str) -> None:
+async def test_a_foreign_page_is_refused_for_every_path(manager: RunningJobManager, origin: str) -> None:
     for method, path in (("GET", "/jobs"), ("POST", "/jars/upload"), ("PATCH", f"/jobs/{'a' * 32}"), ("GET", "/none")):
         answer = await call(manager.address, method, path, {"Origin": origin})
         assert (answer.status, "pages of other sites" in answer.text) == (403, True)
 
 
-async def test_the_job_managers_own_origin_may_call_it_and_gets_no_cors_headers(manager: RunningJobManager) -> None:
+async def test_the_origin_of_the_job_manager_is_allowed_and_gets_no_cors_headers(manager: RunningJobManager) -> None:
     answer = await call(manager.address, "GET", "/jobs", {"Origin": manager.address})
     assert answer.status == 200
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
@@ -72,7 +72,7 @@ async def test_names_may_be_added_and_proxies_that_change_the_host(tmp_path: Pat
         assert await status(manager, Host="other.example") == 400
 
 
-async def test_the_address_that_drivers_are_told_is_known(tmp_path: Path) -> None:
+async def test_the_address_that_drivers_get_is_known(tmp_path: Path) -> None:
     port = str(any_free())
     environ = {"WAYMARK_JOBMANAGER_ADDRESS": "http://jobmanager-0.example:8081", "WAYMARK_JOBMANAGER_PORT": port}
     async with running_job_manager(tmp_path, **environ) as manager:
@@ -80,7 +80,7 @@ async def test_the_address_that_drivers_are_told_is_known(tmp_path: Path) -> Non
         assert await status(manager, Host="jobmanager-0.example:8081") == 200
 
 
-async def test_a_job_manager_for_all_addresses_knows_the_one_that_was_called(tmp_path: Path) -> None:
+async def test_a_job_manager_for_all_addresses_accepts_the_called_one(tmp_path: Path) -> None:
     port = str(any_free())
     environ = {
         "WAYMARK_JOBMANAGER_HOST": "0.0.0.0",

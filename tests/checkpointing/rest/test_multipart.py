@@ -21,7 +21,7 @@ def form(*parts: tuple[str, str | None, bytes]) -> bytes:
 
 
 @given(st.binary(max_size=2000).filter(lambda content: b"--frontier" not in content))
-def test_any_bytes_come_out_as_they_went_in(content: bytes) -> None:
+def test_any_bytes_are_received_unchanged(content: bytes) -> None:
     assert uploaded_file(TYPE, form(("jarfile", "a.zip", content)), "jarfile").content == content
 
 

@@ -25,7 +25,9 @@ async def test_a_body_that_is_not_json_by_its_type_is_refused(manager: RunningJo
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=UTF-8", "Application/JSON"])
-async def test_json_is_taken_with_its_parameters(manager: RunningJobManager, content_type: str) -> None:
+async def test_json_is_accepted_with_parameters_of_its_content_type(
+    manager: RunningJobManager, content_type: str
+) -> None:
     answer = await call(manager.address, "POST", VALIDATE, {"Content-Type": content_type}, b"[]")
     assert (answer.status, "not a JSON object" in answer.text) == (400, True)
 

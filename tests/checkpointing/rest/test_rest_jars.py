@@ -29,7 +29,7 @@ async def test_an_upload_is_listed_and_deleted(manager: RunningJobManager) -> No
     assert (await manager.get("/jars"))["files"] == []
 
 
-async def test_an_upload_is_handed_out_as_it_came(manager: RunningJobManager) -> None:
+async def test_an_upload_is_returned_unchanged(manager: RunningJobManager) -> None:
     jar_id = await manager.upload()
     assert (await asyncio.to_thread(downloaded, manager, jar_id)).startswith(b"def wordcount")
     with pytest.raises(urllib.error.HTTPError, match="404"):
@@ -40,7 +40,7 @@ def downloaded(manager: RunningJobManager, jar_id: str) -> bytes:
     return read(f"{manager.address}/jars/{jar_id}/content")
 
 
-async def test_a_job_outlives_the_deletion_of_its_upload(manager: RunningJobManager) -> None:
+async def test_a_job_continues_after_the_deletion_of_its_upload(manager: RunningJobManager) -> None:
     await manager.submit_running()
     (listed,) = (await manager.get("/jars"))["files"]
     await manager.delete_program(listed["id"])
@@ -141,7 +141,7 @@ async def test_a_program_that_does_not_parse_is_refused_with_its_line(manager: R
         await manager.post(f"/jars/{jar_id}/run", ENTRY)
 
 
-async def test_a_taken_job_id_is_a_conflict(manager: RunningJobManager) -> None:
+async def test_a_used_job_id_is_a_conflict(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(jobId="ab" * 16)
     assert job_id == "ab" * 16
 
@@ -157,7 +157,7 @@ async def test_an_unknown_program_cannot_be_run(manager: RunningJobManager) -> N
         await manager.post("/jars/nothing.py/run", ENTRY)
 
 
-async def test_the_name_comes_from_the_request_the_configuration_or_the_function(manager: RunningJobManager) -> None:
+async def test_the_name_is_that_of_the_request_the_configuration_or_the_function(manager: RunningJobManager) -> None:
     for request in ({"jobName": "A"}, {"configuration": {"pipeline.name": "B"}}, {}):
         await manager.submit(**request)  # type: ignore[arg-type]
 
@@ -176,7 +176,7 @@ async def run_spec(manager: RunningJobManager, query: str, body: dict[str, Any] 
     return manager.launcher.specs[-1]
 
 
-async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> None:
+async def test_flinks_query_parameters_are_accepted(manager: RunningJobManager) -> None:
     jar_id = await manager.upload()
     path = (await manager.savepoint(await manager.submit_running()))["location"]
     query = f"{QUERY}&programArg=--input,/in&programArg=--fast&savepointPath={urllib.parse.quote(path)}"
@@ -193,7 +193,7 @@ async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> 
     assert (f"file:{spec.restore.directory}", spec.restore.allow_non_restored_state) == (path, True)
 
 
-async def test_a_request_as_flinks_own_pages_send_it_runs(manager: RunningJobManager) -> None:
+async def test_a_request_in_the_form_of_flinks_web_ui_runs(manager: RunningJobManager) -> None:
     """Flink 2.3's pages send all values twice, in the query and in the body. Numbers are text, and no value is null."""
     body = {"entryClass": "wordcount.py:wordcount", "parallelism": "3", "programArgs": "--input '/my data'",
             "savepointPath": None, "allowNonRestoredState": None}  # fmt: skip
@@ -230,7 +230,7 @@ async def test_a_wrong_query_parameter_starts_nothing(manager: RunningJobManager
 SECRETS = {"spark.hadoop.fs.s3a.secret.key": "abc123", "pipeline.name": "Words"}
 
 
-async def test_secrets_are_hidden_in_both_configurations_and_whole_in_the_launch_record(
+async def test_secrets_are_hidden_in_both_configurations_and_complete_in_the_launch_record(
     manager: RunningJobManager,
 ) -> None:
     arguments = ["--password=abc123", "--token", "abc123", "redis://me:abc123@host/0"]

@@ -70,7 +70,7 @@ async def test_without_get_the_names_are_listed_as_flink_does(manager: RunningJo
     assert {entry["id"] for entry in listed} == FLINKS | {"fullRestarts"}
 
 
-async def test_with_get_the_values_are_texts_and_what_is_unknown_is_left_out(manager: RunningJobManager) -> None:
+async def test_values_are_texts_with_get_and_unknown_metrics_are_omitted(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
 
@@ -142,7 +142,7 @@ def test_only_the_status_of_now_has_a_time(clock: ManualClock) -> None:
     assert above_zero(record, clock) == {"uptime": -1, "downtime": -1}
 
 
-def test_a_clock_that_was_put_back_makes_no_negative_time(clock: ManualClock) -> None:
+def test_a_clock_that_was_set_back_causes_no_negative_time(clock: ManualClock) -> None:
     record = record_of(clock)
     record.move(JobStatus.CREATED, "")
     record.move(JobStatus.RUNNING, "")

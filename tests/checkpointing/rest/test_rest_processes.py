@@ -70,7 +70,7 @@ async def test_the_result_of_a_job_that_runs_was_canceled_or_failed(manager: Run
     assert (result["id"], result["application-status"], "failure-cause" in result) == (canceled, "CANCELED", False)
 
 
-async def test_the_result_of_a_failed_job_says_why(manager: RunningJobManager) -> None:
+async def test_the_result_of_a_failed_job_has_the_cause(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"restart-strategy.type": "none"})
     await (await manager.driver(1)).report_failure("a bad row")
     await manager.until(job_id, "FAILED")
@@ -92,7 +92,7 @@ async def test_the_configuration_hides_the_token_and_other_passwords(tmp_path: P
     assert "very-secret" not in text
 
 
-async def test_a_jobs_configuration_is_what_it_was_submitted_with(manager: RunningJobManager) -> None:
+async def test_the_configuration_of_a_job_is_the_submitted_one(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.interval": "5 s"})
 
     text = await asyncio.to_thread(_read, f"{manager.address}/jobs/{job_id}/jobmanager/config")

@@ -136,7 +136,7 @@ async def test_a_vertex_counts_the_rows_that_spark_counts_and_marks_the_rest(man
     assert [set(each["metrics"]) for each in count["subtasks"]] == [METRICS, METRICS], "Spark does not count by subtask"
 
 
-async def test_config_tells_how_to_start_the_job_again(manager: RunningJobManager) -> None:
+async def test_config_has_what_a_new_start_of_the_job_needs(manager: RunningJobManager) -> None:
     configuration = {"execution.checkpointing.interval": "5 s", "spark.sql.shuffle.partitions": "2"}
     job_id = await manager.submit_running(configuration, programArgsList=["--input", "/in"], parallelism=3)
 
@@ -186,7 +186,7 @@ async def test_all_routes_are_served_under_v1_too(manager: RunningJobManager) ->
     assert (await manager.get("/v1/jobs/overview"))["jobs"][0]["jid"] == job_id
 
 
-async def test_an_ended_job_stays_visible(manager: RunningJobManager) -> None:
+async def test_an_ended_job_remains_visible(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     await manager.checkpoint(job_id)
     await manager.cancel(job_id)

@@ -195,7 +195,7 @@ async def test_a_checkpoint_location_for_each_query(manager: RunningJobManager, 
     assert sorted(verify(restore.directory).batches) == ["a", "b"]
 
 
-async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
+async def test_submit_prints_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
     manager.launcher.launch_error = "There is no Java."
     stderr = StringIO()
 
@@ -246,7 +246,7 @@ async def test_submit_sends_the_requirements(manager: RunningJobManager, program
     assert options.settings == {"waymark.python.requirements": "pandas==2.2.3\n"}
 
 
-async def test_submit_does_not_count_the_time_in_which_the_environment_is_made() -> None:
+async def test_submit_does_not_count_the_time_to_prepare_the_environment() -> None:
     wait = {"for": "environment", "step": "installing", "output": None, "failure": None, "since": 1_000}
     preparing = {"state": "CREATED", "launch-wait": wait}
     further = {"state": "CREATED", "launch-wait": {**wait, "output": "Collecting pandas"}}
@@ -264,7 +264,7 @@ async def test_submit_does_not_count_the_time_in_which_the_environment_is_made()
     assert said == [text, "CREATED", "RUNNING"]
 
 
-async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:
+async def test_submit_waits_for_a_job_manager_that_is_unreachable_for_a_while() -> None:
     away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
     said: list[str] = []
 
@@ -279,7 +279,7 @@ async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None
     assert said == ["unknown: no job manager answers", "RUNNING"]
 
 
-async def test_submit_waits_for_the_end_if_asked(manager: RunningJobManager, program: Path) -> None:
+async def test_submit_waits_for_the_end_if_requested(manager: RunningJobManager, program: Path) -> None:
     submitted = asyncio.create_task(submit(manager, f"{program}:wordcount", "--wait", "--timeout", "20"))
     driver = await manager.driver(1)
     await manager.until(manager.launcher.specs[0].job_id, "RUNNING")
@@ -296,7 +296,7 @@ async def test_submit_waits_for_the_end_if_asked(manager: RunningJobManager, pro
         await submitted
 
 
-async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_running(
+async def test_submit_prints_the_traceback_of_a_program_error_and_ends_the_job(
     manager: RunningJobManager, program: Path
 ) -> None:
     manager.launcher.becomes_running = False
@@ -338,14 +338,14 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}", "--from-checkpoint", "nope://x/y"), "nope"),
     ],
 )
-async def test_submit_says_what_is_wrong(
+async def test_submit_explains_invalid_arguments(
     manager: RunningJobManager, program: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(CommandError, match=message):
         await submit(manager, *(argument.replace("{program}", str(program)) for argument in arguments))
 
 
-def test_submit_without_a_job_manager_says_so(program: Path) -> None:
+def test_submit_reports_a_missing_job_manager(program: Path) -> None:
     with pytest.raises(CommandError, match=r"No job manager answers at http://127\.0\.0\.1:9"):
         call_command("submit", f"{program}:wordcount", "--jobmanager", "http://127.0.0.1:9")
 

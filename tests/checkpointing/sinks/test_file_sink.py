@@ -111,7 +111,7 @@ def test_a_column_that_would_be_hidden_is_refused(spark: Any, job: PlayedJob, tm
         ({"path": "/out", "partition_by": "country"}, "partition_by='country' is not allowed; a list"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FileSink(**options)
 

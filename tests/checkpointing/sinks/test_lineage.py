@@ -16,7 +16,7 @@ def test_the_first_attempt_begins_with_the_first_batch() -> None:
     assert begin((), "A", None) == A
 
 
-def test_an_attempt_that_goes_on_in_its_timeline_has_the_same_lineage() -> None:
+def test_an_attempt_that_continues_its_timeline_has_the_same_lineage() -> None:
     assert begin((*A, Segment("B", 7)), "B", None) == (*A, Segment("B", 7))
 
 
@@ -24,7 +24,7 @@ def test_a_timeline_in_which_nothing_was_written_before_the_snapshot_is_left_out
     assert begin((*A, Segment("B", 7)), "C", 7) == (*A, Segment("C", 7))
 
 
-def test_going_back_puts_the_later_batches_away() -> None:
+def test_restoring_moves_the_later_batches_away() -> None:
     found = moves(A, begin(A, "B", 3))
     assert found.away == (Span("A", 3, OPEN),)
     assert [span for span in found.back if span.timeline == "A"] == []
@@ -64,7 +64,7 @@ def test_a_restored_state_that_nothing_was_added_to_ends_where_its_parent_did() 
         st.tuples(st.integers(0, 10**6), st.integers(0, 4), st.sampled_from((None, 0, 7))), min_size=1, max_size=12
     )
 )
-def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(
+def test_after_any_restores_the_sink_has_exactly_the_rows_of_the_state(
     steps: list[tuple[int, int, int | None]],
 ) -> None:
     """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later.

@@ -118,7 +118,7 @@ def test_a_batch_that_is_in_the_table_is_computed_and_not_written_again(table: T
     assert computed.value == 2
 
 
-def test_a_new_timeline_counts_its_batches_anew(table: Table, job: Job) -> None:
+def test_a_new_timeline_counts_its_batches_from_zero(table: Table, job: Job) -> None:
     job.attempt(1, "A")
     table.sink()(table.frame(("a", 9)), 7)
     job.attempt(2, "B")
@@ -165,7 +165,7 @@ def test_a_state_that_was_left_behind_finds_its_rows_again(table: Table, job: Jo
     assert table.words() == ["a0", "a1", "a2", "b3", "e4"]
 
 
-def test_a_keyed_table_with_history_goes_back_and_on_exactly(table: Table, job: Job) -> None:
+def test_a_keyed_table_with_history_is_restored_and_continued_exactly(table: Table, job: Job) -> None:
     a = job.attempt(1, "A")
     sink = table.sink(history=True)
     sink(table.frame(("x", 1), ("y", 1), (None, 1)), 0)
@@ -182,7 +182,7 @@ def test_a_keyed_table_with_history_goes_back_and_on_exactly(table: Table, job: 
     assert table.counts() == {"x": 2, "y": 9, None: 2, "stale": 1}
 
 
-def test_without_history_a_key_that_only_the_abandoned_batches_wrote_stays(table: Table, job: Job) -> None:
+def test_a_key_written_only_by_abandoned_batches_remains_without_history(table: Table, job: Job) -> None:
     a = job.attempt(1, "A")
     table.sink()(table.frame(("x", 1)), 0)
     table.sink()(table.frame(("stale", 1)), 1)
@@ -203,7 +203,7 @@ def test_history_of_a_table_that_had_rows_keeps_those(table: Table, job: Job) ->
     assert table.counts() == {"before": 1, "x": 2}
 
 
-def test_appending_to_a_table_that_exists_leaves_its_rows_alone(table: Table, job: Job) -> None:
+def test_appending_to_an_existing_table_keeps_its_rows(table: Table, job: Job) -> None:
     with psycopg.connect(table.dsn) as connection:
         connection.execute(f"CREATE TABLE {table.name} (word varchar(9), at timestamptz DEFAULT now())")
         connection.execute(f"INSERT INTO {table.name} VALUES ('before')")
@@ -247,7 +247,7 @@ def test_a_renamed_query_is_refused_the_table_of_its_former_name(table: Table, j
     assert table.words() == ["a0"]
 
 
-def test_a_query_that_is_new_may_append_beside_the_restored_ones(table: Table, job: Job) -> None:
+def test_a_new_query_may_append_next_to_restored_ones(table: Table, job: Job) -> None:
     a = job.attempt(1)
     table.log()(table.words_frame("a0"), 0)
     restored = Job()
@@ -271,7 +271,7 @@ def test_jobs_that_share_a_table_do_not_touch_each_others_rows(table: Table, job
     assert table.words() == ["again", "one", "other"]
 
 
-def test_a_table_that_was_dropped_belongs_to_nobody(table: Table, job: Job) -> None:
+def test_a_dropped_table_has_no_owner(table: Table, job: Job) -> None:
     job.attempt(1)
     former = table.log()
     former(table.words_frame("a0"), 0)
@@ -308,7 +308,7 @@ def test_an_attempt_that_wrote_before_is_fenced_out_in_the_middle_of_its_batch(t
     assert table.words() == ["a0", "a1"]
 
 
-def test_a_job_that_goes_on_from_another_jobs_state_takes_its_output_over(table: Table, job: Job) -> None:
+def test_a_job_that_restores_the_state_of_another_job_takes_over_its_output(table: Table, job: Job) -> None:
     a = job.attempt(7, "A")
     for batch in range(3):
         table.log()(table.words_frame(f"a{batch}"), batch)
@@ -365,7 +365,7 @@ def test_two_sinks_may_make_the_tables_at_once(table: Table, job: Job) -> None:
     assert table.counts() == dict.fromkeys("abcd", 1)
 
 
-def test_nothing_stays_behind_of_earlier_attempts(table: Table, job: Job) -> None:
+def test_no_rows_of_earlier_attempts_remain(table: Table, job: Job) -> None:
     for number in range(1, 4):
         job.attempt(number)
         table.log()(table.words_frame("a"), number)
@@ -393,7 +393,7 @@ def test_outside_a_streaming_query_the_query_has_to_be_named(table: Table, job: 
         table.sink(query=None)(table.frame(), 0)
 
 
-def test_a_column_that_postgresql_does_not_know_is_named(table: Table, job: Job) -> None:
+def test_an_unknown_column_is_named(table: Table, job: Job) -> None:
     job.attempt(1)
     with pytest.raises(UnsupportedColumn, match="column 'tags' is a array"):
         table.sink()(table.frame(schema="word string, tags array<string>"), 0)
@@ -413,7 +413,7 @@ def test_a_key_that_the_rows_lack_is_named(table: Table, job: Job) -> None:
         ({"key": None, "history": True}, "history=True"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PostgresSink("", "t", **options)
 

@@ -65,7 +65,7 @@ def test_complete_output_replaces_all_rows(bench: Bench) -> None:
     assert planned(bench, counts.outputMode("complete")).sink.after_restore is AfterRestore.REPLACED
 
 
-def test_files_that_stay_at_least_once_are_written_again(bench: Bench) -> None:
+def test_files_of_an_at_least_once_sink_are_kept_and_written_again(bench: Bench) -> None:
     writer = bench.lines().writeStream.format("json").option("path", str(bench.root / "out"))
     mode = {"execution.checkpointing.mode": "AT_LEAST_ONCE"}
     (query,) = plan_queries([writer], WorkDirectory(bench.root), NoState("job"), mode)
@@ -107,7 +107,7 @@ def run(bench: Bench, query: Any, batches: int) -> Any:
     return running
 
 
-def test_the_option_says_what_is_allowed(bench: Bench) -> None:
+def test_the_option_names_the_allowed_values(bench: Bench) -> None:
     option = "waymark.batch-numbers"
     writer = bench.lines().writeStream.queryName("words")
     with pytest.raises(ProgramError, match="'never' of query 'words' is not allowed; only repeat is"):

@@ -160,7 +160,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.agent.close()
 
 
-def test_without_a_batch_in_flight_the_last_commit_is_taken_at_once(bench: Bench, eventually: Any) -> None:
+def test_the_last_commit_is_snapshotted_at_once_without_a_running_batch(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, 1)
     bench.trigger(1)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -210,7 +210,7 @@ def test_the_figures_of_the_barriers_batch_are_reported(bench: Bench, eventually
     assert (by_owner[VertexKind.SINK, 0].processed_records, by_owner[VertexKind.SINK, 0].sync_duration) == (6, 2)
 
 
-def test_figures_that_do_not_come_hold_the_acknowledgement_back_only_so_long(bench: Bench, eventually: Any) -> None:
+def test_missing_figures_delay_the_acknowledgement_for_a_limited_time(bench: Bench, eventually: Any) -> None:
     bench.reports.default = None
     bench.query.run(0)
     bench.trigger(1)
@@ -220,7 +220,7 @@ def test_figures_that_do_not_come_hold_the_acknowledgement_back_only_so_long(ben
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
 
 
-def test_only_what_is_new_counts_as_checkpointed(bench: Bench, eventually: Any) -> None:
+def test_only_new_files_count_as_checkpointed(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, size=5000)
     bench.trigger(1)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -232,7 +232,7 @@ def test_only_what_is_new_counts_as_checkpointed(bench: Bench, eventually: Any) 
     assert len(list(bench.shared.iterdir())) == 4
 
 
-def test_a_savepoint_holds_all_its_files_itself(bench: Bench, eventually: Any) -> None:
+def test_a_savepoint_contains_all_its_files(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, size=5000)
     bench.trigger(1, CheckpointKind.SAVEPOINT)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
@@ -354,7 +354,7 @@ def test_checkpoint_unknown_to_the_job_manager_is_abandoned(bench: Bench) -> Non
     assert not bench.agent.is_busy
 
 
-def test_each_query_of_a_job_is_cut_at_its_own_boundary(tmp_path: Path, eventually: Any) -> None:
+def test_each_query_of_a_job_is_snapshotted_at_its_batch_boundary(tmp_path: Path, eventually: Any) -> None:
     bench = Bench(tmp_path, ("slow", "fast"))
     slow, fast = bench.queries
     slow.run(0)
@@ -382,7 +382,7 @@ def cuts(bench: Bench) -> dict[str, int]:
     return {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
 
 
-def test_a_producer_is_cut_at_the_end_of_what_it_had_begun_when_its_consumer_was_cut(
+def test_a_producer_is_snapshotted_after_its_current_batch_at_the_snapshot_of_its_consumer(
     tmp_path: Path, eventually: Any
 ) -> None:
     bench, clean, count = chain(tmp_path)
@@ -427,7 +427,7 @@ def test_a_synchronous_savepoint_ends_the_consumer_before_its_producer(tmp_path:
     bench.agent.close()
 
 
-def test_an_abort_before_the_producers_turn_leaves_it_running(tmp_path: Path) -> None:
+def test_an_abort_before_the_snapshot_of_the_producer_does_not_stop_it(tmp_path: Path) -> None:
     bench, clean, count = chain(tmp_path)
     clean.run(0)
     count.run(0)
@@ -471,7 +471,7 @@ def test_wait_reason_is_reported_and_updated(tmp_path: Path, eventually: Any) ->
     bench.agent.close()
 
 
-def test_a_batch_that_computes_is_told_apart_from_one_that_makes_no_progress(bench: Bench) -> None:
+def test_a_computing_batch_is_distinguished_from_one_without_progress(bench: Bench) -> None:
     bench.query.run(0)
     bench.query.begin(1)
     bench.trigger(1)
@@ -500,7 +500,7 @@ def test_batch_without_progress_is_reported(tmp_path: Path) -> None:
     bench.agent.close()
 
 
-def test_files_that_are_gone_are_looked_for_in_a_later_batch(bench: Bench, eventually: Any) -> None:
+def test_missing_files_are_searched_in_a_later_batch(bench: Bench, eventually: Any) -> None:
     bench.query.run(0, 1, 2)
     lost = bench.query.location / "state/0/1/3.delta"
     content = lost.read_text()
@@ -513,7 +513,7 @@ def test_files_that_are_gone_are_looked_for_in_a_later_batch(bench: Bench, event
     bench.until(eventually, lambda: bench.reports.batches(1) == {3})
 
 
-def test_a_batch_that_spark_has_cleaned_away_since_counts_as_ended(bench: Bench, eventually: Any) -> None:
+def test_a_batch_whose_files_spark_removed_counts_as_ended(bench: Bench, eventually: Any) -> None:
     bench.query.run(0)
     bench.query.begin(1)
     bench.trigger(1)

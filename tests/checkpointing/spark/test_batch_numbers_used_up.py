@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.mark.nightly
-def test_a_driver_ends_after_the_batch_that_comes_too_near_to_the_end_of_its_numbers(
+def test_a_driver_ends_when_its_batch_numbers_are_nearly_used_up(
     job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
     """The driver receives the end of its range twice: when it registers and when the range is extended."""

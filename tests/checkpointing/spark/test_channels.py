@@ -62,7 +62,7 @@ def test_reading_a_sinks_files_past_its_log_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/data/raw", "/data/r*", "/data/{raw,dim}", "/data/clean-2", "/dat"])
-def test_another_directory_beside_the_sinks_is_none_of_its_business(path: str) -> None:
+def test_another_directory_next_to_that_of_the_sink_is_ignored(path: str) -> None:
     assert pairs(query("clean", files("/in"), path="/data/clean"), query("count", files(path))) == []
 
 
@@ -89,7 +89,7 @@ def test_the_same_topic_of_another_cluster_or_another_system_is_another_topic() 
     assert pairs(clean, query("count", Source("pulsar", {"topic": "clean"}))) == []
 
 
-def test_a_program_names_what_cannot_be_seen() -> None:
+def test_a_program_declares_channels_that_cannot_be_detected() -> None:
     clean = query("clean", files("/in"), sink="foreachBatch", feeds="count, keep")
     found = find_channels([clean, query("count", files("/x")), query("keep", files("/x")), query("other", files("/x"))])
     assert found == (
@@ -110,7 +110,7 @@ def test_queries_that_feed_each_other_in_a_circle_are_refused() -> None:
         find_channels([a, b, c])
 
 
-def test_a_query_that_reads_its_own_output_is_refused() -> None:
+def test_a_query_that_reads_its_output_is_refused() -> None:
     with pytest.raises(ProgramError, match="in a circle: a → a"):
         find_channels([query("a", files("/a"), path="/a")])
 

@@ -28,13 +28,13 @@ def written(directory: Path, name: str, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, (5 << 20) + 3], ids=str)
-def test_a_whole_file_passes_whatever_its_size(tmp_path: Path, size: int) -> None:
+def test_a_complete_file_of_any_size_passes(tmp_path: Path, size: int) -> None:
     written(tmp_path, "1.sst", os.urandom(size))
     check_file(tmp_path, "1.sst")
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1, (3 << 20) - 7], ids=str)
-def test_a_large_sst_file_is_told_unread_by_what_hadoop_wrote_beside_it(tmp_path: Path, size: int) -> None:
+def test_a_large_sst_file_is_checked_unread_by_hadoops_crc_file(tmp_path: Path, size: int) -> None:
     path = written(tmp_path, "1.sst", os.urandom(size))
     told = checksum_of(path)
     with path.open("rb") as file:
@@ -65,7 +65,7 @@ def test_other_files_are_identified_by_sha256(tmp_path: Path, name: str, size: i
     assert checksum_of(path) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_file_that_nobody_wrote_checksums_of_is_told_by_its_sha256(tmp_path: Path) -> None:
+def test_a_file_without_checksums_is_checked_by_its_sha256(tmp_path: Path) -> None:
     path = written(tmp_path, "1.sst", content := os.urandom(2 << 20))
     sums_path(path).unlink()
     assert checksum_of(path) == hashlib.sha256(content).hexdigest()
@@ -90,14 +90,14 @@ def test_another_size_is_noticed_before_anything_is_read(tmp_path: Path) -> None
         check_file(tmp_path, "1.sst")
 
 
-def test_checksums_that_are_damaged_themselves_are_told(tmp_path: Path) -> None:
+def test_damaged_checksums_are_reported(tmp_path: Path) -> None:
     path = written(tmp_path, "1.sst", b"content")
     path.with_name(".1.sst.crc").write_bytes(b"no")
     with pytest.raises(ValueError, match=r"the checksums of 1\.sst are damaged"):
         check_file(tmp_path, "1.sst")
 
 
-def test_a_file_that_a_restore_has_put_there_is_held_against_sparks_size(tmp_path: Path) -> None:
+def test_a_restored_file_is_checked_against_the_size_that_spark_recorded(tmp_path: Path) -> None:
     (tmp_path / "3.changelog").write_bytes(b"12345")
     check_file(tmp_path, "3.changelog")
     (tmp_path / "3.changelog.crc").write_text(json.dumps({"algorithm": "CRC32C", "value": 1, "mainFileSize": 5}))
@@ -118,7 +118,7 @@ def test_a_log_that_is_cut_off_is_noticed_without_any_checksum(tmp_path: Path, c
         check_file(tmp_path, "offsets/3")
 
 
-def test_a_sources_own_way_to_write_its_offset_is_let_be(tmp_path: Path) -> None:
+def test_the_offset_format_of_a_source_is_not_checked(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":0}\n-\nup to here\n17')
     check_file(tmp_path, "offsets/3")

@@ -86,7 +86,7 @@ def session(directory: Path, archive: Path) -> tuple[str, str]:
     return said.read_text(), (directory / "loaded").read_text()
 
 
-def test_the_making_ends_with_whoever_began_it(java_home: Path, tmp_path: Path) -> None:
+def test_the_creation_ends_with_the_process_that_began_it(java_home: Path, tmp_path: Path) -> None:
     command = [*MAKER, str(tmp_path / "a.jsa")]
     with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, start_new_session=True) as maker:
         assert maker.stdin is not None

@@ -228,7 +228,7 @@ def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
     assert finish(again, again.start("again", snapshot)) == feeder.expected
 
 
-def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exactly(
+def test_a_stop_with_savepoint_under_load_names_the_channels_and_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     chain = Chain(spark, tmp_path)
@@ -247,7 +247,7 @@ def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exa
 
 
 @pytest.mark.nightly
-def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoint_restores_exactly(
+def test_no_snapshot_over_a_topic_has_a_consumer_ahead_and_a_stop_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     """The checkpoint is triggered before the consumer begins. Its first batch reads what the producer wrote since then.

@@ -149,7 +149,7 @@ def test_a_stop_with_savepoint_ends_the_query_at_an_epoch(
 
 
 @pytest.mark.nightly
-def test_an_aborted_stop_lets_the_query_run_on(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
+def test_a_query_continues_after_an_aborted_stop(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
     numbers = Numbers(spark, tmp_path)
     query = numbers.start("first")
     epochs_pass(query, 1, eventually)
@@ -168,7 +168,7 @@ def test_an_aborted_stop_lets_the_query_run_on(spark: Any, tmp_path: Path, event
     assert_nothing_is_missing(numbers.seen("first"))
 
 
-def test_a_query_that_fails_says_why(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
+def test_a_failed_query_reports_the_cause(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
     query = RunningQuery(Numbers(spark, tmp_path).planned("first", fails_at=10))
     query.start()
     eventually("the end", lambda: not query.is_active)
@@ -178,7 +178,7 @@ def test_a_query_that_fails_says_why(spark: Any, tmp_path: Path, eventually: Cal
     assert info.recoverable
 
 
-def test_exactly_once_is_refused_only_where_it_is_asked_for(spark: Any, tmp_path: Path) -> None:
+def test_exactly_once_is_refused_only_where_it_is_requested(spark: Any, tmp_path: Path) -> None:
     numbers = Numbers(spark, tmp_path)
     for asked in ("EXACTLY_ONCE", "exactly-once"):
         with pytest.raises(ProgramError, match=rf"{MODE}: '{asked}' is not possible with .* query 'numbers'"):

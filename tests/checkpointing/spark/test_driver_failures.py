@@ -14,7 +14,7 @@ from checkpointing.model.messages import Cancel, DriverState, Heartbeat, Refused
 
 
 @pytest.mark.spark
-def test_an_exception_in_a_batch_fails_the_job_with_the_users_own_exception(
+def test_an_exception_in_a_batch_fails_the_job_with_the_exception_of_the_user(
     job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
@@ -50,7 +50,7 @@ def _is_in_a_command_line(work: Path) -> bool:
         pytest.param("wordcount", "wordcount ended without starting a streaming query", marks=pytest.mark.nightly),
     ],
 )
-def test_a_program_that_is_unfit_fails_for_good_and_says_why(
+def test_an_unsuitable_program_fails_permanently_with_the_cause(
     job_manager: Any, drivers: Any, words: Any, entry: str, message: str
 ) -> None:
     driver = drivers.start(job_manager, entry, words.arguments)
@@ -81,7 +81,7 @@ def test_jvm_start_error_is_the_jobs_exception(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_jvm_that_runs_out_of_memory_ends_and_says_so(job_manager: Any, drivers: Any, words: Any) -> None:
+def test_a_jvm_that_runs_out_of_memory_ends_and_reports_it(job_manager: Any, drivers: Any, words: Any) -> None:
     driver = drivers.start(
         job_manager, "wordcount:hungry", words.arguments, configuration={"spark.driver.memory": "512m"}
     )
@@ -102,7 +102,7 @@ def test_an_exception_in_a_task_names_the_task(job_manager: Any, drivers: Any, w
     assert re.fullmatch(r"numbers: task 0 of stage \d+ \(executor driver on \S+\)", exception.task_name)
 
 
-def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers: Any, words: Any) -> None:
+def test_a_refused_driver_ends_without_output(job_manager: Any, drivers: Any, words: Any) -> None:
     job_manager.answer = Refused("attempt 1 is refused: the current attempt is 2")
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
     assert driver.process.wait(60) == 3
@@ -120,7 +120,7 @@ def test_a_driver_that_finds_no_job_manager_ends_when_its_lease_has_run_out(
     assert job_manager.heard(Heartbeat) == []
 
 
-def test_a_specification_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_specification_is_reported(tmp_path: Path) -> None:
     (tmp_path / "driver.json").write_text('{"job_id": 5}')
     root = Path(__file__).resolve().parents[3]
     ended = subprocess.run(
@@ -146,7 +146,7 @@ def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any,
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_misspelt_path_is_reported_as_a_mistake_with_its_traceback(
+def test_a_misspelt_path_is_reported_as_a_program_error_with_its_traceback(
     job_manager: Any, drivers: Any, words: Any
 ) -> None:
     drivers.start(job_manager, "wordcount:wordcount", ("--input", f"{words.input}put", f"--output={words.output}"))

@@ -59,7 +59,7 @@ async def manager(
     await running.shut_down()
 
 
-async def test_a_driver_in_a_pod_that_is_killed_goes_on_from_its_checkpoint_in_s3(
+async def test_a_killed_driver_in_a_pod_continues_from_its_checkpoint_in_s3(
     manager: RunningJobManager, kubernetes: PlayedKubernetes, words: Words, tmp_path: Path
 ) -> None:
     jar = await manager.upload(PROGRAM + (PROGRAMS / "wordcount.py").read_text())

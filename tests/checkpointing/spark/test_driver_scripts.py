@@ -27,7 +27,7 @@ def copies(words: Any) -> Counter[str]:
         return Counter()
 
 
-def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
+def test_a_script_of_two_queries_continues_from_its_checkpoint(
     job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
     arguments = (str(words.input), str(words.output))

@@ -66,7 +66,7 @@ class Throwable:
         return f"{self._name}: {self._message}"
 
 
-def test_an_exception_in_a_worker_is_the_users_own() -> None:
+def test_an_exception_in_a_worker_is_that_of_the_user() -> None:
     assert user_exception(WORKER) == ("ValueError", "bad row w0")
 
 
@@ -78,7 +78,7 @@ def test_last_of_chained_exceptions_counts() -> None:
     assert user_exception(CHAINED) == ("RuntimeError", "outer")
 
 
-def test_without_a_traceback_the_root_cause_is_taken() -> None:
+def test_the_root_cause_is_used_without_a_traceback() -> None:
     root = Throwable("RuntimeException", "a.txt is not a Parquet file")
     info = of_query("words", Throwable("StreamingQueryException", "failed SQLSTATE: XXKST", root), 5)
     assert (info.name, info.message, info.timestamp) == ("RuntimeException", "a.txt is not a Parquet file", 5)
@@ -112,7 +112,7 @@ def test_a_script_that_ends_by_its_exit_code_has_no_traceback(tmp_path: Path) ->
     assert info.stacktrace.splitlines() == [f"checkpointing.spark.program.ScriptExited: {info.message}"]
 
 
-def test_the_message_ends_where_the_jvm_speaks_again() -> None:
+def test_the_message_ends_where_the_jvm_stack_trace_begins() -> None:
     text = """Job aborted: Traceback (most recent call last):
   File "/programs/seats.py", line 20, in look_up
 httpx2.HTTPStatusError: Server error '500 Internal Server Error' for url 'http://127.0.0.1:8090/aircraft'
@@ -130,7 +130,7 @@ For more information check: the status
     )
 
 
-def test_a_missing_key_is_told_as_such() -> None:
+def test_a_missing_key_is_reported_as_a_key_error() -> None:
     assert of_exception(KeyError("input"), 0).message == "KeyError: 'input'"
 
 

@@ -81,7 +81,7 @@ def test_each_row_is_there_once_after_restores_back_and_forward(bench: FileSink)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("interval", [1, 4, 10, 50])
-def test_the_log_is_compacted_as_often_as_the_job_says_now(bench: FileSink, interval: int) -> None:
+def test_the_log_is_compacted_at_the_current_interval_of_the_job(bench: FileSink, interval: int) -> None:
     older, _ = two_states(bench)
     bench.spark.conf.set(COMPACT_INTERVAL, str(interval))
     query = bench.restored(older, "again")
@@ -119,7 +119,7 @@ def test_a_reader_between_the_two_files_fails_or_sees_the_restored_rows(
         assert seen[1:] == [restored]
 
 
-def test_a_log_that_somebody_else_continues_is_refused(bench: FileSink) -> None:
+def test_a_log_that_another_job_continues_is_refused(bench: FileSink) -> None:
     """The foreign entry has a batch number beyond the range of this job."""
     older, _ = two_states(bench)
     foreign = bench.output / "_spark_metadata" / str(next(RANGES).end + 30_000)
@@ -135,7 +135,7 @@ def elsewhere(bench: FileSink) -> str:
 
 
 @pytest.mark.nightly
-def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(bench: FileSink) -> None:
+def test_a_query_that_moves_to_an_empty_directory_does_not_change_the_former_one(bench: FileSink) -> None:
     """A second job may start from the state while the first job continues."""
     older, newer = two_states(bench)
     before, log = bench.rows(), log_of(bench)
@@ -184,7 +184,7 @@ def test_at_least_once_nothing_disappears(viewfs: FileSink) -> None:
     assert all(rows[word] >= count for word, count in viewfs.expected.items())
 
 
-def test_a_query_that_starts_without_state_again_begins_a_log_of_its_own(viewfs: FileSink) -> None:
+def test_a_query_restarted_without_state_begins_a_new_log(viewfs: FileSink) -> None:
     for name in ("first", "again"):
         query = viewfs.writing(name)
         NoState("job").check_output(query, None)
@@ -248,7 +248,7 @@ def test_files_of_the_log_that_spark_removes_while_it_is_read_are_not_missed(
 
 
 @pytest.mark.nightly
-def test_a_log_that_cannot_be_read_says_which(viewfs: FileSink) -> None:
+def test_an_unreadable_log_is_named(viewfs: FileSink) -> None:
     older, _ = two_states(viewfs)
     query = viewfs.writing("again")
     newest = max((viewfs.output / "_spark_metadata").glob("[!.]*"))
@@ -321,7 +321,7 @@ def test_a_query_at_the_end_of_its_range_is_continued_in_another_one(
 
 
 @pytest.mark.nightly
-def test_a_log_that_is_ahead_of_what_was_left_is_noticed(
+def test_a_log_that_is_ahead_of_the_remaining_state_is_detected(
     bench: FileSink, left_behind: Callable[[], RunningQuery]
 ) -> None:
     last = left_behind().files.last_commit()

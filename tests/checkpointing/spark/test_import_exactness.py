@@ -49,7 +49,7 @@ def plain(bench: Bench, location: Path, writer: Any) -> RunningQuery:
 
 
 @pytest.mark.parametrize("layout", EACH_LAYOUT)
-def test_counts_go_on_where_plain_spark_left_them(spark: Any, tmp_path: Path, layout: str) -> None:
+def test_counts_continue_where_plain_spark_ended(spark: Any, tmp_path: Path, layout: str) -> None:
     bench = Bench(spark, tmp_path, LAYOUTS[layout])
     seen: Counter[str] = Counter()
 
@@ -107,7 +107,7 @@ def test_a_batch_that_died_after_it_wrote_is_not_written_again(
 
 
 @pytest.mark.nightly
-def test_the_file_sink_of_spark_goes_on_in_its_directory(spark: Any, tmp_path: Path) -> None:
+def test_the_file_sink_of_spark_continues_in_its_directory(spark: Any, tmp_path: Path) -> None:
     """The sink's log is not in the checkpoint location, so it stays where it is."""
     bench, output = Bench(spark, tmp_path, LAYOUTS["hdfs"]), tmp_path / "out"
 

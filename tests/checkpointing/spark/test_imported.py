@@ -54,7 +54,7 @@ def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 @pytest.mark.parametrize("query", ["words", UNNAMED])
-def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: str, tmp_path: Path) -> None:
+def test_an_imported_location_is_restored_unchanged_and_not_modified(name: str, query: str, tmp_path: Path) -> None:
     recording = unpacked(name, tmp_path / "recorded")
     before = fingerprint(recording.location)
     batch = newest_batch(recording)
@@ -123,7 +123,7 @@ def test_several_queries_are_one_savepoint(count: Recording, tmp_path: Path) -> 
     assert Snapshot(checkpoint).named(["a", "b"]).queries == ("a", "b")
 
 
-def test_state_without_a_name_is_not_given_to_one_of_several_queries(count: Recording, tmp_path: Path) -> None:
+def test_state_without_a_name_is_not_assigned_to_one_of_several_queries(count: Recording, tmp_path: Path) -> None:
     snapshot = Snapshot(imported({UNNAMED: str(count.location)}, str(tmp_path / "savepoints")))
     with pytest.raises(RestoreRefused, match=r"the queries .a., .b., .* Write --from-checkpoint NAME=LOCATION"):
         snapshot.named(["a", "b"])
@@ -136,7 +136,7 @@ def test_state_that_the_program_has_no_operator_for_is_not_left_behind(count: Re
         check_fits(snapshot, lines.plan.vertices, allow_non_restored_state=False)
 
 
-def test_wrong_names_of_queries_are_told_with_the_names_of_the_program(count: Recording, tmp_path: Path) -> None:
+def test_wrong_names_of_queries_are_reported_with_those_of_the_program(count: Recording, tmp_path: Path) -> None:
     other = unpacked("distinct", tmp_path / "other")
     made = imported({"orders": str(count.location), "csv": str(other.location)}, str(tmp_path / "savepoints"))
     with pytest.raises(RestoreRefused) as refused:
@@ -211,7 +211,7 @@ def newest(location: Path, log: str) -> Path:
         (commits_cleaned, "imports.commits-missing", "commits are missing"),
     ],
 )
-def test_a_location_that_cannot_be_brought_along_is_refused_and_nothing_is_left(
+def test_a_location_that_cannot_be_imported_is_refused_and_leaves_no_files(
     count: Recording, tmp_path: Path, damage: Callable[[Path], None], code: str, message: str
 ) -> None:
     damage(count.location)
@@ -246,7 +246,7 @@ def test_a_location_in_use_is_refused(
     assert not list(tmp_path.glob("savepoints/*"))
 
 
-def test_a_remote_location_comes_through_the_same_door(
+def test_a_remote_location_is_imported_in_the_same_way(
     count: Recording, s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_path: Path
 ) -> None:
     admitted(s3)

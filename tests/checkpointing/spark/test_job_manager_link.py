@@ -77,7 +77,7 @@ def test_link_registers_at_once_and_then_sends_heartbeats(
     assert job_manager.heard(Heartbeat)[0].queries["words"].input_rows == 300
 
 
-def test_a_lost_connection_is_opened_again_and_what_was_not_sent_follows(
+def test_a_lost_connection_is_opened_again_and_unsent_messages_follow(
     job_manager: Any, make_link: MakeLink, eventually: Any
 ) -> None:
     link = make_link(lambda _: job_manager.address)
@@ -119,7 +119,7 @@ def test_messages_of_an_old_session_are_dropped(job_manager: Any, make_link: Mak
     assert isinstance(link.incoming.get(timeout=20), NotifyComplete)
 
 
-def test_a_driver_that_is_refused_does_not_come_back(
+def test_a_refused_driver_does_not_reconnect(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
 ) -> None:
     link = make_link(lambda _: job_manager.address, lease_s=1.0)
@@ -136,7 +136,7 @@ def test_the_lease_runs_out_when_no_leader_is_known(make_link: MakeLink, lease_l
     assert lease_lost.wait(20)
 
 
-def test_the_lease_runs_out_when_the_job_manager_is_gone(
+def test_the_lease_expires_without_the_job_manager(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event
 ) -> None:
     link = make_link(lambda _: job_manager.address, lease_s=2.0)
@@ -154,7 +154,7 @@ def test_heartbeats_that_are_answered_renew_the_lease(
     assert not lease_lost.is_set()
 
 
-def test_a_leader_that_asks_to_wait_renews_the_lease_until_it_registers_the_driver(
+def test_a_leader_that_postpones_a_registration_renews_the_lease_until_then(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
 ) -> None:
     job_manager.answer = Wait(job_manager.session_id)
@@ -177,14 +177,14 @@ def test_a_job_manager_that_hangs_does_not_renew_the_lease(
         assert lease_lost.wait(20)
 
 
-def test_close_waits_for_the_last_words(job_manager: Any, make_link: MakeLink) -> None:
+def test_close_waits_for_the_last_messages(job_manager: Any, make_link: MakeLink) -> None:
     link = make_link(lambda _: job_manager.address)
     link.send(status(DriverState.FINISHED))
     assert link.close(20)
     assert job_manager.heard(StatusUpdate)[0].state is DriverState.FINISHED
 
 
-def test_close_gives_up_after_its_limit(make_link: MakeLink) -> None:
+def test_close_stops_waiting_after_its_limit(make_link: MakeLink) -> None:
     link = make_link(lambda _: None)
     link.send(status(DriverState.FINISHED))
     assert not link.close(0.3)

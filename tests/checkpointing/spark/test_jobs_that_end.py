@@ -80,7 +80,7 @@ def rows(count: int) -> list[str]:
     return sorted(f'{{"value":"row {number}"}}' for number in range(count))
 
 
-async def test_a_second_run_goes_on_where_the_first_ended(manager: RunningJobManager, tmp_path: Path) -> None:
+async def test_a_second_run_continues_where_the_first_ended(manager: RunningJobManager, tmp_path: Path) -> None:
     """Formerly, FileSink refused the second run, because it did not start from a state of the first."""
     runs, read = Runs(manager, "files", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
     runs.feed(0, 50)
@@ -139,7 +139,7 @@ async def test_a_second_run_appends_each_row_once_to_a_table(manager: RunningJob
 
 
 @pytest.mark.nightly
-async def test_a_job_with_the_once_trigger_goes_on_where_it_ended(manager: RunningJobManager, tmp_path: Path) -> None:
+async def test_a_job_with_the_once_trigger_continues_where_it_ended(manager: RunningJobManager, tmp_path: Path) -> None:
     runs, read = Runs(manager, "once", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
     runs.feed(0, 100)
     await runs.run()

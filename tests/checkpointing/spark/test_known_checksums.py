@@ -80,7 +80,7 @@ def test_removed_query_has_no_known_checksums(snapshot: str, live: Path) -> None
     assert known_checksums(snapshot, {"others": live}).known(live / SST) is None
 
 
-def test_a_snapshot_that_cannot_be_read_costs_only_time(snapshot: str, live: Path) -> None:
+def test_an_unreadable_snapshot_only_takes_more_time(snapshot: str, live: Path) -> None:
     Path(snapshot, "_metadata").write_text("{")
 
     assert known_checksums(snapshot, {"words": live}).known(live / SST) is None

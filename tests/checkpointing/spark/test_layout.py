@@ -68,7 +68,7 @@ class Checkpoint:
         return {path.removeprefix("sources/") for path in self.select(batch) if path.startswith("sources/")}
 
 
-def test_the_logs_of_a_batch_are_its_own_and_the_offsets_before_it() -> None:
+def test_the_logs_of_a_batch_include_the_offsets_before_it() -> None:
     checkpoint = Checkpoint(5)
     checkpoint.add("offsets/6", "offsets/.6.crc", ".metadata.crc")
     logs = {path for path in checkpoint.select(4) if not path.startswith("sources/")}
@@ -87,7 +87,7 @@ def test_a_log_that_is_missing_is_named(path: str) -> None:
         checkpoint.select(3)
 
 
-def test_a_sources_log_is_taken_whole() -> None:
+def test_the_log_of_a_source_is_copied_completely() -> None:
     checkpoint = Checkpoint(3).add("sources/0/9.compact", "sources/1/0", "sources/0/.3.crc", "sources/0/.7.x.tmp")
     assert checkpoint.sources(2) == {"0/0", "0/1", "0/2", "0/3", "0/9.compact", "1/0"}
 
@@ -111,7 +111,7 @@ def test_compacted_logs_may_be_shared() -> None:
     assert shareable == {"sources/0/3.compact", "sources/0/7.compact", "sink:_spark_metadata/9.compact"}
 
 
-def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
+def test_hdfs_copies_the_newest_snapshot_and_the_deltas_after_it() -> None:
     checkpoint = Checkpoint(8)
     checkpoint.add(*(f"state/0/0/{v}.delta" for v in range(1, 10)), "state/0/0/3.snapshot", "state/0/0/6.snapshot")
     checkpoint.add("state/0/0/9.snapshot")
@@ -119,7 +119,7 @@ def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
     assert checkpoint.state(8) == {"9.snapshot"}
 
 
-def test_hdfs_without_a_snapshot_takes_every_delta() -> None:
+def test_hdfs_without_a_snapshot_copies_every_delta() -> None:
     checkpoint = Checkpoint(2).add("state/0/0/1.delta", "state/0/0/2.delta", "state/0/0/3.delta")
     assert checkpoint.state(1) == {"1.delta", "2.delta"}
 
@@ -130,7 +130,7 @@ def test_a_delta_missing_in_between_is_named() -> None:
         checkpoint.select(3)
 
 
-def test_rocksdb_without_changelog_takes_the_versions_zip_and_what_it_refers_to() -> None:
+def test_rocksdb_without_changelog_copies_the_zip_of_the_version_and_its_files() -> None:
     checkpoint = Checkpoint(2)
     checkpoint.add("state/0/0/2.zip", content=zip_of("a.sst"))
     checkpoint.add("state/0/0/3.zip", content=zip_of("a.sst", "b.sst", logs=("l.log",)))
@@ -177,7 +177,7 @@ def test_format_2_never_builds_on_the_zip_of_a_failed_attempt() -> None:
     assert steps == {f"3_{uid('2')}.zip", f"4_{uid('3')}.changelog"}
 
 
-def test_format_2_distrusts_a_zip_among_several_attempts_whose_commit_is_gone() -> None:
+def test_format_2_ignores_a_zip_of_several_attempts_without_a_commit() -> None:
     checkpoint = format_2(3)
     checkpoint.add(f"state/0/0/2_{uid('failed')}.zip", content=zip_of())
     checkpoint.remove("commits/1")
@@ -186,7 +186,7 @@ def test_format_2_distrusts_a_zip_among_several_attempts_whose_commit_is_gone() 
     assert f"1_{uid('0')}.changelog" in names
 
 
-def test_format_2_trusts_the_single_attempt_of_a_version_whose_commit_is_gone() -> None:
+def test_format_2_uses_the_single_attempt_of_a_version_without_a_commit() -> None:
     checkpoint = format_2(3)
     checkpoint.add(f"state/0/0/2_{uid('1')}.zip", content=zip_of())
     for batch in (0, 1, 2):
@@ -195,7 +195,7 @@ def test_format_2_trusts_the_single_attempt_of_a_version_whose_commit_is_gone() 
     assert f"2_{uid('1')}.zip" in checkpoint.state(3)
 
 
-def test_each_store_of_a_join_is_taken_for_itself() -> None:
+def test_each_store_of_a_join_is_copied_separately() -> None:
     checkpoint = Checkpoint(1)
     stores = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
     for store in stores:
@@ -233,7 +233,7 @@ def test_every_file_belongs_to_one_subtask() -> None:
     }
 
 
-def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
+def test_the_log_of_a_file_sink_is_copied_as_of_the_batch() -> None:
     checkpoint = Checkpoint(13)
     names = [str(n) for n in range(10, 14)] + ["9.compact", *map(str, range(5, 9))]
     checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in names))
@@ -261,21 +261,21 @@ def test_a_sources_log_may_run_ahead_of_the_batch() -> None:
     assert checkpoint.sources(1) == {"0/0", "0/1", "0/2", "1/3.compact"}
 
 
-def test_offsets_say_how_far_each_source_was_read() -> None:
+def test_offsets_give_the_position_of_each_source() -> None:
     offsets = b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}\n-\n{"topic":{"0":17}}'
     assert source_positions(offsets) == {0: '{"logOffset":3}', 2: '{"topic":{"0":17}}'}
 
 
 @pytest.mark.parametrize("content", [b"v7\n{}\n{}", b"", b"v1"])
-def test_offsets_in_a_format_that_is_not_known_say_nothing(content: bytes) -> None:
+def test_offsets_in_an_unknown_format_give_no_position(content: bytes) -> None:
     assert source_positions(content) == {}
 
 
-def test_batch_numbers_are_told_from_other_names() -> None:
+def test_batch_numbers_are_distinguished_from_other_names() -> None:
     assert committed_batches(["10", "9", ".9.crc", "9.compact", "x"]) == [9, 10]
 
 
-def test_a_savepoint_that_was_never_completed_is_known_by_what_its_files_begin_with() -> None:
+def test_an_incomplete_savepoint_is_recognized_by_the_prefix_of_its_files() -> None:
     """Files with other prefixes may belong to someone else, so they would prevent the removal of the savepoint."""
     checkpoint = Checkpoint(3)
     checkpoint.add("timelines", "operators/totals/3", *(f"state/0/0/{version}.delta" for version in range(1, 5)))

@@ -161,7 +161,7 @@ def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: L
         pytest.param("hdfs", 3, marks=pytest.mark.nightly),
     ],
 )
-def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
+def test_a_file_sink_log_that_is_ahead_of_a_state_is_not_continued(
     spark: Any, tmp_path: Path, layout: str, batches: int
 ) -> None:
     """Spark would skip the batch as written, and then miss the state that it did not compute."""
@@ -186,7 +186,7 @@ def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
 
 
 @pytest.mark.nightly
-def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Lives) -> None:
+def test_missing_newer_commits_are_detected_by_the_log_of_a_file_sink(bench: Lives) -> None:
     output = bench.root / "out"
     query = bench.attempt(1, bench.lines().writeStream.format("json").option("path", str(output)))
     for _ in range(3):

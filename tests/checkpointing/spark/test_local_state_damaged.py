@@ -90,7 +90,7 @@ def test_damage_is_noticed(left_behind: Path, tmp_path: Path, what: str, harm: C
         LocalState.read(work).check()
 
 
-def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_path: Path) -> None:
+def test_a_missing_partition_is_detected(left_behind: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(left_behind, work)
     shutil.rmtree(work / "queries" / "0-words" / "state" / "0" / "1")
@@ -98,7 +98,7 @@ def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_p
         LocalState.read(work).check()
 
 
-def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path, tmp_path: Path) -> None:
+def test_missing_newer_commits_are_detected_by_the_state(left_behind: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(left_behind, work)
     for log, numbers in (("commits", (3, 4)), ("offsets", (3, 4, 5))):
@@ -109,7 +109,7 @@ def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path,
         LocalState.read(work).check()
 
 
-def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_an_attempt_without_its_record_is_not_continued(tmp_path: Path) -> None:
     with pytest.raises(LocalStateUnusable, match="ended before it started its queries"):
         LocalState.read(tmp_path)
     (tmp_path / "queries.json").write_text(json.dumps({"boot_id": 3}))

@@ -8,7 +8,7 @@ from checkpointing.jobs.launching.log_limit import LogLimit
 MEGABYTE = 1024 * 1024
 
 
-def test_a_log_past_its_limit_starts_anew_and_keeps_its_last_megabyte_beside_it(tmp_path: Path) -> None:
+def test_a_log_above_its_limit_is_rotated_and_keeps_its_last_megabyte(tmp_path: Path) -> None:
     log, clock = tmp_path / "driver.log", ManualClock()
     limit = LogLimit(log, clock, 3 * MEGABYTE)
     with log.open("ab", buffering=0) as writer:

@@ -36,7 +36,7 @@ def restored(tmp_path: Path) -> Restored:
     return Restored(tmp_path)
 
 
-def test_files_of_the_restored_batch_and_before_may_be_gone(restored: Restored) -> None:
+def test_files_of_the_restored_batch_and_before_may_be_missing(restored: Restored) -> None:
     restored.log("1.compact", 0, 1)
     restored.log("2", 2)
     restored.check()
@@ -58,13 +58,13 @@ def test_only_the_first_of_many_lost_files_are_named(restored: Restored) -> None
         restored.check()
 
 
-def test_a_file_elsewhere_is_not_looked_for(restored: Restored) -> None:
+def test_a_file_in_another_place_is_not_searched(restored: Restored) -> None:
     entry = json.dumps({"path": "s3a://bucket/3.txt", "batchId": 3})
     (restored.location / "sources/0/3").write_text(f"v1\n{entry}")
     restored.check()
 
 
-def test_a_source_of_another_kind_is_left_alone(restored: Restored) -> None:
+def test_a_source_of_another_kind_is_not_checked(restored: Restored) -> None:
     restored.offsets('{"topic":{"0":17}}')
     (restored.location / "sources/0/0").write_text("what it likes")
     restored.check()
@@ -92,6 +92,6 @@ def test_lost_input_message_includes_advice(message: str) -> None:
     assert words.endswith("failOnDataLoss=false.")
 
 
-def test_a_source_in_python_says_it_by_its_exception() -> None:
+def test_a_python_source_reports_lost_input_by_its_exception() -> None:
     assert lost_input_message("words", "SourceInputLost", "rows 4 to 7 are gone.") is not None
     assert lost_input_message("words", "ValueError", "rows 4 to 7 are gone.") is None

@@ -43,7 +43,7 @@ def test_a_program_that_stops_spark_outside_of_a_batch_runs(jobs: dict[str, Job]
     job.cancel()
 
 
-def test_a_batch_that_stops_spark_is_told_that_it_must_not(jobs: dict[str, Job]) -> None:
+def test_a_batch_that_stops_spark_fails_with_an_explanation(jobs: dict[str, Job]) -> None:
     found = failure(jobs["stops_in_a_batch"])
     assert found["exceptionName"] == "ContextStopped"
     assert "A program must not call stop(); the job manager stops it" in found["message"]

@@ -59,7 +59,9 @@ def syntax_of_sql(spark: Any, args: dict[str, str]) -> Any:
         syntax_of_sql,
     ],
 )  # fmt: skip
-def test_a_mistake_of_the_program(spark: Any, program: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_exception_of_the_program_is_a_program_error(
+    spark: Any, program: Callable[..., Any], tmp_path: Path
+) -> None:
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     error = failure(spark, program)
     assert is_mistake(error, call_program, spark), repr(error)
@@ -75,7 +77,7 @@ def reads(path: str) -> Callable[[Any, dict[str, str]], Any]:
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_a_path_beside_others_that_does_not_exist_is_misspelt(spark: Any, tmp_path: Path, is_remote: bool) -> None:
+def test_a_missing_path_next_to_existing_ones_is_misspelt(spark: Any, tmp_path: Path, is_remote: bool) -> None:
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.misspelt.link./lake", tmp_path.as_uri())
     root = "viewfs://misspelt/lake" if is_remote else str(tmp_path)
     error = failure(spark, reads(f"{root}/data/inptu"))
@@ -129,11 +131,11 @@ def test_a_cause_that_may_pass(spark: Any, program: Callable[..., Any]) -> None:
     assert not is_mistake(error, call_program, spark), repr(error)
 
 
-def test_an_error_that_the_program_did_not_raise_is_no_mistake_of_it(spark: Any) -> None:
+def test_an_error_from_outside_the_program_is_no_program_error(spark: Any) -> None:
     assert not is_mistake(KeyError("ours"), call_program)
 
 
-def test_an_exception_that_was_raised_instead_of_another_says_only_its_own() -> None:
+def test_a_suppressed_context_of_an_exception_is_ignored() -> None:
     error = ValueError("the port is no number")
     error.__context__, error.__suppress_context__ = OSError("away"), True
     assert not may_pass(error)

@@ -156,7 +156,7 @@ def test_a_state_of_another_format_is_refused_with_its_file_and_format(rocksdb: 
 
 
 @pytest.mark.nightly
-def test_a_functions_own_rows_can_be_told_from_abandoned_ones(rocksdb: Jobs) -> None:
+def test_the_rows_of_a_function_are_distinguished_from_abandoned_ones(rocksdb: Jobs) -> None:
     """Each batch adds its rows once, with its batch number. A view can then exclude the abandoned batches."""
     rows: dict[int, list[str]] = {}
 

@@ -66,7 +66,9 @@ def settings(secret: str, python: str = "") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("pyspark", ["4.2.1", "4.1.4", "4.0.5"])
-async def test_two_versions_of_pyspark_side_by_side(manager: RunningJobManager, tmp_path: Path, pyspark: str) -> None:
+async def test_two_versions_of_pyspark_run_at_the_same_time(
+    manager: RunningJobManager, tmp_path: Path, pyspark: str
+) -> None:
     other_python = str(python_with_pyspark_or_skip(pyspark))
     jar = await manager.upload((PROGRAMS / "surroundings.py").read_text(), "surroundings.py")
     usual, other = Job(manager, tmp_path / "usual"), Job(manager, tmp_path / "other")

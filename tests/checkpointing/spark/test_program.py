@@ -86,7 +86,7 @@ def test_a_script_runs_as_main_with_its_arguments(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "my-job.py ['a b', '--n'] __main__ __main__"
 
 
-def test_a_module_of_a_zip_runs_as_a_script_beside_its_modules(tmp_path: Path, name: str) -> None:
+def test_a_module_of_a_zip_runs_as_a_script_next_to_its_modules(tmp_path: Path, name: str) -> None:
     path = tmp_path / "upload.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}/__init__.py", "")
@@ -183,7 +183,7 @@ def test_a_module_name_that_python_has_already_is_refused(tmp_path: Path) -> Non
         load(tmp_path, "json", "def main(spark, args): ...")
 
 
-def test_arguments_come_with_or_without_an_equals_sign() -> None:
+def test_arguments_are_accepted_with_or_without_an_equals_sign() -> None:
     words = ["--input", "/in", "--output=/out", "--verbose", "--n", "-5", "--expr=a=b"]
     assert parse_arguments(words) == {
         "input": "/in", "output": "/out", "verbose": "true", "n": "-5", "expr": "a=b",

@@ -29,7 +29,7 @@ def run_of(program: Callable[[ProgramRun], object]) -> ProgramRun:
     return run
 
 
-def test_a_program_that_ends_gives_what_it_returned_and_started() -> None:
+def test_a_program_that_ends_returns_its_result_and_its_queries() -> None:
     def program(run: ProgramRun) -> str:
         run.add(Started("a"))
         run.add(Started("b"))
@@ -49,7 +49,7 @@ def test_exception_of_the_program_is_raised() -> None:
         run_of(program).until_settled()
 
 
-def test_a_program_that_waits_goes_on_when_its_query_has_ended() -> None:
+def test_a_waiting_program_continues_when_its_query_has_ended() -> None:
     query, after = Started("a"), threading.Event()
 
     def program(run: ProgramRun) -> None:
@@ -68,7 +68,7 @@ def test_a_program_that_waits_goes_on_when_its_query_has_ended() -> None:
     eventually("its end", lambda: run.has_ended)
 
 
-def test_a_query_that_is_started_after_the_first_wait_is_refused_and_the_driver_is_told() -> None:
+def test_a_query_started_after_the_first_wait_is_refused_and_reported_to_the_driver() -> None:
     def program(run: ProgramRun) -> None:
         run.add(Started("a"))
         run.wait_until_begun()
@@ -93,7 +93,7 @@ def test_a_writer_is_started_once() -> None:
         run_of(program).until_settled()
 
 
-def test_exception_on_the_programs_thread_is_its_mistake() -> None:
+def test_exception_on_the_programs_thread_is_a_program_error() -> None:
     def function(spark: object, arguments: dict[str, str]) -> None:
         raise KeyError("input")
 

@@ -87,7 +87,7 @@ def test_each_partition_of_a_snapshot_has_its_state(layout: str, tmp_path: Path)
 
 @pytest.mark.parametrize("batch", range(5))
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_files_of_a_partition_lead_from_one_whole_state_to_the_batch(
+def test_the_files_of_a_partition_are_one_complete_state_and_the_changes_since(
     layout: str, batch: int, tmp_path: Path
 ) -> None:
     files = unpacked(f"count in {layout}", tmp_path).files
@@ -143,7 +143,7 @@ def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_al
     assert (second / "commits" / "4").exists()
 
 
-def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(
+def test_a_state_without_a_matching_operator_is_refused_for_every_parallelism(
     count: Recording, distinct: Recording, tmp_path: Path
 ) -> None:
     """Operators are matched by kind and position, because Spark finds state by its position only."""
@@ -156,7 +156,7 @@ def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(
         check_fits(Snapshot(checkpoint), other, allow_non_restored_state=True)
 
 
-def test_an_operator_that_moved_up_is_not_given_anothers_state(
+def test_an_operator_that_moved_does_not_get_the_state_of_another(
     total: Recording, distinct: Recording, tmp_path: Path
 ) -> None:
     checkpoint = write_checkpoint(total.files, tmp_path)
@@ -164,7 +164,7 @@ def test_an_operator_that_moved_up_is_not_given_anothers_state(
         check_fits(Snapshot(checkpoint), distinct.plan.vertices, allow_non_restored_state=True)
 
 
-def test_a_whole_query_is_left_behind_with_leave_only(count: Recording, tmp_path: Path) -> None:
+def test_a_complete_query_is_dropped_only_if_allowed(count: Recording, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(count.files, tmp_path)
     others = query_plan("others", AGGREGATE, Sink("noop", None), {}).vertices
     with pytest.raises(RestoreRefused, match=r"'aggregate \(stateStoreSave\)' of query 'words', 'Sink: noop' of"):

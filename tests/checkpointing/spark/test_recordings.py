@@ -23,7 +23,7 @@ DRIVERS, *OTHERS = RECORDINGS
 
 
 @pytest.mark.parametrize("name", [DRIVERS, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)])
-def test_spark_writes_what_was_recorded(name: str, spark: Any, tmp_path: Path) -> None:
+def test_spark_writes_the_recorded_files(name: str, spark: Any, tmp_path: Path) -> None:
     recorded = unpacked(name, tmp_path / "recorded")
     with put_back(spark):
         written = record(spark, name, tmp_path / "written")

@@ -80,7 +80,7 @@ def checkpoint_of(running: RunningQuery, root: Path, eventually: Callable[..., o
     return checkpoint
 
 
-def test_a_query_stuck_in_a_batch_is_named_and_the_others_go_on(
+def test_a_query_stuck_in_a_batch_is_named_and_the_others_continue(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     """The job manager expires the checkpoint. The next checkpoint, after the batch, completes."""
@@ -145,7 +145,7 @@ def test_a_state_of_another_schema_is_refused_with_operator_and_difference(
     assert verify(checkpoint.location, deep=True).files == checkpoint.files
 
 
-def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_back(
+def test_a_state_of_another_schema_is_refused_before_the_log_of_the_file_sink_is_restored(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     words, output = Words(spark, tmp_path), tmp_path / "out"
@@ -221,7 +221,7 @@ def prepared(
     return prepare(spec, work, spark, program, {})
 
 
-def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
+def test_missing_input_is_named_before_anything_runs(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     """The next batch was already listed when the checkpoint was taken. Spark alone would skip its missing file."""
@@ -293,7 +293,7 @@ class ForgetfulReader(DataSourceStreamReader):
 
 
 @pytest.mark.nightly
-def test_a_source_that_says_it_lost_input_fails_the_job_for_good_in_its_words(
+def test_a_source_that_reports_lost_input_fails_the_job_permanently_with_its_message(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     spark.dataSource.register(Forgetful)

@@ -35,7 +35,7 @@ def bench(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Bench:
 
 @pytest.mark.parametrize("deltas", DELTAS)
 @pytest.mark.parametrize("batch", [*(pytest.param(batch, marks=pytest.mark.nightly) for batch in (0, 2)), 3])
-def test_a_sink_that_knows_batch_numbers_loses_nothing(batch: int, deltas: int, bench: Bench) -> None:
+def test_a_sink_that_uses_batch_numbers_loses_nothing(batch: int, deltas: int, bench: Bench) -> None:
     bench.spark.conf.set(f"{STATE}minDeltasForSnapshot", str(deltas))
     sink = IdempotentSink()
     again = restored(bench, sink, batch, 1000)

@@ -71,7 +71,7 @@ def has_state(checkpoint: CompletedCheckpoint) -> bool:
     ("layout", "steps"),
     [("rocksdb format 2", (8, 3, 3)), pytest.param("rocksdb format 1", (3,), marks=pytest.mark.nightly)],
 )
-def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_restored(
+def test_a_count_is_rescaled_from_4_to_8_to_3_partitions_and_its_snapshots_restored(
     bench: Rescaling, layout: str, steps: tuple[int, ...]
 ) -> None:
     bench.layout = {"rocksdb.changelogCheckpointing.enabled": "true", **LAYOUTS[layout]}
@@ -144,7 +144,7 @@ def test_a_joins_four_stores_are_rescaled_together(bench: Rescaling) -> None:
     assert sorted(pairs) == list("abdefgh")
 
 
-def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -> None:
+def test_a_state_without_a_schema_is_refused_with_sparks_message(bench: Rescaling) -> None:
     counted = bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop")
     query = bench.first(counted, 2, 1)
     query.stop()
@@ -157,7 +157,7 @@ def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -
 # --- requested numbers -----------------------------------------------------------------------------------------------
 
 
-def test_a_job_asks_for_partitions_by_its_parallelism_or_sparks_own_setting() -> None:
+def test_the_partitions_are_set_by_the_parallelism_or_by_spark() -> None:
     assert requests_partitions(3, {})
     assert requests_partitions(None, {"spark.sql.shuffle.partitions": "3"})
     assert not requests_partitions(None, {"spark.master": "local[2]"})

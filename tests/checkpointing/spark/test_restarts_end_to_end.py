@@ -57,7 +57,7 @@ class WordCount:
         return await self.manager.get(f"/jobs/{self.job_id}/checkpoints/details/{number}")
 
 
-async def test_a_killed_job_replays_nothing_and_goes_on_with_more_partitions(
+async def test_a_killed_job_replays_nothing_and_continues_with_more_partitions(
     manager: RunningJobManager, words: Words
 ) -> None:
     job_id = await submitted(manager, words)

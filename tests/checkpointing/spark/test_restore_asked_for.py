@@ -66,7 +66,7 @@ def test_the_refusal_names_the_state_the_queries_and_their_sinks() -> None:
     assert text.endswith("words to kafka, letters to foreachBatch")
 
 
-def test_a_restore_that_a_person_asked_for_continues() -> None:
+def test_a_restore_that_a_person_requested_continues() -> None:
     state([WORDS], may_write_again=True).check_fits([WORDS])
 
 
@@ -74,7 +74,7 @@ def test_sinks_that_show_each_row_once_are_no_reason() -> None:
     state([FILES, MEMORY], may_write_again=False).check_fits([FILES, MEMORY])
 
 
-def test_a_query_that_the_state_does_not_know_writes_nothing_again() -> None:
+def test_a_query_missing_in_the_state_writes_nothing_again() -> None:
     state([FILES], may_write_again=False).check_fits([FILES, WORDS])
 
 

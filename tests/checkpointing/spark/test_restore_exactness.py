@@ -52,7 +52,7 @@ def whole_everywhere(query: RunningQuery) -> bool:
     return all([*(state / str(partition)).glob("*.zip")] for partition in range(PARTITIONS))
 
 
-def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(bench: Bench, eventually: Any) -> None:
+def test_a_query_restored_next_to_its_abandoned_batches_counts_every_word_once(bench: Bench, eventually: Any) -> None:
     counts: dict[str, int] = {}
     first = RunningQuery(bench.planned(counting(bench, counts), bench.root / "first"))
     first.start()
@@ -85,7 +85,7 @@ def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(ben
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("ahead", [0, 1, 8])
-def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Bench, ahead: int) -> None:
+def test_the_log_of_a_source_is_restored_from_its_uncompacted_entries(format_2: Bench, ahead: int) -> None:
     """The log may be so far ahead that its entries after the batch are only in compacted files."""
     bench, compact_interval = format_2, "spark.sql.streaming.fileSource.log.compactInterval"
     counts: dict[str, int] = {}
@@ -141,7 +141,7 @@ def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, e
 
 
 @pytest.mark.nightly
-def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_content(
+def test_large_state_is_checked_by_hadoops_crc_files_and_verified_by_its_content(
     format_2: Bench, eventually: Any
 ) -> None:
     bench = format_2
@@ -320,7 +320,7 @@ def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", ["rocksdb format 2", "rocksdb format 1"])
-def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path, layout: str) -> None:
+def test_transform_with_state_continues_from_its_values(spark: Any, tmp_path: Path, layout: str) -> None:
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
 
@@ -377,7 +377,7 @@ def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_a_source_with_offsets_as_kafkas_goes_on_from_each_partitions_own(format_2: Bench) -> None:
+def test_a_source_with_kafka_offsets_continues_from_the_offset_of_each_partition(format_2: Bench) -> None:
     """The source is written in Python. After the checkpoint, one partition has grown, one has not, and one is new."""
     bench, topic = format_2, Topic(format_2.root / "words")
     bench.spark.dataSource.register(TopicLog)

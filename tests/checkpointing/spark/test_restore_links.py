@@ -53,7 +53,7 @@ def restore(stored: Path, location: Path) -> None:
     assert restore_query(Snapshot(checkpoint), "words", [COUNT], location) == 41
 
 
-def test_a_whole_one_is_linked(stored: Path, tmp_path: Path) -> None:
+def test_a_complete_file_is_linked(stored: Path, tmp_path: Path) -> None:
     restore(stored, tmp_path / "live")
     assert (tmp_path / "live" / SST).samefile(stored)
 

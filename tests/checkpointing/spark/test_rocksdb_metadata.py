@@ -36,7 +36,7 @@ def whole_state(location: Path, name: str, version: bytes) -> Path:
         pytest.param(FORMAT_2, b"v3", "4.3.0", b"v3", id="a version that is not known is left to Spark"),
     ],
 )
-def test_a_whole_state_gets_the_version_that_this_spark_reads(
+def test_a_complete_state_gets_the_version_that_this_spark_reads(
     tmp_path: Path, name: str, written: bytes, spark: str, wanted: bytes
 ) -> None:
     path = whole_state(tmp_path, name, written)

@@ -37,7 +37,7 @@ def test_sums_over_batches_and_the_state_as_of_the_last() -> None:
     }
 
 
-def test_a_sink_that_does_not_count_is_left_out_for_good() -> None:
+def test_a_sink_without_counts_is_omitted_permanently() -> None:
     found = counted(JOIN, progress([5, 6], [(0, 0, 0, 0)], 4), progress([1, 1], [(0, 0, 0, 0)], -1))
     assert set(found) == {"Source:", "join"}
     assert "Sink:" not in counted(JOIN, progress([1, 1], [(0, 0, 0, 0)]), progress([1, 1], [(0, 0, 0, 0)], 3))
@@ -48,5 +48,5 @@ def test_spark_reports_of_the_operators_from_the_top_of_the_plan() -> None:
     assert {name: rows.state for name, rows in found.items() if rows.state} == {"aggregate": 10, "deduplicate": 20}
 
 
-def test_operators_that_the_plan_does_not_know_are_nobodys() -> None:
+def test_operators_missing_in_the_plan_belong_to_no_query() -> None:
     assert set(counted(TWO_OPERATORS, progress([1], [(10, 0, 0, 0)]))) == {"Source:"}

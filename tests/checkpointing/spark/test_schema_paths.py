@@ -20,7 +20,7 @@ def metadata(location: Path, schema_path: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["plain", "with a space", "job@cluster", "50%"])
-def test_a_schema_is_found_where_it_lies_now_whatever_the_directory_is_called(tmp_path: Path, name: str) -> None:
+def test_a_schema_is_found_in_a_moved_and_renamed_directory(tmp_path: Path, name: str) -> None:
     path = metadata(tmp_path / name, f"file:/where/it/was/{SCHEMA}")
     relocate_schemas(tmp_path / name)
     version, body = path.read_text().split("\n")

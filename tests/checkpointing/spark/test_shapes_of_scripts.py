@@ -45,7 +45,7 @@ def values(output: Path) -> list[float | None]:
 
 
 @pytest.mark.nightly
-def test_several_queries_go_on_from_a_checkpoint_below_the_same_directory(
+def test_several_queries_continue_from_a_checkpoint_below_the_same_directory(
     job_manager: Any, drivers: Any, place: Path, eventually: Any
 ) -> None:
     given: dict[str, Any] = {"program": "shapes.py", "configuration": {"waymark.directory": str(place)}}

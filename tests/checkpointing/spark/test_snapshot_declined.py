@@ -61,7 +61,9 @@ def test_a_disk_that_gets_full_in_the_middle_declines_only_this_one(
     bench.until(eventually, is_acknowledged(bench, 3))
 
 
-def test_state_too_large_for_the_job_managers_memory_is_declined_in_flinks_words(bench: Bench, eventually: Any) -> None:
+def test_state_too_large_for_the_job_managers_memory_is_declined_with_flinks_message(
+    bench: Bench, eventually: Any
+) -> None:
     memory = f"{JOB_MANAGER_MEMORY}/{uuid.uuid4().hex}"
     bench.query.run(0)
     trigger(bench, 1, memory)

@@ -117,7 +117,7 @@ def any_bench(
             yield Bench(tmp_path / "live", f"{server.root}/{uuid.uuid4().hex}")
 
 
-def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_bench: Bench) -> None:
+def test_every_subtask_lists_its_files_and_only_new_ones_are_stored(any_bench: Bench) -> None:
     bench = any_bench
     for name, seed in ((A, "a"), (B, "b"), ("sources/0/3", "offsets")):
         bench.write(name, content(seed))
@@ -143,7 +143,7 @@ def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_be
     assert len(files_for(bench.root).names(f"{bench.root}/shared")) == 3
 
 
-def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
+def test_a_subtask_is_reported_after_its_files_and_their_names_are_synced(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that were in the pool before are synced, too. Their driver may have died before it synced them."""
@@ -176,7 +176,7 @@ def test_a_driver_that_remembers_nothing_moves_no_more(any_bench: Bench) -> None
     assert [each.new_bytes for each in fresh.take(fresh.trigger(2), A)] == [0, 0, 0, 0]
 
 
-def test_a_full_checkpoint_and_a_savepoint_hold_all_themselves(any_bench: Bench) -> None:
+def test_a_full_checkpoint_and_a_savepoint_contain_all_files(any_bench: Bench) -> None:
     any_bench.write(A, content("a"))
     any_bench.take(any_bench.trigger(1), A)
     savepoint = any_bench.trigger(2, CheckpointKind.SAVEPOINT)
@@ -195,7 +195,7 @@ def test_the_same_content_twice_in_one_batch_is_moved_once(any_bench: Bench) -> 
 
 
 @pytest.mark.parametrize("damage", [content("a")[:-1], content("another")], ids=["cut off", "same size"])
-def test_a_damaged_file_of_the_pool_is_replaced_which_mends_older_checkpoints(bench: Bench, damage: bytes) -> None:
+def test_a_damaged_file_of_the_pool_is_replaced_which_repairs_older_checkpoints(bench: Bench, damage: bytes) -> None:
     bench.write(A, content("a"))
     first = bench.trigger(1)
     file = bench.take(first, A)[1].files[0]
@@ -206,7 +206,7 @@ def test_a_damaged_file_of_the_pool_is_replaced_which_mends_older_checkpoints(be
     assert bench.stored(first, file) == content("a")
 
 
-def test_a_large_file_goes_by_the_checksums_that_were_written_with_it(any_bench: Bench) -> None:
+def test_a_large_file_is_checked_by_the_checksums_written_with_it(any_bench: Bench) -> None:
     data = content("large", 3_000_000)
     any_bench.write_with_sums(A, data)
     file = any_bench.take(trigger := any_bench.trigger(1), A)[1].files[0]
@@ -219,7 +219,7 @@ def test_a_large_file_goes_by_the_checksums_that_were_written_with_it(any_bench:
     assert fresh.take(fresh.trigger(2), A)[1].new_bytes == 0, "a driver that remembers nothing names it the same"
 
 
-def test_a_large_file_that_was_damaged_before_it_was_taken_is_found_out(bench: Bench) -> None:
+def test_a_large_file_damaged_before_the_snapshot_is_detected(bench: Bench) -> None:
     bench.write_with_sums(A, data := content("large", 3_000_000))
     (bench.live / A).write_bytes(data[:-1] + b"?")
     file = bench.take(bench.trigger(1), A)[1].files[0]
@@ -232,7 +232,7 @@ def test_a_file_of_no_known_operator_is_an_incomplete_batch(bench: Bench) -> Non
         bench.take(bench.trigger(1), "state/0/7/SSTs/x.sst")
 
 
-def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brought(any_bench: Bench) -> None:
+def test_an_aborted_upload_leaves_nothing_running_and_lists_its_files(any_bench: Bench) -> None:
     names = [f"state/0/0/SSTs/{number}.sst" for number in range(20)]
     for name in names:
         any_bench.write(name, content(name))
@@ -245,7 +245,7 @@ def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brou
     assert sorted(brought) == sorted(f"{pool}/{name}" for name in files_for(pool).names(pool))
 
 
-def test_a_disk_that_is_full_is_named_and_older_snapshots_stay_as_they_are(bench: Bench, small_disk: Path) -> None:
+def test_a_full_disk_is_named_and_older_snapshots_are_unchanged(bench: Bench, small_disk: Path) -> None:
     bench.root = str(small_disk)
     bench.write(A, content("a", 300_000))
     first = bench.trigger(1)
@@ -304,7 +304,7 @@ def brought_by(bench: Bench, carriers: Carriers, checkpoint_id: int, *names: str
     return list(writer.write(bench.stage(*names)))
 
 
-def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as_ours(s3_bench: Bench) -> None:
+def test_executors_upload_missing_files_and_these_count_as_created_by_the_checkpoint(s3_bench: Bench) -> None:
     for name, seed in ((A, "same"), (B, "same"), ("sources/0/3", "offsets")):
         s3_bench.write(name, content(seed))
     first, again = Carriers(), Carriers()
@@ -327,7 +327,7 @@ def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as
     assert fresh.ledger.aborted(4) == [f"{pool}/{hashlib.sha256(content('other')).hexdigest()}"]
 
 
-def test_where_the_executors_cannot_the_driver_does_it_and_says_why(
+def test_the_driver_uploads_what_the_executors_cannot_and_reports_why(
     s3_bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in (A, B):
@@ -338,7 +338,7 @@ def test_where_the_executors_cannot_the_driver_does_it_and_says_why(
     assert len(s3_bench.ledger.aborted(1)) == 2, "it is this checkpoint's, whoever brought it"
 
 
-def test_executors_are_not_asked_for_little_and_not_for_what_is_linked(bench: Bench, s3_bench: Bench) -> None:
+def test_executors_upload_neither_small_nor_linked_files(bench: Bench, s3_bench: Bench) -> None:
     for each, carriers in ((s3_bench, Carriers(least_bytes=10_001)), (bench, Carriers())):
         each.write(A, content("a"))
         brought_by(each, carriers, 1, A)
@@ -356,7 +356,7 @@ def memory(tmp_path: Path) -> Iterator[Bench]:
         files_for(bench.root).remove_tree(bench.root)
 
 
-def test_state_for_the_job_managers_memory_comes_with_the_subtask_and_stays_nowhere_else(memory: Bench) -> None:
+def test_state_for_the_job_managers_memory_is_only_in_the_subtask(memory: Bench) -> None:
     memory.write(A, content("a"))
     trigger = memory.trigger(1)
     subtask = memory.take(trigger, A)[1]
@@ -367,7 +367,7 @@ def test_state_for_the_job_managers_memory_comes_with_the_subtask_and_stays_nowh
         memory.stored(trigger, file)
 
 
-def test_state_that_is_too_large_for_an_acknowledgement_is_refused_in_flinks_words(memory: Bench) -> None:
+def test_state_too_large_for_an_acknowledgement_is_refused_with_flinks_message(memory: Bench) -> None:
     memory.write(A, content("a", MAX_STATE_SIZE))
     memory.take(memory.trigger(1), A)
     memory.write("state/0/0/1.changelog", b"x")

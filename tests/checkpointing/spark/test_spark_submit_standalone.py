@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterat
         started.stop()
 
 
-def test_an_executor_that_is_killed_costs_the_job_no_word_and_no_attempt(
+def test_a_killed_executor_loses_no_row_and_fails_no_attempt(
     cluster: StandaloneCluster, job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:
     expected: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def test_an_executor_that_is_killed_costs_the_job_no_word_and_no_attempt(
     assert job_manager.complete(2).batches == {"words": 4}
 
 
-def test_large_state_is_brought_to_remote_storage_by_the_executors(
+def test_the_executors_upload_large_state_to_remote_storage(
     cluster: StandaloneCluster,
     job_manager: Any,
     drivers: Any,

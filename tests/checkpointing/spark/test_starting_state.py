@@ -43,7 +43,7 @@ def bench(spark: Any, tmp_path: Path) -> FileSink:
         pytest.param(3, id="at a compaction"),
     ],
 )
-def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batches: int) -> None:
+def test_at_least_once_rows_remain_visible_and_none_is_lost(bench: FileSink, batches: int) -> None:
     first = bench.run(bench.writing("first"), batches)
     checkpoint = bench.snapshot(first)
     for _ in range(5):

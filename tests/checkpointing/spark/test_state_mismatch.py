@@ -51,7 +51,7 @@ def test_the_operator_and_both_keys_are_named(tmp_path: Path) -> None:
     assert " or 'aggregate" not in text, "the operator is known by its stored key"
 
 
-def test_where_the_operator_cannot_be_told_all_are_named(tmp_path: Path) -> None:
+def test_all_operators_are_named_if_the_right_one_is_unknown(tmp_path: Path) -> None:
     stored, new = "StructType(StructField(n,LongType,true))", "StructType(StructField(n,DoubleType,true))"
     text = state_mismatch_message(message("VALUE", stored, new), plan(0, 1), tmp_path)
     assert text is not None

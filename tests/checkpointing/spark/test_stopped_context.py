@@ -33,7 +33,7 @@ def test_failure_after_spark_was_stopped_names_that_cause(tmp_path: Path, error:
     assert info.message.endswith(str(error))
 
 
-def test_another_failure_stays_what_it_is(tmp_path: Path) -> None:
+def test_another_failure_is_not_changed(tmp_path: Path) -> None:
     runs = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
     assert driver(tmp_path, runs)._explain(ValueError("bad row")).name == "ValueError"
 

@@ -118,7 +118,7 @@ def job(spark: Any, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
                 query.stop()
 
 
-def test_the_queries_of_a_script_run_under_their_names_and_it_goes_on_when_they_have_ended(
+def test_a_script_continues_when_its_queries_which_keep_their_names_have_ended(
     job: Callable[[str], Job],
 ) -> None:
     made = job("""
@@ -249,14 +249,14 @@ spark.sql("DROP TABLE written")
         ("rows().writeStream.start(path=1 / 0)", ZeroDivisionError, "division by zero"),
     ],
 )
-def test_a_script_that_cannot_be_run_says_why(
+def test_a_script_that_cannot_run_reports_the_cause(
     job: Callable[[str], Job], source: str, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         job(source).start()
 
 
-def test_a_query_that_is_started_too_late_runs_nowhere(job: Callable[[str], Job]) -> None:
+def test_a_query_that_is_started_too_late_does_not_run(job: Callable[[str], Job]) -> None:
     made = job("""
 first = rows().writeStream.format("noop").trigger(once=True).start()
 first.awaitTermination()
@@ -280,7 +280,7 @@ rows().writeStream.foreachBatch(write).start().awaitTermination()
     assert "none within the function of foreachBatch" in info.message
 
 
-def test_a_programs_own_exception_that_is_named_like_one_of_ours_is_recoverable(job: Callable[[str], Job]) -> None:
+def test_an_exception_of_the_program_named_like_one_of_waymark_is_recoverable(job: Callable[[str], Job]) -> None:
     made = job("""
 class SinkTableTaken(Exception): ...
 def write(frame, batch):
@@ -294,7 +294,7 @@ rows().writeStream.foreachBatch(write).start().awaitTermination()
 
 
 @pytest.mark.parametrize("setting", ["option", "conf"])
-def test_an_own_checkpoint_location_that_is_in_use_is_never_overridden(
+def test_a_checkpoint_location_of_the_program_that_is_in_use_is_never_overridden(
     job: Callable[[str], Job], tmp_path: Path, setting: str
 ) -> None:
     location = tmp_path / "own" / "words"
@@ -315,7 +315,7 @@ def test_an_own_checkpoint_location_that_is_in_use_is_never_overridden(
         job(source).start()
 
 
-def test_signals_stay_the_drivers(job: Callable[[str], Job]) -> None:
+def test_a_program_cannot_replace_the_signal_handlers_of_the_driver(job: Callable[[str], Job]) -> None:
     made = job("""
 import signal
 signal.signal(signal.SIGTERM, lambda *_: None)

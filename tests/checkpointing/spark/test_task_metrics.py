@@ -104,7 +104,7 @@ def progress(batch: int, **durations: int) -> dict[str, Any]:
     }
 
 
-def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_own_shuffle_data(log: Log) -> None:
+def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_shuffle_data(log: Log) -> None:
     log.write(plan(), job(3, {6: [], 7: [6]}))
     log.write(task(6, 0, 1000), task(6, 1, 1111))
     log.write(task(7, 0, 1200, commit_ms=63), task(7, 1, 1300, commit_ms=40, fetch_wait=9))
@@ -181,7 +181,7 @@ def test_spark_jobs_of_a_batch_function_belong_to_its_batch(log: Log) -> None:
     assert figures.tasks[0, 0].commit_ms == 3
 
 
-def test_figures_stay_once_they_were_asked_for(log: Log) -> None:
+def test_figures_are_kept_once_they_were_requested(log: Log) -> None:
     log.write(plan(), job(0, {0: []}), task(0, 0, 20, commit_ms=5), progress(0, addBatch=1))
     first = log.batch(0)
     assert first is not None
@@ -251,7 +251,7 @@ BATCH = BatchFigures(
     ],
     ids=["before the batch", "while it aligned", "after that", "while the state was committed", "at its end"],
 )
-def test_only_what_came_after_the_trigger_is_the_checkpoints(
+def test_only_tasks_after_the_trigger_belong_to_the_checkpoint(
     triggered: int, start_delay: int, alignment: int, sync: int
 ) -> None:
     metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, Wait(triggered, 1400))
@@ -260,7 +260,7 @@ def test_only_what_came_after_the_trigger_is_the_checkpoints(
     assert metrics.processed_records == 7
 
 
-def test_a_batch_that_had_ended_made_the_checkpoint_wait_for_nothing() -> None:
+def test_a_batch_that_had_ended_did_not_delay_the_checkpoint() -> None:
     metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, None)
     assert (metrics.start_delay, metrics.alignment_duration, metrics.sync_duration) == (0, 0, 0)
     assert metrics.processed_records == 7

@@ -53,7 +53,7 @@ def start(spark: Any) -> Iterator[Callable[[str], Batch]]:
         batch.end()
 
 
-def test_a_batch_that_only_waits_makes_no_progress_and_another_query_is_left_out(
+def test_a_waiting_batch_makes_no_progress_and_another_query_is_ignored(
     spark: Any, start: Callable[[str], Batch]
 ) -> None:
     waits, works = start("waits"), start("works")

@@ -28,7 +28,7 @@ def test_unreadable_lineage_is_not_empty(tmp_path: Path) -> None:
         begin_timeline(tmp_path, "A", 9)
 
 
-def test_every_snapshot_takes_it_along() -> None:
+def test_every_snapshot_includes_the_timelines() -> None:
     listing = dict.fromkeys(["metadata", "offsets/0", "commits/0", TIMELINES], 1)
     [found] = [file for file in select_batch(listing, 0, lambda path: b"") if file.path == TIMELINES]
     assert found.owner == SINK

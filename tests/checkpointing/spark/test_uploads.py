@@ -33,7 +33,7 @@ def test_tasks_get_about_the_same_and_none_gets_much() -> None:
 
 
 @pytest.mark.nightly
-def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
+def test_a_file_that_executors_cannot_see_ends_the_upload_with_their_message(
     spark: Any, tmp_path: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:
     admitted(s3)
@@ -60,7 +60,7 @@ def test_upload_to_a_local_disk_of_an_executor_is_detected(spark: Any, tmp_path:
         uploads.bring([known], "an upload", NEVER)
 
 
-def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
+def test_a_batch_delays_the_upload_and_an_aborted_checkpoint_ends_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., object]
 ) -> None:
     def held(share: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
 
 
 @pytest.mark.nightly
-def test_where_batches_leave_no_processor_it_is_given_up(
+def test_an_upload_without_a_free_processor_is_aborted(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     def held(numbers: Any) -> Any:

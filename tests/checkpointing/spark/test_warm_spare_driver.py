@@ -57,7 +57,7 @@ def launched(tmp_path: Path, java_home: Path) -> Iterator[Launched]:
     made.close()
 
 
-def test_a_spare_becomes_the_next_attempt_with_its_own_settings_state_and_directories(
+def test_a_spare_becomes_the_next_attempt_with_the_settings_state_and_directories_of_it(
     job_manager: Any, words: Any, launched: Launched, tmp_path: Path, eventually: Any
 ) -> None:
     first = DriverSpec(

@@ -52,7 +52,7 @@ def test_working_directory_that_is_no_directory_fails_the_job(spark: Any, direct
 
 
 @pytest.mark.spark
-def test_a_file_sink_below_each_attempts_own_directory_is_refused(spark: Any) -> None:
+def test_a_file_sink_below_the_directory_of_the_attempt_is_refused(spark: Any) -> None:
     with pytest.raises(ProgramError, match="Query 'q' writes to 'bronze/q', a relative path"):
         refuse_relative("q", "bronze/q", {}, spark)
     refuse_relative("q", "bronze/q", {"waymark.directory": "/data"}, spark)

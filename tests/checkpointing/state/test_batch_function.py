@@ -52,7 +52,7 @@ def versions(queries: Any, location: str) -> list[int]:
     return sorted(int(path.name) for path in (queries.root / location / "operators" / "writer").glob("[0-9]*"))
 
 
-def test_a_snapshot_holds_the_state_of_its_batch_while_the_next_one_runs_and_a_restore_goes_on_from_it(
+def test_a_restore_continues_from_the_state_of_the_snapshotted_batch(
     queries: Any,
 ) -> None:
     first = Recorder(wait_at=3)
@@ -79,7 +79,7 @@ def test_a_snapshot_holds_the_state_of_its_batch_while_the_next_one_runs_and_a_r
     assert again.found == [(3, True, [[0, 1, 2]]), (4, False, [[0, 1, 2, 3]])]
 
 
-def test_another_parallelism_deals_the_list_out_copies_the_broadcast_and_gives_the_union_to_all(queries: Any) -> None:
+def test_another_parallelism_splits_lists_and_copies_broadcast_and_union_state(queries: Any) -> None:
     for number in range(5):
         queries.feed([str(number)])
     two = Recorder()
@@ -119,7 +119,7 @@ def test_a_batch_that_runs_again_starts_from_the_state_before_it(queries: Any) -
     assert third.found == [(2, True, [[0, 1]]), (3, False, [[0, 1, 2]])]
 
 
-def test_the_same_function_started_again_goes_on_from_what_is_on_disk(queries: Any) -> None:
+def test_the_same_function_started_again_continues_from_its_files(queries: Any) -> None:
     recorder = Recorder()
     writer = writing(queries, recorder)
     queries.feed(["0"])
@@ -129,7 +129,7 @@ def test_the_same_function_started_again_goes_on_from_what_is_on_disk(queries: A
     assert recorder.found == [(0, False, [[]]), (1, True, [[0]])]
 
 
-def test_versions_go_with_sparks_own_and_a_batch_that_changes_nothing_writes_none(queries: Any) -> None:
+def test_versions_follow_sparks_and_an_unchanged_batch_writes_none(queries: Any) -> None:
     queries.spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     found: list[list[int]] = []
 
@@ -170,7 +170,7 @@ def test_a_damaged_version_ends_the_query_with_its_place(queries: Any) -> None:
         queries.run(writing(queries, Recorder()), "first")
 
 
-def test_state_that_no_function_takes_up_is_refused_and_with_leave_left_behind(queries: Any) -> None:
+def test_state_without_a_matching_function_is_refused_or_dropped_if_allowed(queries: Any) -> None:
     def named(name: str) -> Any:
         function = with_operator_state(lambda *given: given[2].list_state("x").add(given[1]), name=name)
         return queries.lines().writeStream.foreachBatch(function)
@@ -188,7 +188,7 @@ def test_state_that_no_function_takes_up_is_refused_and_with_leave_left_behind(q
     assert not (queries.root / "again" / "operators").exists()
 
 
-def test_called_by_hand_it_says_where_it_belongs(spark: Any) -> None:
+def test_a_function_called_directly_explains_where_it_belongs(spark: Any) -> None:
     with pytest.raises(NotInAStreamingQuery, match="that foreachBatch calls"):
         with_operator_state(lambda *_: None)(spark.range(1), 0)
 
@@ -205,7 +205,7 @@ def test_a_parallelism_that_is_none_is_refused(parallelism: Any) -> None:
         with_operator_state(lambda *_: None, parallelism=parallelism)
 
 
-def test_a_snapshot_takes_the_newest_version_at_or_below_its_batch() -> None:
+def test_a_snapshot_includes_the_newest_version_at_or_below_its_batch() -> None:
     paths = ["metadata", "offsets/4", "offsets/5", "commits/5"]
     paths += [f"operators/{name}" for name in ("a/2", "a/4", "a/6", "a/.5.tmp", "b/5", "b/12", "c/7", "d/x/1")]
     chosen = select_batch(dict.fromkeys(paths, 7), 5, lambda path: Path(path).name.encode())

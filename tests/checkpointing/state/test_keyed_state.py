@@ -162,7 +162,7 @@ class Expiring(KeyedProcessFunction):
 
 
 @pytest.mark.nightly
-def test_state_with_a_time_to_live_expires_and_reading_prolongs_the_life_of_what_asks_for_it(
+def test_state_expires_after_its_ttl_which_reads_extend_if_configured(
     queries: Any, spark: Any, eventually: Any
 ) -> None:
     rows: dict[str, Any] = {}
@@ -296,7 +296,7 @@ def test_a_value_that_does_not_fit_is_refused_before_spark_sees_it(value: Any) -
         StoredType(LongType(), "state 'total'").stored(value)
 
 
-def test_a_struct_takes_tuples_rows_and_dictionaries() -> None:
+def test_a_struct_accepts_tuples_rows_and_dictionaries() -> None:
     stored = StoredType(MEAN, "state 'mean'")
     given = [(1.5, 2), Row(sum=1.5, count=2), {"count": 2, "sum": 1.5}]
     assert [stored.stored(each) for each in given] == [(1.5, 2)] * 3
@@ -311,7 +311,7 @@ def test_a_row_that_does_not_fit_the_output_is_refused_with_its_columns(result: 
         list(processor._rows([result]))
 
 
-def test_rows_tuples_and_dictionaries_are_put_out_alike() -> None:
+def test_rows_tuples_and_dictionaries_give_the_same_output() -> None:
     processor = _Processor(Careless(), ("key", "total"), TimeMode.NONE)
     given = [Row(total=1, key="a"), ("a", 1), {"key": "a", "total": 1}]
     assert [row.asDict() for row in processor._rows(given)] == [{"key": "a", "total": 1}] * 3

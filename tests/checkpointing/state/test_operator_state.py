@@ -38,7 +38,7 @@ def elements(given: tuple[OperatorStateStore, ...], mode: str = "list_state") ->
         ([[1], [2]], 4, [[1], [2], [], []]),
     ],
 )
-def test_a_list_state_stays_or_is_dealt_out_evenly_when_the_parallelism_changes(old, parallelism, new) -> None:
+def test_a_list_state_is_redistributed_evenly_when_the_parallelism_changes(old, parallelism, new) -> None:
     assert elements(restored(stores(*old), parallelism)) == new
 
 
@@ -51,7 +51,7 @@ def test_no_element_of_a_list_state_is_lost_or_doubled_and_shares_differ_by_one(
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_every_subtask_gets_the_whole_union_list_also_with_the_same_parallelism(parallelism: int) -> None:
+def test_every_subtask_gets_the_complete_union_list_also_with_the_same_parallelism(parallelism: int) -> None:
     union = restored(stores([1], [2, 3], mode="union_list_state"), parallelism)
     assert elements(union, "union_list_state") == [[1, 2, 3]] * parallelism
 
@@ -73,7 +73,7 @@ def test_a_state_that_only_some_subtasks_have_is_redistributed_all_the_same() ->
     assert elements(restored(old, 2)) == [["x"], []]
 
 
-def test_broadcast_keys_are_told_apart_as_json_does() -> None:
+def test_broadcast_keys_are_equal_if_their_json_is_equal() -> None:
     state = OperatorStateStore().broadcast_state("rules")
     state.put(1, "one")
     state.put("1", "text")
@@ -122,7 +122,7 @@ def test_two_subtasks_must_agree_on_the_mode() -> None:
         encode(pair)
 
 
-def test_the_context_of_several_subtasks_wants_to_know_which() -> None:
+def test_the_context_of_several_subtasks_requires_an_index() -> None:
     context = OperatorStateContext(empty_stores(2))
     context.subtask(1).list_state("it").add(1)
     assert elements(context.stores) == [[], [1]]

@@ -139,12 +139,14 @@ def test_keys_and_values_are_read_from_checkpoint_and_savepoint(counted: Any, sp
         (StateFilter(contains="p", where="value.count > 1 OR key.value = 'plum'"), ["apple", "plum"]),
     ],
 )
-def test_a_filter_keeps_what_passes_all_of_it(counted: Any, spark: Any, only: StateFilter, values: list[str]) -> None:
+def test_a_filter_keeps_rows_that_meet_all_conditions(
+    counted: Any, spark: Any, only: StateFilter, values: list[str]
+) -> None:
     found = read_state(counted.made[1].location, ANY, spark, only=only)
     assert sorted(row.key["value"] for row in found.rows) == values
 
 
-def test_a_limit_is_kept_and_said(counted: Any, spark: Any) -> None:
+def test_a_limit_is_kept_and_the_result_marked_as_truncated(counted: Any, spark: Any) -> None:
     found = read_state(counted.made[1].location, ANY, spark, limit=2)
     assert (len(found.rows), found.is_truncated) == (2, True)
 
@@ -292,7 +294,7 @@ def test_variables_of_keyed_state_are_read_by_their_names(queries: Any, spark: A
         (ViewReference(view="total"), "view: there is no 'total'; operator 0 of query 'words' has default"),
     ],
 )
-def test_state_that_is_not_there_is_answered_with_what_is(counted: Any, reference: ViewReference, problem: str) -> None:
+def test_missing_state_is_refused_with_the_existing_names(counted: Any, reference: ViewReference, problem: str) -> None:
     with pytest.raises(NoSuchState, match=problem):
         read_state(counted.made[0].location, reference)
 
@@ -311,7 +313,7 @@ def test_a_filter_that_cannot_be_is_refused_by_name(counted: Any, spark: Any) ->
         read_state(location, ANY, spark, only=StateFilter(where="nothing > 1"))
 
 
-def test_a_damaged_foreign_newer_or_missing_snapshot_is_refused_in_storages_words(
+def test_a_damaged_foreign_newer_or_missing_snapshot_is_refused_with_the_storage_error(
     counted: Any, spark: Any, tmp_path: Path
 ) -> None:
     copy = tmp_path / "savepoint-ababab-0123456789ab"
@@ -353,7 +355,7 @@ def test_reading_changes_nothing_of_the_snapshot(counted: Any, spark: Any) -> No
     }
 
 
-def test_a_savepoint_elsewhere_is_read_where_it_lies_and_only_what_is_needed_of_it(
+def test_a_remote_savepoint_is_read_in_place_and_only_the_needed_parts(
     counted: Any, spark: Any, s3: Any, admitted: Any
 ) -> None:
     admitted(s3)
@@ -409,7 +411,7 @@ def test_the_command_reads_counts_and_compares(counted: Any, spark: Any) -> None
 
 
 @pytest.mark.nightly
-def test_the_command_starts_a_spark_of_its_own_where_there_is_none(counted: Any, java_home: Path) -> None:
+def test_the_command_starts_spark_where_none_runs(counted: Any, java_home: Path) -> None:
     arguments = ["state", "read", counted.made[0].location, "--key", "value=pear", "--json"]
     manage = Path(__file__).resolve().parents[3] / "manage.py"
     done = subprocess.run([sys.executable, manage, *arguments], capture_output=True, text=True, timeout=200)
@@ -429,7 +431,7 @@ def test_the_command_starts_a_spark_of_its_own_where_there_is_none(counted: Any,
         (("list", "file:relative"), "neither an absolute path nor an address"),
     ],
 )
-def test_the_command_says_what_is_wrong_in_one_sentence(counted: Any, arguments: Any, problem: str) -> None:
+def test_the_command_explains_an_error_in_one_sentence(counted: Any, arguments: Any, problem: str) -> None:
     location = counted.made[0].location
     with pytest.raises(CommandError, match=problem):
         command(*(word.format(location) for word in arguments))

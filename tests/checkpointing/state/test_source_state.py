@@ -126,7 +126,7 @@ def test_state_is_redistributed_with_the_offset_and_a_rerun_reads_the_same(spark
     assert ["committed", 3] in again.notes
 
 
-def test_an_idle_source_makes_no_batch_of_its_restore() -> None:
+def test_an_idle_source_creates_no_batch_after_its_restore() -> None:
     reader = SplitReader(3, Path("/dev/null"), until=0)
     pair = empty_stores(2)
     pair[0].union_list_state("seen").add("x")

@@ -119,7 +119,7 @@ def test_conformance_a53_no_directory_before_the_first_snapshot(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_savepoint_gets_a_directory_of_its_own(storage: FileCheckpointStorage, tmp_path: Path) -> None:
+def test_each_savepoint_gets_a_new_directory(storage: FileCheckpointStorage, tmp_path: Path) -> None:
     first, second = (storage.initialize_location(1, CheckpointKind.SAVEPOINT, f"file:{tmp_path}/sp/") for _ in "ab")
     assert first.directory != second.directory
     assert re.fullmatch(rf"{tmp_path}/sp/savepoint-012345-[0-9a-f]{{12}}", first.directory)
@@ -151,7 +151,7 @@ def test_written_checkpoint_is_read_back(
         assert verify(written.location, deep=True) == written
 
 
-def test_nothing_temporary_is_left_beside_the_metadata(checkpoint: CompletedCheckpoint) -> None:
+def test_no_temporary_file_is_left_next_to_the_metadata(checkpoint: CompletedCheckpoint) -> None:
     assert sorted(path.name for path in Path(checkpoint.location).iterdir()) == ["_metadata", "q"]
 
 
@@ -185,7 +185,7 @@ def test_a_savepoint_is_not_completed_by_a_job_manager_that_no_longer_leads(tmp_
     assert not (Path(location.directory) / "_metadata").exists()
 
 
-def test_a_moved_savepoint_is_read_where_it_lies_now(savepoint: CompletedCheckpoint, tmp_path: Path) -> None:
+def test_a_moved_savepoint_is_read_at_its_new_location(savepoint: CompletedCheckpoint, tmp_path: Path) -> None:
     moved = shutil.move(savepoint.location, tmp_path / "kept for later")
     found = verify(str(moved), deep=True)
     assert found == replace(savepoint, location=str(tmp_path / "kept for later"))
@@ -201,7 +201,7 @@ def test_a_moved_job_directory_keeps_its_checkpoints(checkpoint: CompletedCheckp
 
 
 @pytest.mark.parametrize("directory", ["cp", "nowhere", "file.txt"])
-def test_no_metadata_says_so(tmp_path: Path, directory: str) -> None:
+def test_missing_metadata_is_reported(tmp_path: Path, directory: str) -> None:
     (tmp_path / "cp").mkdir()
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(MetadataMissing, match=rf"{directory}: there is no _metadata"):
@@ -233,7 +233,7 @@ def test_metadata_without_a_field_is_refused(savepoint: CompletedCheckpoint) -> 
         read_metadata(edited(savepoint, lambda envelope: envelope["checkpoint"].pop("batches"), sign=True))
 
 
-def test_metadata_of_a_newer_release_says_which_version(savepoint: CompletedCheckpoint) -> None:
+def test_metadata_of_a_newer_release_is_refused_with_its_version(savepoint: CompletedCheckpoint) -> None:
     with pytest.raises(MetadataFromNewerVersion, match="version 3, this release reads up to 2"):
         read_metadata(edited(savepoint, lambda envelope: envelope.update(version=3)))
 
@@ -247,7 +247,7 @@ def test_metadata_that_leads_out_of_the_snapshot_is_refused(savepoint: Completed
         read_metadata(edited(savepoint, point_elsewhere, sign=True))
 
 
-def test_an_extra_field_of_a_newer_minor_release_does_no_harm(savepoint: CompletedCheckpoint) -> None:
+def test_an_additional_field_of_a_newer_minor_release_is_ignored(savepoint: CompletedCheckpoint) -> None:
     assert read_metadata(edited(savepoint, lambda envelope: envelope["checkpoint"].update(x=1), sign=True)) == savepoint
 
 
@@ -270,7 +270,7 @@ def test_only_the_deep_check_reads_the_content(checkpoint: CompletedCheckpoint) 
         verify(checkpoint.location, deep=True)
 
 
-def test_discarding_removes_the_own_directory_and_never_the_pool(
+def test_discarding_removes_the_directory_of_the_checkpoint_and_never_the_pool(
     storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint
 ) -> None:
     location = CheckpointLocation(checkpoint.location, checkpoint.shared_location)

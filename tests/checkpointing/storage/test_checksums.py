@@ -25,7 +25,7 @@ def crc32_kind(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 5000], ids=str)
-def test_each_kind_is_what_it_says(size: int) -> None:
+def test_all_ways_to_compute_a_checksum_agree(size: int) -> None:
     content = CONTENT[:size]
     assert checksum_of(io.BytesIO(content), crc32_kind(b"")) == crc32_kind(content) == of_sums(sums_of(content))
     assert checksum_of(io.BytesIO(content), "0" * 64) == hashlib.sha256(content).hexdigest()

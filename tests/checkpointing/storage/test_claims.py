@@ -33,7 +33,7 @@ def claims_of(job_id: str, tmp_path: Path, files: LocalFiles | None = None) -> J
     return JobClaims(job_id, str(tmp_path / "checkpoints" / job_id), files)
 
 
-def test_a_claim_may_be_repeated_and_is_given_up_once(job: Job, tmp_path: Path) -> None:
+def test_a_claim_may_be_repeated_and_is_released_once(job: Job, tmp_path: Path) -> None:
     directory = job.write(1).location
     claims = claims_of(MINE, tmp_path)
 
@@ -45,7 +45,7 @@ def test_a_claim_may_be_repeated_and_is_given_up_once(job: Job, tmp_path: Path) 
     check_unclaimed(directory)
 
 
-def test_the_second_job_is_refused_and_told_by_whom(job: Job, tmp_path: Path) -> None:
+def test_the_second_job_is_refused_with_the_name_of_the_first(job: Job, tmp_path: Path) -> None:
     directory = job.write(1).location
     claims_of(MINE, tmp_path).claim(directory)
 
@@ -85,7 +85,7 @@ def test_a_read_only_snapshot_cannot_be_claimed(job: Job, tmp_path: Path) -> Non
         claims_of(MINE, tmp_path, ReadOnlyFiles()).claim(directory)
 
 
-def test_snapshot_in_the_jobs_own_directory_needs_no_claim(job: Job, tmp_path: Path) -> None:
+def test_snapshot_in_the_directory_of_the_job_needs_no_claim(job: Job, tmp_path: Path) -> None:
     own = job.write(1).location
     assert not claims_of(Path(own).parent.name, tmp_path).is_outside_job_directory(f"file:{own}")
     assert claims_of(MINE, tmp_path).is_outside_job_directory(own)
@@ -114,7 +114,7 @@ def test_from_each_point_of_a_crash_the_removal_is_ended(job: Job, tmp_path: Pat
     job.storage.read_metadata(kept.location)
 
 
-def test_a_snapshot_that_was_given_back_is_not_removed_by_who_had_it(job: Job, tmp_path: Path) -> None:
+def test_a_released_snapshot_is_not_removed_by_its_former_owner(job: Job, tmp_path: Path) -> None:
     checkpoint = job.write(1)
     claims_of(OTHER, tmp_path).claim(checkpoint.location)
 
@@ -123,7 +123,7 @@ def test_a_snapshot_that_was_given_back_is_not_removed_by_who_had_it(job: Job, t
     assert job.storage.read_metadata(checkpoint.location) == checkpoint
 
 
-def test_while_another_checkpoint_is_being_written_the_pool_stays(job: Job) -> None:
+def test_the_pool_is_kept_while_another_checkpoint_is_being_written(job: Job) -> None:
     gone = job.write(1, ["a"])
     job.begin(2, ["a"])
 
@@ -133,7 +133,7 @@ def test_while_another_checkpoint_is_being_written_the_pool_stays(job: Job) -> N
     assert {path.name for path in job.path.iterdir()} == {"chk-2", "shared", "taskowned"}
 
 
-def test_with_the_last_checkpoint_the_old_jobs_directory_goes(job: Job) -> None:
+def test_the_directory_of_the_old_job_is_removed_with_its_last_checkpoint(job: Job) -> None:
     discard_claimed(job.write(1, ["a"]).location, FILES)
     assert not job.path.exists()
 

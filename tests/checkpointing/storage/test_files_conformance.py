@@ -41,7 +41,7 @@ def test_written_file_replaces_any_content(place: Place) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
-def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path, size: int) -> None:
+def test_a_file_is_stored_and_read_unchanged(place: Place, tmp_path: Path, size: int) -> None:
     content = (hashlib.sha256(b"x").digest() * (size // 32 + 1))[:size]
     path = f"{place.root}/chk-1/words/state/0/1.zip"
     place.files.make_directory(f"{place.root}/chk-1")
@@ -53,7 +53,7 @@ def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path,
         assert (tmp_path / like / "1.zip").read_bytes() == content
 
 
-def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
+def test_putting_replaces_an_existing_file(place: Place, tmp_path: Path) -> None:
     path = f"{place.root}/shared/x"
     place.files.make_directory(place.root)
     place.files.put(local(tmp_path, b"old"), path)
@@ -90,7 +90,7 @@ def test_a_new_directory_must_be_new(place: Place) -> None:
     assert place.files.read(f"{directory}/_metadata") == b"x"
 
 
-def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_path: Path) -> None:
+def test_a_directory_lists_only_its_direct_files_and_directories(place: Place, tmp_path: Path) -> None:
     for name in ("job/a", "job/chk-1/b", "job/chk-1/deep/c", "job2/d"):
         put(place, local(tmp_path, name.encode()), f"{place.root}/{name}")
     assert sorted(place.files.names(f"{place.root}/job")) == ["a", "chk-1"]
@@ -98,7 +98,7 @@ def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
 
 
-def test_removing_takes_what_was_named_and_nothing_beside_it(place: Place, tmp_path: Path) -> None:
+def test_removing_deletes_only_the_named_path(place: Place, tmp_path: Path) -> None:
     for name in ("job/chk-1/_metadata", "job/chk-1/deep/c", "job/chk-10/d", "job/shared/e"):
         put(place, local(tmp_path, b"x"), f"{place.root}/{name}")
     place.files.remove_file(f"{place.root}/job/chk-1/_metadata")

@@ -82,7 +82,7 @@ def test_a_copy_in_another_file_system_has_every_byte(source: Path, other_file_s
 
 
 @pytest.mark.parametrize("left", [0, CHUNK // 2 + 7, CHUNK])
-def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
+def test_a_file_truncated_during_the_copy_is_no_complete_copy(
     source: Path, tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = written(source, 4 * CHUNK)
@@ -100,7 +100,7 @@ def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
 
 
 @pytest.mark.usefixtures("no_links")
-def test_a_disk_that_takes_no_more_leaves_nothing(source: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_files(source: Path, tmp_path: Path) -> None:
     """The process's file size limit simulates a full disk: a write is partial, and the next one fails."""
     written(source, 3 * CHUNK)
     _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -24,7 +24,7 @@ from checkpointing.storage.locations import as_absolute
         "/data/a b",
     ],
 )
-def test_an_address_and_an_absolute_path_stay_as_they_are(location: str) -> None:
+def test_an_address_and_an_absolute_path_are_unchanged(location: str) -> None:
     assert as_absolute(location) == location
 
 

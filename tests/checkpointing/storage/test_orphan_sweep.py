@@ -108,7 +108,7 @@ def sweep(job: Job, *retained: CompletedCheckpoint, unreadable: Sequence[int] = 
     return job.storage.sweep(retained, unreadable, lambda: True, first_id=1)
 
 
-def test_a_checkpoint_that_never_completed_goes_with_its_shared_files(job: Job) -> None:
+def test_an_incomplete_checkpoint_is_removed_with_its_shared_files(job: Job) -> None:
     retained = job.write(5, ["kept"])
     job.begin(6, ["kept", "orphan"])
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_never_completed_goes_with_its_shared_files(job: Job) 
     assert sweep(job, retained) == Swept()
 
 
-def test_a_subsumed_checkpoint_whose_removal_was_cut_short_goes(job: Job) -> None:
+def test_a_subsumed_checkpoint_whose_removal_was_interrupted_is_removed(job: Job) -> None:
     job.write(3, ["old"])
     half = job.write(4, ["old"])
     retained = job.write(5, ["new"])
@@ -130,7 +130,7 @@ def test_a_subsumed_checkpoint_whose_removal_was_cut_short_goes(job: Job) -> Non
     assert (job.checkpoints, job.shared) == ({"chk-5"}, {"new"})
 
 
-def test_a_complete_checkpoint_that_the_store_does_not_know_yet_stays_with_its_files(job: Job) -> None:
+def test_a_complete_checkpoint_that_is_not_yet_in_the_store_is_kept_with_its_files(job: Job) -> None:
     retained = job.write(5, ["a"])
     newer = job.write(6, ["b"])
 
@@ -138,7 +138,7 @@ def test_a_complete_checkpoint_that_the_store_does_not_know_yet_stays_with_its_f
     verify(newer.location, deep=True)
 
 
-def test_with_no_retained_checkpoint_only_what_never_completed_goes(job: Job) -> None:
+def test_without_a_retained_checkpoint_only_incomplete_ones_are_removed(job: Job) -> None:
     complete = job.write(1, ["a"])
     job.begin(2, ["b"])
 
@@ -146,7 +146,7 @@ def test_with_no_retained_checkpoint_only_what_never_completed_goes(job: Job) ->
     verify(complete.location, deep=True)
 
 
-def test_a_checkpoint_that_the_store_cannot_read_stays_and_so_do_all_shared_files(job: Job) -> None:
+def test_a_checkpoint_that_the_store_cannot_read_is_kept_with_all_shared_files(job: Job) -> None:
     unreadable = job.write(4, ["needed by nobody knows what"])
     retained = job.write(5, ["kept"])
     Path(unreadable.location, "_metadata").unlink()
@@ -205,7 +205,7 @@ def test_a_job_without_a_checkpoint_directory_has_no_orphans(tmp_path: Path) -> 
     assert FileCheckpointStorage(None, JOB_ID).sweep((), (), lambda: True) == Swept()
 
 
-def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
+def test_empty_directories_are_removed(job: Job) -> None:
     retained = job.write(5, ["kept"])
 
     job.storage.remove_empty_directories()
@@ -218,7 +218,7 @@ def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
     job.storage.remove_empty_directories()
 
 
-def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
+def test_a_checkpoint_of_another_job_is_kept_at_any_age(job: Job) -> None:
     """The job was restored from this unclaimed checkpoint in its own directory."""
     unclaimed = job.write(3, ["old"])
     retained = job.write(5, ["new"])
@@ -239,7 +239,7 @@ def test_sweep_removes_only_claimed_snapshots_of_earlier_runs(job: Job) -> None:
     verify(older.location, deep=True)
 
 
-def test_a_sweep_that_does_not_know_the_first_id_leaves_every_complete_checkpoint(job: Job) -> None:
+def test_a_sweep_without_the_first_id_keeps_every_complete_checkpoint(job: Job) -> None:
     """All of them may belong to an earlier life of the job, because the attempt record does not have the first ID."""
     earlier = job.write(3, ("a",))
     job.begin(4, ("b",))
@@ -250,7 +250,7 @@ def test_a_sweep_that_does_not_know_the_first_id_leaves_every_complete_checkpoin
     assert job.storage.sweep([retained], (), lambda: True, claimed_ids=(3,)) == Swept((3,), ("a",))
 
 
-def test_claimed_snapshot_stays_until_a_newer_one_is_stored(job: Job) -> None:
+def test_claimed_snapshot_is_kept_until_a_newer_one_is_stored(job: Job) -> None:
     claimed = job.write(3, ["claimed"])
 
     assert job.storage.sweep([], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept()
@@ -259,7 +259,7 @@ def test_claimed_snapshot_stays_until_a_newer_one_is_stored(job: Job) -> None:
     verify(claimed.location, deep=True)
 
 
-def test_complete_checkpoints_that_no_store_knows_are_found(job: Job) -> None:
+def test_complete_checkpoints_missing_in_the_store_are_found(job: Job) -> None:
     known, unknown = job.write(1), job.write(2)
     job.begin(3)
     broken = job.write(4)

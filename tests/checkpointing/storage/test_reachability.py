@@ -47,7 +47,7 @@ def opened(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def test_a_whole_snapshot_is_read(opened: Place) -> None:
+def test_a_complete_snapshot_is_read(opened: Place) -> None:
     checkpoint = complete(opened, 1)
     assert verify_whole(checkpoint.location).checkpoint_id == 1
     assert read_reachable(checkpoint.location).checkpoint_id == 1
@@ -69,7 +69,7 @@ def test_a_file_that_was_deleted_from_one_is_missing(opened: Place) -> None:
 
 
 @pytest.mark.parametrize("place", ["local", "fsspec local", "s3", "ftp"], indirect=True)
-def test_where_nothing_is_left_at_all_the_storage_may_be_away(opened: Place) -> None:
+def test_an_empty_path_may_mean_that_the_storage_is_unreachable(opened: Place) -> None:
     checkpoint = complete(opened, 1)
     opened.files.remove_tree(f"{opened.root}/{JOB}")
     with pytest.raises(StorageUnreachable, match=f"{JOB_ID} is missing or holds nothing at all"):
@@ -77,7 +77,7 @@ def test_where_nothing_is_left_at_all_the_storage_may_be_away(opened: Place) -> 
 
 
 @pytest.mark.parametrize("place", ["memory"], indirect=True)
-def test_the_memory_of_this_process_is_never_away(opened: Place) -> None:
+def test_the_memory_of_this_process_is_always_reachable(opened: Place) -> None:
     checkpoint = complete(opened, 1)
     opened.files.remove_tree(f"{opened.root}/{JOB}")
     with pytest.raises(MetadataMissing):
@@ -85,7 +85,7 @@ def test_the_memory_of_this_process_is_never_away(opened: Place) -> None:
 
 
 @pytest.mark.parametrize("mount_point", ["is missing", "is empty"])
-def test_a_file_system_that_is_not_mounted_is_away(tmp_path: Path, mount_point: str) -> None:
+def test_a_file_system_that_is_not_mounted_is_unreachable(tmp_path: Path, mount_point: str) -> None:
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     root.rename(tmp_path / "elsewhere")
@@ -98,7 +98,7 @@ def test_a_file_system_that_is_not_mounted_is_away(tmp_path: Path, mount_point: 
 
 
 @pytest.mark.parametrize("mount_point", ["is missing", "is empty"])
-def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_path: Path, mount_point: str) -> None:
+def test_nothing_is_written_into_a_mount_point_without_its_storage(tmp_path: Path, mount_point: str) -> None:
     """A new directory there would make the retained checkpoints look deleted."""
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
@@ -148,7 +148,7 @@ class Unmounted(LocalFiles):
         return found
 
 
-def test_a_storage_that_goes_away_while_a_checkpoint_begins_gets_no_directory(tmp_path: Path) -> None:
+def test_storage_that_becomes_unreachable_while_a_checkpoint_begins_gets_no_directory(tmp_path: Path) -> None:
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, files=Unmounted(root), retained=lambda: (checkpoint,))
@@ -157,7 +157,7 @@ def test_a_storage_that_goes_away_while_a_checkpoint_begins_gets_no_directory(tm
     assert not root.exists()
 
 
-def test_no_checkpoint_completes_in_a_directory_that_its_driver_made_in_a_mount_point(tmp_path: Path) -> None:
+def test_no_checkpoint_completes_in_a_directory_created_in_an_empty_mount_point(tmp_path: Path) -> None:
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
@@ -180,7 +180,7 @@ def test_a_retained_checkpoint_of_an_ended_job_can_be_missing(tmp_path: Path) ->
         verify_whole(first.location)
 
 
-def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> None:
+def test_the_first_checkpoint_of_a_job_creates_its_directory(tmp_path: Path) -> None:
     """The directory is also created if the job was restored from a snapshot elsewhere."""
     savepoint = _completed_locally(tmp_path / "other")
     storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, retained=lambda: (savepoint,))
@@ -188,7 +188,7 @@ def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first_seen_again", ["before the look beside it", "after it"])
-def test_a_storage_that_comes_back_in_between_is_no_loss(tmp_path: Path, first_seen_again: str) -> None:
+def test_storage_that_returns_during_the_check_is_no_loss(tmp_path: Path, first_seen_again: str) -> None:
     checkpoint = _completed_locally(tmp_path)
     reads = []
 

@@ -105,7 +105,7 @@ def test_savepoint_without_directory_leaves_no_intent(dead: JobManager, next_one
     assert next_one.noted == []
 
 
-def test_an_intent_that_was_cut_off_stands_for_no_directory(dead: JobManager, next_one: JobManager) -> None:
+def test_a_truncated_intent_names_no_directory(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
     intent = dead.root / "intents" / f"{JOB_ID}.{directory.name}"
     intent.write_text(str(directory)[:-3])
@@ -115,7 +115,7 @@ def test_an_intent_that_was_cut_off_stands_for_no_directory(dead: JobManager, ne
     assert next_one.noted == []
 
 
-def test_complete_savepoint_stays(dead: JobManager, next_one: JobManager) -> None:
+def test_complete_savepoint_is_kept(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
     (directory / "_metadata").write_text("whatever is in it")
 
@@ -140,7 +140,7 @@ def _by_a_directory(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("fill", [_by_claim, _by_a_file, _by_a_directory])
-def test_foreign_directory_and_its_intent_stay(
+def test_foreign_directory_and_its_intent_are_kept(
     dead: JobManager, next_one: JobManager, fill: Callable[[Path], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = dead.begin_and_die()
@@ -164,7 +164,7 @@ def test_a_directory_of_another_name_is_never_touched(dead: JobManager, next_one
     assert other.exists()
 
 
-def test_savepoint_outside_the_roots_and_its_intent_stay(dead: JobManager) -> None:
+def test_savepoint_outside_the_roots_and_its_intent_are_kept(dead: JobManager) -> None:
     directory = dead.begin_and_die()
     elsewhere = SavepointRoots([str(dead.root / "elsewhere")])
 
@@ -184,7 +184,7 @@ def test_a_link_that_leads_out_of_the_configured_directories_is_not_followed(dea
     assert (away / directory.name).exists()
 
 
-def test_savepoint_in_progress_of_another_job_manager_stays(dead: JobManager, next_one: JobManager) -> None:
+def test_savepoint_in_progress_of_another_job_manager_is_kept(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin()
 
     assert next_one.sweep() == ()
@@ -209,7 +209,7 @@ def test_another_jobs_savepoint_is_left_to_that_job(dead: JobManager) -> None:
     assert directory.exists()
 
 
-def test_a_directory_that_cannot_be_removed_stays_noted(dead: JobManager) -> None:
+def test_the_intent_of_a_directory_that_cannot_be_removed_is_kept(dead: JobManager) -> None:
     class FullOfErrors(LocalFiles):
         def remove_tree(self, path: str) -> None:
             raise OSError(errno.EROFS, "Read-only file system", path)
@@ -234,7 +234,7 @@ def test_savepoint_that_could_not_start_leaves_no_intent(tmp_path: Path) -> None
     assert manager.noted == []
 
 
-def test_an_intent_that_cannot_be_made_durable_is_not_noted(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_intent_that_cannot_be_synced_is_not_stored(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
 
     def full(file: int) -> None:
@@ -273,7 +273,7 @@ def test_failed_discard_is_left_to_the_next_sweep(tmp_path: Path) -> None:
     assert manager.noted == []
 
 
-def test_without_locks_a_job_manager_leaves_its_own_alone(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_manager_without_locks_keeps_its_intents(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(file: object, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -303,7 +303,7 @@ def test_failed_removal_does_not_stop_other_removals(dead: JobManager) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"savepoint-012345-0123456789ab\n", b"\n"])
-def test_an_intent_that_makes_no_sense_stays_for_a_person_to_look_at(dead: JobManager, content: bytes) -> None:
+def test_an_invalid_intent_is_kept_for_a_person_to_inspect(dead: JobManager, content: bytes) -> None:
     dead.begin_and_die()
     [intent] = (dead.root / "intents").iterdir()
     intent.write_bytes(content)

@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "sp"
 
 
-def test_the_root_and_what_is_below_is_allowed_in_every_spelling(root: Path) -> None:
+def test_the_root_and_paths_below_it_are_allowed_in_every_spelling(root: Path) -> None:
     roots = SavepointRoots([f"file:{root}/"])
     team = str(root / "team")
     for spelling in (team, f"{team}/", f"file:{team}", f"file://{team}", f"{root}/x/../team", f"file:///{team}"):
@@ -40,7 +40,7 @@ def test_a_root_may_be_a_symbolic_link_itself(root: Path, tmp_path: Path) -> Non
     assert SavepointRoots([str(tmp_path / "alias")]).resolve(f"{tmp_path}/alias/team") == str(root / "team")
 
 
-def test_a_root_that_hangs_holds_up_none_but_itself(root: Path, tmp_path: Path) -> None:
+def test_a_hanging_root_delays_no_other_root(root: Path, tmp_path: Path) -> None:
     with hard_mount(tmp_path / "mount") as mount:
         roots = SavepointRoots([str(mount.path), str(root)])
         mount.hang()

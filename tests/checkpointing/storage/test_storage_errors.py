@@ -110,7 +110,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_place(
         files_for("s3://other").write_durably("s3://other/chk-1/_metadata", b"x")
 
 
-def test_a_connection_that_was_lost_while_idle_is_made_anew(
+def test_a_connection_that_was_lost_while_idle_is_opened_again(
     tmp_path: Path, admitted: Callable[[StorageServer], None]
 ) -> None:
     with ftp_server(tmp_path) as server:
@@ -129,7 +129,7 @@ def test_a_connection_that_was_lost_while_idle_is_made_anew(
         assert len(made) == 2
 
 
-def test_a_server_that_is_gone_makes_no_checkpoint_look_missing(
+def test_an_unreachable_server_makes_no_checkpoint_appear_missing(
     tmp_path: Path, admitted: Callable[[StorageServer], None]
 ) -> None:
     """Checkpoints that look missing are removed, or ignored by a recovery."""
@@ -171,7 +171,7 @@ def test_a_driver_that_calls_every_failure_missing_is_not_believed() -> None:
         files.read("memory://x/other")
 
 
-def test_a_directory_that_cannot_be_made_is_an_error() -> None:
+def test_a_directory_that_cannot_be_created_is_an_error() -> None:
     class ReadOnly(MemoryFileSystem):
         def makedirs(self, path: str, exist_ok: bool = False) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", path)
@@ -237,6 +237,6 @@ def _fresh(scheme: str, *, is_object_store: bool = False, **options: Any) -> Fss
     )
 
 
-def test_one_client_per_server() -> None:
+def test_each_server_has_one_client() -> None:
     assert fsspec_files("ftp://h/a/b") is fsspec_files("ftp://h/c")
     assert fsspec_files("ftp://h/a") is not fsspec_files("ftp://other/a")

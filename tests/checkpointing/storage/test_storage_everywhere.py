@@ -99,7 +99,7 @@ def test_sweep_removes_leftovers_of_crashes_only(place: Place, storage: FileChec
     assert verify(retained.location, deep=True, files=place.files) == retained
 
 
-def test_a_snapshot_is_brought_to_this_machine_and_checked_on_the_way(
+def test_a_snapshot_is_downloaded_to_this_machine_and_verified(
     place: Place, storage: FileCheckpointStorage, tmp_path: Path
 ) -> None:
     checkpoint = written(storage, place, 7)

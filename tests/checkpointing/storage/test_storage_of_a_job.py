@@ -87,7 +87,7 @@ async def test_memory_is_refused_with_zookeeper_for_the_next_leader_cannot_read_
     await cluster.launcher.close()
 
 
-async def test_checkpoints_and_savepoints_lie_where_the_settings_say_also_elsewhere(
+async def test_checkpoints_and_savepoints_are_stored_in_the_configured_places(
     tmp_path: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:
     admitted(s3)
@@ -114,7 +114,7 @@ async def test_checkpoints_and_savepoints_lie_where_the_settings_say_also_elsewh
         assert not files_for(root).names(f"{root}/sp")
 
 
-async def test_storage_that_nobody_answers_for_fails_its_checkpoint_and_the_job_goes_on(tmp_path: Path) -> None:
+async def test_storage_that_does_not_answer_fails_its_checkpoint_and_the_job_continues(tmp_path: Path) -> None:
     settings = {"WAYMARK_CHECKPOINT_DIR": "ftp://127.0.0.1:9/cp"}
     async with running_job_manager(tmp_path, **settings) as manager:
         job_id = await manager.submit_running({"execution.checkpointing.tolerable-failed-checkpoints": "3"})
@@ -134,7 +134,7 @@ async def test_storage_that_nobody_answers_for_fails_its_checkpoint_and_the_job_
         ("ftp://user:hunter2@host/x", "must not contain a password"),
     ],
 )
-def test_a_setting_that_is_no_location_is_told_with_its_variable(value: str, problem: str) -> None:
+def test_a_setting_that_is_no_location_is_reported_with_its_variable(value: str, problem: str) -> None:
     with pytest.raises(
         InvalidSettings, match=f"WAYMARK_SAVEPOINT_DIR: this location is not allowed.*{problem}"
     ) as error:
@@ -142,7 +142,7 @@ def test_a_setting_that_is_no_location_is_told_with_its_variable(value: str, pro
     assert "hunter2" not in str(error.value)
 
 
-def test_a_relative_path_is_made_absolute_and_an_address_stays_one() -> None:
+def test_a_relative_path_is_made_absolute_and_an_address_is_unchanged() -> None:
     settings = JobManagerSettings.from_environ(
         {"WAYMARK_CHECKPOINT_DIR": "cp", "WAYMARK_SAVEPOINT_ROOTS": "s3://bucket/sp/, file:/sp"}
     )

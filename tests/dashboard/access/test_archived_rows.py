@@ -26,7 +26,7 @@ __all__ = ["archive", "dsn_file", "old", "pipeline"]
 
 
 @dataclass(frozen=True)
-class Scene:
+class ArchivedRows:
     """An archived checkpoint with an operator, another job of its cluster, and a job of another cluster."""
 
     job: Job
@@ -43,7 +43,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(old: Rows, pipeline: Pipeline, settings: Any) -> Scene:
+def archived_rows(old: Rows, pipeline: Pipeline, settings: Any) -> ArchivedRows:
     settings.API_CALLS_PER_MINUTE = 100_000
     job, neighbour, stranger = (fill(old, 5).job for _ in range(3))
     Job.objects.filter(pk=neighbour.pk).update(cluster=job.cluster)
@@ -52,7 +52,7 @@ def scene(old: Rows, pipeline: Pipeline, settings: Any) -> Scene:
     pipeline.run()
     assert cycle.advance(NOW) == TOLD
     assert not Checkpoint.objects.filter(pk=checkpoint.pk).exists()
-    return Scene(job, neighbour, stranger, checkpoint.pk, operator.pk)
+    return ArchivedRows(job, neighbour, stranger, checkpoint.pk, operator.pk)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def reader_of(db: None, now: datetime) -> Callable[..., User]:
     return make_one
 
 
-def statuses(user: User, scene: Scene) -> list[int]:
+def statuses(user: User, archived_rows: ArchivedRows) -> list[int]:
     client = Client()
     client.force_login(user)
-    return [client.get(path).status_code for path in scene.paths]
+    return [client.get(path).status_code for path in archived_rows.paths]
 
 
 def files_were_read() -> bool:
@@ -80,43 +80,45 @@ def files_were_read() -> bool:
 
 
 def test_archived_row_is_visible_only_to_readers_of_its_job_or_cluster(
-    scene: Scene, reader_of: Callable[..., User]
+    archived_rows: ArchivedRows, reader_of: Callable[..., User]
 ) -> None:
-    assert statuses(reader_of(selector=f"job={scene.job.name}"), scene) == [200] * 5
-    assert statuses(reader_of(cluster=scene.job.cluster), scene) == [200] * 5
-    assert statuses(reader_of(selector=f"job={scene.neighbour.name}"), scene) == [404] * 5
-    assert statuses(reader_of(cluster=scene.stranger.cluster), scene) == [404] * 5
+    assert statuses(reader_of(selector=f"job={archived_rows.job.name}"), archived_rows) == [200] * 5
+    assert statuses(reader_of(cluster=archived_rows.job.cluster), archived_rows) == [200] * 5
+    assert statuses(reader_of(selector=f"job={archived_rows.neighbour.name}"), archived_rows) == [404] * 5
+    assert statuses(reader_of(cluster=archived_rows.stranger.cluster), archived_rows) == [404] * 5
 
 
-def test_the_check_reads_no_file(scene: Scene, reader_of: Callable[..., User], archive: Path) -> None:
+def test_the_check_reads_no_file(archived_rows: ArchivedRows, reader_of: Callable[..., User], archive: Path) -> None:
     for file in archive.rglob("*.parquet"):
         file.unlink()
 
-    archived = Archived(frozenset({scene.job.cluster_id}))
-    assert subject_of("checkpoints/<int:pk>/", {"pk": scene.checkpoint}) == archived
-    assert subject_of("operators/<int:pk>/", {"pk": scene.operator}) == archived
-    assert statuses(reader_of(cluster=scene.stranger.cluster), scene) == [404] * 5
+    archived = Archived(frozenset({archived_rows.job.cluster_id}))
+    assert subject_of("checkpoints/<int:pk>/", {"pk": archived_rows.checkpoint}) == archived
+    assert subject_of("operators/<int:pk>/", {"pk": archived_rows.operator}) == archived
+    assert statuses(reader_of(cluster=archived_rows.stranger.cluster), archived_rows) == [404] * 5
     assert not files_were_read()
 
 
 def test_unreadable_file_is_reported_to_unrestricted_readers(
-    scene: Scene, reader_of: Callable[..., User], archive: Path, viewer_user: User
+    archived_rows: ArchivedRows, reader_of: Callable[..., User], archive: Path, viewer_user: User
 ) -> None:
     for file in archive.rglob("*.parquet"):
         file.unlink()
 
-    assert statuses(reader_of(cluster=scene.job.cluster), scene) == [404] * 5
-    assert statuses(viewer_user, scene) == [503] * 5
+    assert statuses(reader_of(cluster=archived_rows.job.cluster), archived_rows) == [404] * 5
+    assert statuses(viewer_user, archived_rows) == [503] * 5
     assert files_were_read()
 
 
-def test_view_without_a_permission_check_returns_404(scene: Scene, reader_of: Callable[..., User]) -> None:
-    request = RequestFactory().get(scene.paths[0])
-    request.user = reader_of(cluster=scene.job.cluster)
-    request.resolver_match = resolve(scene.paths[0])
+def test_view_without_a_permission_check_returns_404(
+    archived_rows: ArchivedRows, reader_of: Callable[..., User]
+) -> None:
+    request = RequestFactory().get(archived_rows.paths[0])
+    request.user = reader_of(cluster=archived_rows.job.cluster)
+    request.resolver_match = resolve(archived_rows.paths[0])
 
     def view(request: HttpRequest) -> HttpResponse:
-        middleware.process_view(request, None, (), {"pk": scene.checkpoint})
+        middleware.process_view(request, None, (), {"pk": archived_rows.checkpoint})
         return HttpResponse("a row")
 
     middleware = guard(view)

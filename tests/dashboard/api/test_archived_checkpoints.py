@@ -17,7 +17,7 @@ from monitoring.history.archive import cycle, reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
 from monitoring.reasons.archive import ArchiveReason
-from monitoring.savepoints.looking import LOOKS
+from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
@@ -139,7 +139,7 @@ def mute(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with socket.create_server(("127.0.0.1", 0)) as listening:
         place = f"ftp://127.0.0.1:{listening.getsockname()[1]}/archive"
         yield place
-    eventually("nothing hangs any more", lambda: not LOOKS.hanging(f"archive {place}"), 60)
+    eventually("nothing hangs any more", lambda: not STORAGE_THREADS.hanging(f"archive {place}"), 60)
 
 
 def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(

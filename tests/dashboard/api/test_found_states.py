@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from dashboard.queries import states
 from monitoring.models import Checkpoint, Job
-from monitoring.savepoints.looking import LOOKS
+from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
 from tests.monitoring.savepoints.snapshots import lay_down, metadata
@@ -56,4 +56,4 @@ def test_unresponsive_storage_is_reported_with_the_known_snapshots(
         refused = api.post(f"/jobs/{job.pk}/restart", {"state": f"found-{run.number}-2"})
         assert refused.status_code == 409
         assert refused.json()["error"]["message"] == f"Nothing was stopped or started. {why}"
-    eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)
+    eventually("nothing hangs any more", lambda: not STORAGE_THREADS.hanging(f" {root}"), 60)

@@ -14,7 +14,7 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts
-from monitoring.models import Channel, Delivery, Incident, IncidentState, Job, Language, Notification
+from monitoring.models import Channel, Delivery, Incident, IncidentState, Job, Notification
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import message_of
 from monitoring.notify.webhook.transport import payload
@@ -112,7 +112,7 @@ def test_mails_and_webhooks_contain_the_finding(job: Job, now: datetime) -> None
     Notification.objects.exclude(event__incident__kind="failed_runs").delete()
     gather_due(now + timedelta(minutes=1))
     message = message_of(Delivery.objects.get(notifications__event__incident__kind="failed_runs"))
-    mail = text_of(Channel(name="c", kind="mail", language=Language.CHINESE), message)
+    mail = text_of(Channel(name="c", kind="mail", language="zh-hans"), message)
     assert "的第 2 次运行于" in mail.body
     assert "失败的运行" in mail.body
     assert payload(message)["sentence_value"]["code"] == "test.failed-runs"

@@ -16,7 +16,7 @@ from pytest_django import Settings
 from dashboard.queries import states
 from dashboard.queries.states import Choice, offered_snapshots
 from monitoring.models import CheckedState, Job, RestartAttempt, Run
-from monitoring.savepoints.looking import LOOKS
+from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
 from tests.monitoring.savepoints import snapshots
@@ -135,7 +135,7 @@ class TestUnresponsiveStorage:
                 where = f"{root}/{dead.engine_job_id}/chk-{seen.checkpoint_id}"
                 dead.checkpoints.filter(pk=seen.pk).update(external_path=where)
             yield f"{root}/{dead.engine_job_id} could not be checked within 0.3 s: its storage does not respond."
-        eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)
+        eventually("nothing hangs any more", lambda: not STORAGE_THREADS.hanging(f" {root}"), 60)
 
     def test_page_reports_the_unresponsive_storage(self, operator: Client, job: Job, mute: str) -> None:
         told = page(operator, job)

@@ -44,7 +44,7 @@ def asked(runs) -> tuple[dict[int, float], str]:
     return {job: days[DAY.date()] for job, days in found.items()}, " ".join(each["sql"] for each in statements)
 
 
-def test_roll_ups_tell_it_within_their_error_and_what_changed_since_is_read_from_checkpoints(runs, tmp_path) -> None:
+def test_a_baseline_combines_roll_ups_with_checkpoints_changed_since(runs, tmp_path) -> None:
     exact, how = asked(runs)
     assert "percentile_disc" in how
     path = tmp_path / "dsn"
@@ -60,7 +60,7 @@ def test_roll_ups_tell_it_within_their_error_and_what_changed_since_is_read_from
     assert changed == {**rolled, runs[0].job_id: 77}
 
 
-def test_what_was_told_once_stays_when_roll_ups_come(runs, tmp_path) -> None:
+def test_a_computed_baseline_does_not_change_when_roll_ups_arrive(runs, tmp_path) -> None:
     jobs = {run.job_id for run in runs}
     before = baselines("state_size", jobs, 7, [DAY.date()])
     path = tmp_path / "dsn"

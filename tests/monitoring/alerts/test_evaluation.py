@@ -71,7 +71,7 @@ def wide_rule(rows):
     return AlertRule.objects.get(kind="failed_in_window")
 
 
-def test_of_a_job_that_died_people_are_told_from_the_start(rows, job, now):
+def test_a_failed_job_opens_an_incident_by_default(rows, job, now):
     rows.run(job, RunState.FAILED, ended_at=rows.ago(5))
 
     evaluate_due(now)
@@ -140,7 +140,7 @@ def test_equal_ids_of_two_runs_are_two_failures(rows, job, rule, now):
     assert Incident.objects.count() == 1
 
 
-def test_a_rule_is_not_evaluated_before_it_is_due(rows, run, rule, now):
+def test_a_rule_is_not_evaluated_before_its_due_time(rows, run, rule, now):
     evaluate_due(now)
     for number in range(5):
         rows.failed(run, number + 1, now)
@@ -149,7 +149,7 @@ def test_a_rule_is_not_evaluated_before_it_is_due(rows, run, rule, now):
     assert evaluate_due(now + timedelta(seconds=300)) == incidents(1, opened=1)
 
 
-def test_more_failures_change_the_open_incident_and_tell_nobody_again(rows, run, rule, now):
+def test_more_failures_change_the_open_incident_and_send_no_notification(rows, run, rule, now):
     Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
     for number in (1, 2, 3):
         rows.failed(run, number, now)
@@ -213,7 +213,7 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     assert (rule.last_checked_at, rule.next_check_at) == (now, later + timedelta(seconds=300))
 
 
-def test_a_job_without_a_rule_of_its_own_has_the_one_for_everything(rows, run, wide_rule, now):
+def test_a_job_without_a_specific_rule_has_the_global_one(rows, run, wide_rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, rows.ago(10 * number))
 
@@ -223,7 +223,7 @@ def test_a_job_without_a_rule_of_its_own_has_the_one_for_everything(rows, run, w
     assert (wide_rule.scope, wide_rule.check_every_s, wide_rule.severity) == ("everything", 300, "warning")
 
 
-def test_the_default_rules_are_made_once_and_stay_as_they_were_set(db):
+def test_the_default_rules_are_created_once_and_keep_their_settings(db):
     ensure_default_rules()
     AlertRule.objects.filter(kind="failed_in_window").update(threshold=9, enabled=False)
     ensure_default_rules()
@@ -231,7 +231,7 @@ def test_the_default_rules_are_made_once_and_stay_as_they_were_set(db):
     assert AlertRule.objects.get(kind="failed_in_window").threshold == 9
 
 
-def test_a_jobs_own_rule_overrides_the_wider_ones_of_its_kind(rows, run, job, wide_rule, now):
+def test_the_rule_of_a_job_overrides_wider_ones_of_its_kind(rows, run, job, wide_rule, now):
     AlertRule.objects.create(job=job, threshold=4)
     for number in (1, 2, 3):
         rows.failed(run, number, rows.ago(10 * number))
@@ -241,7 +241,7 @@ def test_a_jobs_own_rule_overrides_the_wider_ones_of_its_kind(rows, run, job, wi
     assert not Incident.objects.exists()
 
 
-def test_a_switched_off_rule_of_its_own_means_that_the_job_is_not_watched(rows, run, job, wide_rule, now):
+def test_a_disabled_rule_of_a_job_turns_off_the_kind_for_it(rows, run, job, wide_rule, now):
     AlertRule.objects.create(job=job, enabled=False)
     for number in (1, 2, 3):
         rows.failed(run, number, rows.ago(10 * number))
@@ -264,7 +264,7 @@ def test_an_incident_ends_when_another_rule_decides_for_the_job(rows, run, job, 
     assert incident.events.last().text_value == AlertReason.RULE_ELSEWHERE(lasted=300)
 
 
-def test_what_failed_during_our_own_outage_counts_at_its_own_time(rows, run, rule, now, later):
+def test_failures_during_an_outage_of_waymark_count_at_their_time(rows, run, rule, now, later):
     evaluate_due(now)
     for number in (1, 2, 3):
         rows.failed(run, number, later(1000 + number))
@@ -275,7 +275,7 @@ def test_what_failed_during_our_own_outage_counts_at_its_own_time(rows, run, rul
     assert (incident.opened_at, incident.resolved_at) == (later(1003), later(1901))
 
 
-def test_failures_of_a_cluster_that_was_away_count_when_it_is_back(rows, run, rule, job, now, later):
+def test_failures_during_an_outage_of_the_cluster_count_when_it_answers_again(rows, run, rule, job, now, later):
     evaluate_due(now)
     job.cluster.unreachable_since = later(10)
     job.cluster.save()
@@ -290,7 +290,7 @@ def test_failures_of_a_cluster_that_was_away_count_when_it_is_back(rows, run, ru
     assert Incident.objects.get().opened_at == later(103)
 
 
-def test_a_row_that_comes_late_still_counts_at_its_own_time(rows, run, rule, later, now):
+def test_a_late_row_counts_at_its_time(rows, run, rule, later, now):
     """With the late row, only a window that ended before the last evaluation has enough failures."""
     AlertRule.objects.update(window_s=60, check_every_s=5)
     evaluate_due(now)
@@ -304,7 +304,7 @@ def test_a_row_that_comes_late_still_counts_at_its_own_time(rows, run, rule, lat
     assert Incident.objects.get().opened_at == later(60)
 
 
-def test_a_short_bout_is_told_as_one_incident_that_is_over(rows, run, rule, later, now):
+def test_a_short_series_of_failures_is_one_resolved_incident(rows, run, rule, later, now):
     Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
     evaluate_due(now)
     for number in (1, 2, 3):
@@ -356,7 +356,7 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     assert evaluate_due(now + timedelta(hours=1)).is_quiet
 
 
-def test_of_a_removed_cluster_that_is_watched_again_only_new_trouble_opens_an_incident(rows, job, run, rule, now):
+def test_only_new_problems_of_a_restored_cluster_open_incidents(rows, job, run, rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -399,7 +399,7 @@ def test_acknowledging_is_on_the_timeline_and_in_the_audit_log(rows, run, rule, 
     assert AuditEntry.objects.get().action == "incident.acknowledge"
 
 
-def test_the_second_to_acknowledge_is_told(rows, run, rule, now):
+def test_the_second_person_to_acknowledge_is_refused(rows, run, rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -412,7 +412,7 @@ def test_the_second_to_acknowledge_is_told(rows, run, rule, now):
 
 
 @pytest.mark.parametrize("act", [lifecycle.snooze, lifecycle.resolve])
-def test_whoever_acts_on_an_incident_that_is_resolved_meanwhile_is_told(rows, run, rule, now, act):
+def test_an_action_on_an_incident_that_was_resolved_is_refused(rows, run, rule, now, act):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -424,7 +424,7 @@ def test_whoever_acts_on_an_incident_that_is_resolved_meanwhile_is_told(rows, ru
     assert (Incident.objects.get().state, AuditEntry.objects.count()) == ("resolved", 1)
 
 
-def test_a_snooze_that_somebody_ended_meanwhile_wakes_nobody(rows, run, rule, now, monkeypatch):
+def test_a_snooze_that_a_person_ended_sends_no_notification(rows, run, rule, now, monkeypatch):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -511,7 +511,7 @@ def test_two_workers_at_once_open_one_incident(rows, now):
     assert IncidentEvent.objects.count() == 20
 
 
-def test_when_a_cluster_dies_its_jobs_stand_still_and_it_alone_is_told_of(rows, now, later):
+def test_an_unreachable_cluster_is_the_only_incident_of_its_jobs(rows, now, later):
     cluster = rows.cluster()
     runs = [rows.run(rows.job(cluster)) for _ in range(30)]
     evaluate_due(now)
@@ -529,7 +529,9 @@ def test_when_a_cluster_dies_its_jobs_stand_still_and_it_alone_is_told_of(rows, 
     assert incident.opened_at == later(90)
 
 
-def test_what_a_person_resolved_stays_quiet_until_it_was_gone_once(rows, run, job, only_own_rules, now, later):
+def test_an_incident_resolved_by_a_person_opens_again_only_after_the_problem_ended(
+    rows, run, job, only_own_rules, now, later
+):
     rule = AlertRule.objects.create(job=job, kind="end_to_end_duration", threshold=1000, check_every_s=5)
 
     def completed(number, seconds, took):
@@ -553,7 +555,7 @@ def test_what_a_person_resolved_stays_quiet_until_it_was_gone_once(rows, run, jo
     ]
 
 
-def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_rules, now, later):
+def test_a_flapping_rule_is_one_incident_marked_as_flapping(rows, run, job, only_own_rules, now, later):
     AlertRule.objects.create(job=job, threshold=1, window_s=60, check_every_s=5, flap_opens=3)
     evaluate_due(now)
     for number in range(1, 9):
@@ -568,7 +570,7 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
     assert flapping.sentence.startswith("flights-by-route is flapping: opened 3 times within 1 h. ")
 
 
-def test_a_flapping_incident_without_a_problem_says_since_when(rows, run, job, only_own_rules, now, later):
+def test_a_flapping_incident_without_a_problem_shows_since_when(rows, run, job, only_own_rules, now, later):
     AlertRule.objects.create(job=job, threshold=1, window_s=60, check_every_s=5, flap_opens=3)
     evaluate_due(now)
     for number in range(1, 4):
@@ -619,7 +621,7 @@ def test_a_flapping_incident_of_a_level_is_true_again_when_the_problem_returns(r
     ]
 
 
-def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run, job, only_own_rules, now, later):
+def test_missing_checkpoints_are_no_problem_while_the_cluster_is_not_polled(rows, run, job, only_own_rules, now, later):
     """While the poller is down and evaluation continues, the jobs' checkpoints are not missing, but unread."""
     AlertRule.objects.create(job=job, kind="no_completed_checkpoint", threshold=600, check_every_s=5)
     rows.checkpoint(run, 1, triggered_at=later(-2), latest_ack_at=later(-1))

@@ -53,7 +53,7 @@ def by_hand(run: Run, hour: int) -> int:
     return values[-(-95 * len(values) // 100) - 1]
 
 
-def test_an_hour_is_told_where_three_weeks_tell_it_from_checkpoints_and_from_roll_ups(run: Run, tmp_path: Path) -> None:
+def test_an_hour_with_data_of_three_weeks_has_a_baseline_from_checkpoints_or_roll_ups(run: Run, tmp_path: Path) -> None:
     exact, how = asked(run)
     assert "percentile_disc" in how
     assert {hour: p95 for hour, p95 in enumerate(exact) if p95 is not None} == {h: by_hand(run, h) for h in (8, 9)}
@@ -72,7 +72,7 @@ def test_an_hour_is_told_where_three_weeks_tell_it_from_checkpoints_and_from_rol
     assert changed[8] == by_hand(run, 8)
 
 
-def test_what_was_told_once_stays_whoever_asks_later(run: Run) -> None:
+def test_a_computed_hour_does_not_change_later(run: Run) -> None:
     first, _ = asked(run)
     run.checkpoints.update(end_to_end_duration=1)
     kept = baselines_of_hours("end_to_end_duration", {run.job_id}, 4, [DAY.date()])

@@ -65,7 +65,7 @@ def steps(incident):
     return [event.kind for event in incident.events.all()]
 
 
-def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
+def test_a_count_that_keeps_changing_is_one_row_the_newest(open_for, now):
     (incident,) = open_for()
     for number in range(4, 9):
         change_incident(incident, f"{number} failed.", {"count": number}, now + timedelta(minutes=number))
@@ -76,7 +76,7 @@ def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
     assert (changed.first_at, changed.at) == (now + timedelta(minutes=4), now + timedelta(minutes=8))
 
 
-def test_a_change_after_another_step_is_a_row_of_its_own(open_for, now):
+def test_a_change_after_another_step_is_a_new_row(open_for, now):
     (incident,) = open_for()
     change_incident(incident, "4 failed.", {}, now + timedelta(minutes=1))
     acknowledge_incident(incident, "olga", "", now + timedelta(minutes=2))
@@ -84,7 +84,7 @@ def test_a_change_after_another_step_is_a_row_of_its_own(open_for, now):
     assert steps(incident) == ["opened", "changed", "acknowledged", "changed"]
 
 
-def test_what_a_person_does_and_the_end_of_a_snooze_are_steps_with_their_arguments(open_for, now):
+def test_actions_of_people_and_the_end_of_a_snooze_are_steps_with_arguments(open_for, now):
     (incident,) = open_for()
     acknowledge_incident(incident, "olga", "", now)
     snooze_incident(incident, now + timedelta(hours=1), "olga", "after lunch", now)
@@ -99,7 +99,7 @@ def test_what_a_person_does_and_the_end_of_a_snooze_are_steps_with_their_argumen
     ]
 
 
-def test_an_incident_keeps_what_was_found_as_a_value(open_for, now):
+def test_an_incident_stores_its_finding_as_a_value(open_for, now):
     (incident,) = open_for()
     finding = JobFailedReason.FAILED(subject="flights", run=4, at=now)
     change_incident(incident, finding, {}, now + timedelta(minutes=1))
@@ -131,7 +131,7 @@ def test_a_second_unresolved_incident_of_a_cluster_is_refused_by_the_database(cl
         cluster_dies()
 
 
-def test_a_dead_cluster_hides_what_its_jobs_had_and_what_they_get(open_for, cluster_dies, now):
+def test_an_unreachable_cluster_hides_old_and_new_incidents_of_its_jobs(open_for, cluster_dies, now):
     (before,) = open_for()
     parent = cluster_dies(now + timedelta(seconds=30))
     (after,) = open_for(at=now + timedelta(seconds=60))
@@ -142,7 +142,7 @@ def test_a_dead_cluster_hides_what_its_jobs_had_and_what_they_get(open_for, clus
     assert before.events.last().text_value == AlertReason.HIDDEN(incident=parent.pk, finding=parent.sentence)
 
 
-def test_what_is_left_when_the_cluster_answers_again_speaks_for_itself(open_for, cluster_dies, now):
+def test_incidents_left_when_the_cluster_answers_again_are_no_longer_hidden(open_for, cluster_dies, now):
     first, second = open_for(2)
     parent = cluster_dies()
     resolve_incidents([Ending(first, "it works.")], now + timedelta(minutes=1))

@@ -32,7 +32,7 @@ FAILED = RunFact(1, BEGIN, BEGIN + timedelta(minutes=5), failed=True)
         ([], JobFailedReason.STOPPED, "flights 已停止或已完成。"),
     ],
 )
-def test_the_end_says_whether_the_job_runs_again(runs: list[RunFact], code: JobFailedReason, chinese: str) -> None:
+def test_the_end_states_whether_the_job_runs_again(runs: list[RunFact], code: JobFailedReason, chinese: str) -> None:
     sentence = JobFailed().describe(Facts(runs=runs), Terms(None, None, {}), NOW, "flights").reason
     assert sentence == code(subject="flights")
     assert render(sentence, "zh-hans") == chinese

@@ -54,7 +54,7 @@ def resolved(rows, run, rule, now, later):
     return incident
 
 
-def test_a_reopened_incident_is_open_as_if_nobody_had_acted(resolved, later):
+def test_a_reopened_incident_is_open_and_unacknowledged(resolved, later):
     lifecycle.reopen(resolved, "bob", "not over", later(20))
 
     incident = Incident.objects.get()
@@ -66,14 +66,14 @@ def test_a_reopened_incident_is_open_as_if_nobody_had_acted(resolved, later):
     assert (entry.reason, entry.details["before"], entry.details["after"]) == ("not over", "resolved", "open")
 
 
-def test_it_notifies_as_a_new_incident_does(resolved, later):
+def test_a_reopened_incident_notifies_as_a_new_one_does(resolved, later):
     lifecycle.reopen(resolved, "bob", "", later(20))
     told = [(each.event.kind, each.reason, each.state) for each in Notification.objects.order_by("id")]
     assert told[-1] == ("reopened", "opened", NotificationState.WAITING)
     assert [reason for _, reason, _ in told] == ["opened", "resolved", "opened"]
 
 
-def test_its_rule_finds_it_open_while_the_problem_lasts_and_then_resolves_it(resolved, later):
+def test_the_rule_resolves_a_reopened_incident_when_the_problem_ends(resolved, later):
     assert RuleState.objects.get().phase == RulePhase.DISMISSED
     lifecycle.reopen(resolved, "bob", "", later(20))
     state = RuleState.objects.get()

@@ -31,14 +31,14 @@ LABELS = {"team": "payments", "env": "prod", "job": "orders-enrich", "cluster": 
         ("cluster=eu", True),
     ],
 )
-def test_all_terms_must_hold(text: str, chosen: bool) -> None:
+def test_all_terms_must_match(text: str, chosen: bool) -> None:
     assert parse(text).matches(LABELS) is chosen
 
 
 @pytest.mark.parametrize(
     "text", ["team==payments", "team=", "=payments", "a=b=c", "team=payments,", "te am=x", "team=a||b", "!", "team>1"]
 )
-def test_what_makes_no_sense_is_named_with_what_is_allowed(text: str) -> None:
+def test_an_invalid_selector_is_refused_with_the_allowed_form(text: str) -> None:
     with pytest.raises(BadSelector, match=r"is not a term|a term is empty"):
         parse(text)
     with pytest.raises(BadSelector, match="write terms like team=payments"):
@@ -72,7 +72,7 @@ def test_the_narrowest_scope_decides_and_rules_of_one_scope_all_apply(rows) -> N
     }
 
 
-def test_a_job_has_the_labels_of_its_cluster_unless_it_says_otherwise(rows) -> None:
+def test_the_labels_of_a_job_override_those_of_its_cluster(rows) -> None:
     cluster = rows.cluster(labels={"env": "prod", "team": "platform"})
     job = rows.job(cluster, labels={"team": "payments"})
     (watched,) = watched_jobs([job.pk])
@@ -83,7 +83,7 @@ def test_a_job_has_the_labels_of_its_cluster_unless_it_says_otherwise(rows) -> N
     }
 
 
-def test_a_selector_that_makes_no_sense_chooses_nothing_and_leaves_the_jobs_to_the_other_rules():
+def test_an_invalid_selector_matches_no_job_and_other_rules_apply():
     """The API refuses an invalid selector. One that was written into the database must not stop the evaluation."""
     unreadable, everything = (AlertRule(pk=pk, kind="k", selector=text) for pk, text in ((1, "team=="), (2, "")))
     jobs = [WatchedJob(7, "orders", 1, {"team": "payments"})]

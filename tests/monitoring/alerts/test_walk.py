@@ -103,7 +103,7 @@ def test_looking_more_often_changes_when_something_is_noticed_never_whether(
 
 @settings(deadline=None)
 @given(watches(), stories())
-def test_openings_and_closings_take_turns_and_go_forward(watch: Watch, facts: Facts) -> None:
+def test_openings_and_closings_alternate_and_ascend(watch: Watch, facts: Facts) -> None:
     transitions = walk_through(watch, facts, BEGIN, at(LENGTH))
     assert [each.move for each in transitions] == [Move.OPENED, Move.CLOSED] * (len(transitions) // 2) + [
         Move.OPENED
@@ -113,7 +113,7 @@ def test_openings_and_closings_take_turns_and_go_forward(watch: Watch, facts: Fa
 
 @settings(deadline=None)
 @given(st.lists(MOMENTS, max_size=60, unique=True), st.sampled_from([60, 900, 5000]), MOMENTS)
-def test_a_window_counts_what_the_engines_counter_gained_in_it(moments: list[float], window: int, look: float) -> None:
+def test_a_window_counts_the_increase_of_the_engines_counter(moments: list[float], window: int, look: float) -> None:
     """The expected value is max − min of the engine's counter of failed checkpoints, which does not reset here."""
     kind = kind_of("failed_in_window")
     facts = Facts([Event(at(moment), 1, number, number) for number, moment in enumerate(sorted(moments))])

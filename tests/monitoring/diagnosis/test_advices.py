@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from monitoring.diagnosis.signs import advices
-from tests.monitoring.diagnosis.scenes import USUAL, scene
+from tests.monitoring.diagnosis.builders import USUAL, facts
 
 GB = 1024**3
 NO_LOCAL = {"state.backend.local-recovery": "FALSE"}
@@ -19,12 +19,12 @@ def names(of) -> list[str]:
 
 
 def test_a_well_set_job_gets_no_advice() -> None:
-    assert names(scene()) == []
-    assert names(scene(config={"num_retained": 3}, keys={"execution.state-recovery.from-local": "true"})) == []
+    assert names(facts()) == []
+    assert names(facts(config={"num_retained": 3}, keys={"execution.state-recovery.from-local": "true"})) == []
 
 
 def test_nothing_known_is_no_reason_for_advice() -> None:
-    assert names(scene(config=dict.fromkeys(("interval", "timeout", "mode", "externalization", "min_pause")))) == []
+    assert names(facts(config=dict.fromkeys(("interval", "timeout", "mode", "externalization", "min_pause")))) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_nothing_known_is_no_reason_for_advice() -> None:
     ],
 )
 def test_each_advice_at_its_boundary(values, expected) -> None:
-    assert names(scene(**values)) == expected
+    assert names(facts(**values)) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_each_advice_at_its_boundary(values, expected) -> None:
         ({"recent_failures": 1, "recent_restarts": 1}, "execution.checkpointing.tolerable-failed-checkpoints", "3"),
     ],
 )
-def test_it_names_the_exact_key_and_a_value(values, key: str, value: str) -> None:
-    (found,) = advices(scene(**values))
+def test_an_advice_names_the_exact_key_and_a_value(values, key: str, value: str) -> None:
+    (found,) = advices(facts(**values))
     assert (found.advice[0].key, found.advice[0].value) == (key, value)
 
 
-def test_what_matters_most_comes_first() -> None:
-    wrong = scene(config={"num_retained": 1, "mode": "at_least_once"}, normal=replace(USUAL, duration=12_000))
+def test_the_most_important_advice_is_first() -> None:
+    wrong = facts(config={"num_retained": 1, "mode": "at_least_once"}, normal=replace(USUAL, duration=12_000))
     assert names(wrong) == ["interval_too_short", "one_retained", "at_least_once"]

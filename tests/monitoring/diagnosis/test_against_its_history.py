@@ -12,14 +12,14 @@ from monitoring.diagnosis.signs.base import milliseconds
 from monitoring.diagnosis.signs.history import HistoryReason
 from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.reasons.reason import render
-from tests.monitoring.diagnosis.scenes import NOW, USUAL, checkpoint, scene
+from tests.monitoring.diagnosis.builders import NOW, USUAL, checkpoint, facts
 
 AT_THIS_HOUR = Expectation(1000.0, 100.0, Basis.HOUR_OF_THE_WEEK(), 4)
 MB = 1024**2
 
 
 def causes_of(took: int, expected: Expectation, **values) -> list[str]:
-    return [each.name for each in causes(scene(checkpoint(lasted=took, **values), usual={"duration": expected}))]
+    return [each.name for each in causes(facts(checkpoint(lasted=took, **values), usual={"duration": expected}))]
 
 
 @pytest.mark.parametrize(
@@ -32,26 +32,26 @@ def causes_of(took: int, expected: Expectation, **values) -> list[str]:
         (2000, {"status": "IN_PROGRESS"}, True),
     ],
 )
-def test_what_takes_far_longer_than_at_this_hour_is_said_to(took, values, told) -> None:
+def test_a_duration_far_above_that_of_this_hour_is_reported(took, values, told) -> None:
     assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is told
 
 
-def test_it_takes_four_spreads() -> None:
+def test_a_slow_duration_exceeds_four_spreads() -> None:
     assert "slow_for_this_hour" not in causes_of(4900, replace(AT_THIS_HOUR, spread=1000.0))
     assert "slow_for_this_hour" in causes_of(5000, replace(AT_THIS_HOUR, spread=1000.0))
 
 
-def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
+def test_a_duration_that_is_usual_at_this_hour_of_the_week_is_not_slow() -> None:
     """During the nightly load, the storage would look slow compared with the previous hundred checkpoints."""
     load = replace(AT_THIS_HOUR, expected=9000.0)
     assert causes_of(9000, load, async_=8500) == []
     assert causes_of(9000, replace(load, basis=Basis.ALL_HOURS()), async_=8500) == ["slow_storage"]
 
 
-def test_the_sentence_says_it_in_both_languages() -> None:
+def test_the_sentence_is_rendered_in_both_languages() -> None:
     found = next(
         each
-        for each in causes(scene(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
+        for each in causes(facts(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
         if each.name == "slow_for_this_hour"
     )
     hours = Basis.HOUR_OF_THE_WEEK()
@@ -64,7 +64,7 @@ def test_the_sentence_says_it_in_both_languages() -> None:
 
 
 def advice_of(told: Forecast | None, **values) -> list[str]:
-    return [each.name for each in advices(scene(forecast=told, **values))]
+    return [each.name for each in advices(facts(forecast=told, **values))]
 
 
 def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
@@ -74,12 +74,12 @@ def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
     assert advice_of(replace(growing, exceeds_timeout_on=None)) == []
     assert advice_of(growing, runs=False) == []
     assert advice_of(growing, normal=replace(USUAL, duration_p95=36_000)) == ["timeout_near"]
-    (found,) = advices(scene(forecast=growing))
+    (found,) = advices(facts(forecast=growing))
     day = NOW + timedelta(days=89)
     assert found.sentence == HistoryReason.TAKES_LONGER_DAILY(growth=1000, timeout=60_000, day=day)
 
 
-def test_a_state_that_doubles_within_two_months_is_said_to() -> None:
+def test_a_state_that_doubles_within_two_months_is_reported() -> None:
     held = replace(USUAL, state_size=600.0 * MB)
     assert advice_of(Forecast(10.0 * MB, None, None, 28), normal=held) == ["state_doubles"]
     assert advice_of(Forecast(9.9 * MB, None, None, 28), normal=held) == []

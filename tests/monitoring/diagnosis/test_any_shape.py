@@ -9,11 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.alerts.failure_reason import PREFIXES
-from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.diagnosis_facts import (
+    CheckpointFacts,
+    DiagnosisFacts,
+    Normal,
+    OperatorFacts,
+    Raised,
+    Settings,
+)
 from monitoring.diagnosis.signs import advices, causes, signs
 from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.reasons.reason import render
-from tests.monitoring.diagnosis.scenes import NOW
+from tests.monitoring.diagnosis.builders import NOW
 from tests.profile import examples
 
 figures = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
@@ -54,8 +61,8 @@ json = st.recursive(
 )
 NAMES = ("interval", "timeout", "min_pause", "mode", "externalization", "num_retained", "tolerable_failed_checkpoints")
 KEYS = ("restart-strategy", "state.backend.local-recovery", "state.checkpoints.num-retained", "x")
-scenes = st.builds(
-    Scene,
+any_facts = st.builds(
+    DiagnosisFacts,
     now=st.just(NOW),
     checkpoint=st.one_of(st.none(), checkpoints),
     normal=st.builds(
@@ -90,9 +97,9 @@ scenes = st.builds(
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(scenes)
-def test_a_diagnosis_never_fails_and_has_a_text_in_every_language(scene: Scene) -> None:
-    for found in [*causes(scene), *advices(scene)]:
+@given(any_facts)
+def test_a_diagnosis_never_fails_and_has_a_text_in_every_language(facts: DiagnosisFacts) -> None:
+    for found in [*causes(facts), *advices(facts)]:
         reasons = [found.title, found.sentence, found.confidence.reason, *(each.why for each in found.advice)]
         reasons += [reason for each in found.evidence for reason in (each.label, each.value, each.against)]
         for language, _ in django_settings.LANGUAGES:
@@ -101,6 +108,6 @@ def test_a_diagnosis_never_fails_and_has_a_text_in_every_language(scene: Scene) 
         assert all(each.key for each in found.advice)
 
 
-def test_every_sign_has_a_name_of_its_own() -> None:
+def test_the_names_of_signs_are_unique() -> None:
     table = [sign.name for sign in signs()]
     assert len(table) == len(set(table)) >= 25

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from monitoring.diagnosis.diagnosis_facts import Normal, OperatorFacts, Raised
 from monitoring.diagnosis.finding import Confidence
-from monitoring.diagnosis.scene import Normal, OperatorFacts, Raised
 from monitoring.diagnosis.signs import causes
 from monitoring.diagnosis.signs.base import milliseconds, size
 from monitoring.diagnosis.signs.exceptions import FAMILIES, ExceptionReason
@@ -18,15 +18,15 @@ from monitoring.diagnosis.signs.phases import PhaseReason
 from monitoring.diagnosis.signs.skew import SkewReason
 from monitoring.engine.causes import root_cause
 from monitoring.reasons.reason import render
-from tests.monitoring.diagnosis.scenes import (
+from tests.monitoring.diagnosis.builders import (
     DECLINED,
     EXPIRED,
     NOW,
     USUAL,
     checkpoint,
     expired,
+    facts,
     operator,
-    scene,
     thrown,
 )
 
@@ -59,25 +59,25 @@ def names(of) -> list[str]:
     ],
 )
 def test_phases(asked, expected) -> None:
-    assert names(scene(asked)) == expected
+    assert names(facts(asked)) == expected
 
 
-def test_only_a_checkpoint_that_may_run_alone_holds_up_the_next() -> None:
+def test_only_a_checkpoint_that_must_run_alone_delays_the_next() -> None:
     pending = checkpoint(status="IN_PROGRESS", lasted=60_000, acknowledged=3, ended_at=None)
-    assert names(scene(pending, config={"timeout": 600_000, "max_concurrent": 2})) == []
-    assert names(scene(replace(pending, is_savepoint=True), config={"timeout": 600_000})) == []
+    assert names(facts(pending, config={"timeout": 600_000, "max_concurrent": 2})) == []
+    assert names(facts(replace(pending, is_savepoint=True), config={"timeout": 600_000})) == []
 
 
-def test_what_is_slow_is_measured_by_the_job_itself() -> None:
+def test_slow_is_relative_to_the_history_of_the_job() -> None:
     slow = checkpoint(lasted=5000, async_=4500)
     calm = replace(USUAL, duration=4800, async_=4300)
-    assert names(scene(slow, normal=calm)) == []
-    assert names(scene(slow, normal=replace(USUAL, count=4))) == []  # too few checkpoints for a usual duration
-    assert names(scene(checkpoint(lasted=30_000, async_=28_000), normal=Normal())) == ["slow_storage"]
+    assert names(facts(slow, normal=calm)) == []
+    assert names(facts(slow, normal=replace(USUAL, count=4))) == []  # too few checkpoints for a usual duration
+    assert names(facts(checkpoint(lasted=30_000, async_=28_000), normal=Normal())) == ["slow_storage"]
 
 
-def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
-    (found,) = causes(scene(checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)))
+def test_a_cause_has_its_numbers_the_usual_ones_and_the_setting_to_change() -> None:
+    (found,) = causes(facts(checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)))
     assert found.sentence == PhaseReason.LONG_WRITE(number=41, took=4500, share=90)
     assert str(found.sentence) == (
         "The slowest subtask of checkpoint 41 took 4.5 s to write its state to the checkpoint storage, "
@@ -95,17 +95,17 @@ def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
     ]
 
 
-def test_keys_are_those_of_the_jobs_own_flink_and_of_spark() -> None:
+def test_keys_are_those_of_the_jobs_flink_version_and_of_spark() -> None:
     asked = checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)
-    (old,) = causes(scene(asked, version=(1, 18)))
+    (old,) = causes(facts(asked, version=(1, 18)))
     assert old.advice[0].key == "state.backend.incremental"
-    (spark,) = causes(scene(asked, engine="spark"))
+    (spark,) = causes(facts(asked, engine="spark"))
     assert [each.key for each in spark.advice] == [
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
     ]
-    (waits,) = causes(scene(checkpoint(lasted=5000, start_delay=4500), engine="spark"))
+    (waits,) = causes(facts(checkpoint(lasted=5000, start_delay=4500), engine="spark"))
     assert "maxFilesPerTrigger" in waits.advice[0].key
-    (unaligned,) = causes(scene(checkpoint(lasted=5000, start_delay=4500)))
+    (unaligned,) = causes(facts(checkpoint(lasted=5000, start_delay=4500)))
     assert unaligned.advice[0].key == "execution.checkpointing.unaligned.enabled"
 
 
@@ -125,12 +125,12 @@ def test_keys_are_those_of_the_jobs_own_flink_and_of_spark() -> None:
     ],
 )
 def test_skew(asked, expected) -> None:
-    assert names(scene(asked)) == expected
+    assert names(facts(asked)) == expected
 
 
 def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_that_its_siblings_found_fast() -> None:
     slow = operator("enrich", async_=[400, 400, 4600, 400], state_size=[1_000_000, 1_000_000, 90_000_000, 1_000_000])
-    (first,) = causes(scene(checkpoint(lasted=5000, async_=4600, operators=(operator(), slow))))
+    (first,) = causes(facts(checkpoint(lasted=5000, async_=4600, operators=(operator(), slow))))
     assert first.name == "skew"
     assert first.evidence[0].against == SkewReason.SIBLINGS()
     assert first.sentence == SkewReason.SLOWER_THAN_SIBLINGS(
@@ -140,7 +140,7 @@ def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_th
         (milliseconds(4600), milliseconds(400)),
         (size(90_000_000), size(1_000_000)),
     ]
-    (missing,) = causes(scene(expired(operators=(operator(acknowledged=3, end_to_end=[1, 1, None, 1]),))))
+    (missing,) = causes(facts(expired(operators=(operator(acknowledged=3, end_to_end=[1, 1, None, 1]),))))
     assert missing.sentence == SkewReason.SUBTASK_MISSING(subtask=2, operator="count", number=41)
 
 
@@ -157,11 +157,11 @@ LINE = (("source", ""), ("count", "source"), ("sink", "count"))
 
 def test_a_barrier_that_never_arrived() -> None:
     stuck = graph(*LINE, count=0, sink=0)
-    (found,) = causes(scene(expired(operators=stuck, acknowledged=4)))
+    (found,) = causes(facts(expired(operators=stuck, acknowledged=4)))
     assert (found.name, found.confidence) == ("back_pressure", Confidence.POSSIBLE)
     assert found.sentence == PhaseReason.NEVER_ARRIVED(name="count", number=41, before="source")
     nobody = tuple(replace(each, acknowledged=0) for each in stuck)
-    assert names(scene(expired(operators=nobody))) == []
+    assert names(facts(expired(operators=nobody))) == []
 
 
 @pytest.mark.parametrize(
@@ -173,38 +173,38 @@ def test_a_barrier_that_never_arrived() -> None:
         (tuple(replace(each, inputs=None) for each in graph(*LINE, count=0)), []),  # the graph is unknown
     ],
 )
-def test_only_what_stands_before_an_operator_holds_its_barrier_up(operators, expected: list[str]) -> None:
+def test_only_operators_upstream_delay_the_barrier_of_an_operator(operators, expected: list[str]) -> None:
     if "skew" in expected:
         operators = (operators[0], replace(operators[1], end_to_end=[600, None, 600, 600]), operators[2])
-    assert names(scene(expired(operators=operators))) == expected
+    assert names(facts(expired(operators=operators))) == expected
 
 
 def test_a_source_that_starts_late_is_under_no_back_pressure() -> None:
     late = {"source": 8000, "count": 8100}
     operators = tuple(replace(each, start_delay=[late.get(each.name, 40)] * 4) for each in graph(*LINE[:2]))
     asked = checkpoint(lasted=9000, start_delay=8100, operators=operators)
-    (found,) = causes(scene(asked))
+    (found,) = causes(facts(asked))
     assert (found.name, found.advice) == ("busy_source", ())
     assert found.sentence == PhaseReason.SOURCE_LATE(name="source", number=41, after=8000)
-    assert names(scene(asked, engine="spark")) == ["back_pressure"]  # in Spark, the end of the batch is the barrier
+    assert names(facts(asked, engine="spark")) == ["back_pressure"]  # in Spark, the end of the batch is the barrier
     behind = (replace(operators[0], start_delay=[40] * 4), operators[1])
-    assert names(scene(replace(asked, operators=behind))) == ["back_pressure"]
+    assert names(facts(replace(asked, operators=behind))) == ["back_pressure"]
 
 
-def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
+def test_a_batch_that_did_not_end_is_reported_by_waymarks_job_manager() -> None:
     stuck = "Query 'words' has not come to the end of batch 7; Spark says: Processing new data."
     asked = expired(failure=f"{EXPIRED} {stuck}", acknowledged=0, start_delay=None, operators=())
-    (found,) = causes(scene(asked, engine="spark"))
+    (found,) = causes(facts(asked, engine="spark"))
     assert (found.name, found.confidence) == ("back_pressure", Confidence.CERTAIN)
     assert found.sentence == PhaseReason.BATCH_GOES_ON_SAID(number=41, within=60_000, said=stuck.rstrip("."))
     assert "maxOffsetsPerTrigger" in found.advice[0].key
     owing = "6 of 6 subtasks have not acknowledged it."
     silent = expired(failure=f"{EXPIRED} {owing}", acknowledged=0, start_delay=None, operators=())
-    (likely,) = causes(scene(silent, engine="spark"))
+    (likely,) = causes(facts(silent, engine="spark"))
     assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
     undated = replace(silent, lasted=None)
-    assert names(scene(undated, engine="spark", config={"timeout": None})) == []  # the time-out is unknown
-    assert names(scene(silent)) == []  # for Flink it proves nothing
+    assert names(facts(undated, engine="spark", config={"timeout": None})) == []  # the time-out is unknown
+    assert names(facts(silent)) == []  # for Flink it proves nothing
 
 
 @pytest.mark.parametrize(
@@ -237,60 +237,60 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
         ("java.lang.IllegalStateException: timeouts must be positive", "user_exception"),
     ],
 )
-def test_exceptions_are_told_apart(text: str, family: str) -> None:
-    (found,) = causes(scene(expired(failure=DECLINED), raised=(thrown(text),)))
+def test_exceptions_are_distinguished(text: str, family: str) -> None:
+    (found,) = causes(facts(expired(failure=DECLINED), raised=(thrown(text),)))
     assert (found.name, found.confidence) == (family, Confidence.CERTAIN)
     says = next(each.says for each in FAMILIES if each.name == family)
     assert found.sentence == ExceptionReason.THROWN_IN_TASK(what=says, text=text.rstrip("."), task="count (2/4)")
 
 
-def test_what_wraps_the_cause_hides_nothing() -> None:
+def test_wrapping_exceptions_do_not_hide_the_cause() -> None:
     trace = "org.apache.flink.FlinkException: it failed\nCaused by: java.lang.OutOfMemoryError: Metaspace"
-    assert names(scene(expired(failure=DECLINED), raised=(thrown("it failed", trace),))) == ["out_of_memory"]
+    assert names(facts(expired(failure=DECLINED), raised=(thrown("it failed", trace),))) == ["out_of_memory"]
 
 
 @pytest.mark.parametrize(("seconds_ago", "expected"), [(75, True), (75.1, False), (30, True), (29.9, False)])
-def test_only_what_was_thrown_meanwhile_counts(seconds_ago: float, expected: bool) -> None:
+def test_only_exceptions_during_the_checkpoint_count(seconds_ago: float, expected: bool) -> None:
     asked = expired(failure=DECLINED)
-    found = names(scene(asked, raised=(thrown("KeyError: 'x'", seconds_ago=seconds_ago),)))
+    found = names(facts(asked, raised=(thrown("KeyError: 'x'", seconds_ago=seconds_ago),)))
     assert (found == ["user_exception"]) is expected
 
 
 def test_a_consequence_is_no_cause_and_a_completed_checkpoint_has_none() -> None:
     consequence = thrown("Exceeded checkpoint tolerable failure threshold.")
-    assert names(scene(expired(), raised=(consequence,))) == []
-    assert names(scene(checkpoint(), raised=(thrown("KeyError: 'x'"),))) == []
+    assert names(facts(expired(), raised=(consequence,))) == []
+    assert names(facts(checkpoint(), raised=(thrown("KeyError: 'x'"),))) == []
 
 
-def test_the_recorded_decline_of_a_real_flink_is_the_programs_own_exception() -> None:
+def test_the_recorded_decline_of_flink_is_an_exception_of_the_program() -> None:
     entry = json.loads((SAMPLES / "exceptions_after_decline.json").read_text())["exceptionHistory"]["entries"][0]
     declined = json.loads((SAMPLES / "checkpoints_after_decline.json").read_text())
     failed = next(each for each in declined["history"] if each["status"] == "FAILED")
     raised = Raised(NOW, root_cause(entry["stacktrace"]), entry["stacktrace"], entry["taskName"], entry["endpoint"])
     asked = expired(failure=failed["failure_message"], triggered_at=NOW, ended_at=NOW + timedelta(seconds=1))
-    first = causes(scene(asked, raised=(raised,)))[0]
+    first = causes(facts(asked, raised=(raised,)))[0]
     assert (first.name, first.confidence) == ("user_exception", Confidence.CERTAIN)
     assert "demo: snapshot failure requested" in first.sentence.args["text"]
 
 
-def test_the_engines_own_words_are_enough_where_they_say_it() -> None:
+def test_the_failure_message_of_the_engine_is_enough_if_it_has_the_cause() -> None:
     full = "Failure to finalize checkpoint. java.io.IOException: No space left on device"
-    assert names(scene(expired(failure=full))) == ["storage_refuses"]
-    assert names(scene(expired(failure=DECLINED))) == []
+    assert names(facts(expired(failure=full))) == ["storage_refuses"]
+    assert names(facts(expired(failure=DECLINED))) == []
 
 
 @pytest.mark.parametrize(("p95", "expected"), [(36_000, ["timeout_too_short"]), (35_999, [])])
 def test_a_time_out_without_room(p95: float, expected: list[str]) -> None:
-    found = causes(scene(expired(), normal=replace(USUAL, duration=20_000, duration_p95=p95)))
+    found = causes(facts(expired(), normal=replace(USUAL, duration=20_000, duration_p95=p95)))
     assert [each.name for each in found] == expected
     if found:
         assert (found[0].advice[0].key, found[0].advice[0].value) == ("execution.checkpointing.timeout", "2 min")
 
 
-def test_an_interrupted_one_says_so_after_what_was_thrown() -> None:
+def test_an_exception_precedes_the_interruption_as_a_cause() -> None:
     asked = expired(failure="Checkpoint Coordinator is suspending.")
-    assert names(scene(asked)) == ["interrupted"]
-    assert names(scene(asked, raised=(thrown("KeyError: 'x'"),))) == ["user_exception", "interrupted"]
+    assert names(facts(asked)) == ["interrupted"]
+    assert names(facts(asked, raised=(thrown("KeyError: 'x'"),))) == ["user_exception", "interrupted"]
 
 
 @pytest.mark.parametrize(
@@ -308,10 +308,10 @@ def test_an_interrupted_one_says_so_after_what_was_thrown() -> None:
     ],
 )
 def test_missing_checkpoints(values, expected) -> None:
-    assert names(scene(**values)) == expected
+    assert names(facts(**values)) == expected
 
 
 def test_a_dead_job_is_explained_by_its_last_exception_and_a_live_one_is_not() -> None:
     raised = (thrown("KeyError: 'x'", seconds_ago=3600),)
-    assert names(scene(raised=raised, runs=False)) == ["user_exception"]
-    assert names(scene(raised=raised)) == []
+    assert names(facts(raised=raised, runs=False)) == ["user_exception"]
+    assert names(facts(raised=raised)) == []

@@ -34,14 +34,14 @@ def test_the_first_line_without_its_class_names(text, sentence):
     assert human(text) == sentence
 
 
-def test_the_innermost_cause_is_what_went_wrong():
+def test_the_innermost_exception_is_the_cause():
     assert (
         root_cause("a.B: outer\n\tat x\nCaused by: c.D: middle\nCaused by: e.F: the inner one\n\tat y")
         == "the inner one"
     )
 
 
-def test_the_programs_own_python_exception_goes_before_what_wraps_it():
+def test_the_python_exception_of_the_program_precedes_its_wrappers():
     assert root_cause(PYTHON) == "KeyError: 'N12345'"
 
 

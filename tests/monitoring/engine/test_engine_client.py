@@ -118,7 +118,7 @@ def test_an_amount_below_zero_is_none(told, amount):
 
 
 @pytest.mark.parametrize("told", [True, 1.5, "7", 2**63, -(2**63), 1e30])
-def test_what_is_no_amount_is_said(told):
+def test_an_invalid_amount_is_reported_with_its_field(told):
     with pytest.raises(Malformed, match="size is"):
         Fields({"size": told}, "x").amount("size")
 
@@ -181,7 +181,7 @@ async def test_uploaded_programs(httpserver, client):
         ("sp_status_nojob", 200, Failed("Could not find Flink job (00000000000000000000000000000009)")),
     ],
 )
-async def test_how_a_savepoint_went(httpserver, client, name, status, expected):
+async def test_the_states_of_a_savepoint_request(httpserver, client, name, status, expected):
     answers(httpserver, f"/jobs/{JOB}/savepoints/{TRIGGER}", sample(name), status)
     assert await client.savepoint_status(JOB, TRIGGER) == expected
 
@@ -212,7 +212,7 @@ class Bodies:
         return Response(*self._response)
 
 
-async def test_commands_send_what_flink_reads(httpserver, client):
+async def test_commands_send_the_requests_that_flink_reads(httpserver, client):
     seen = Bodies({"request-id": TRIGGER})
     for path, method in (("savepoints", "POST"), ("stop", "POST"), ("checkpoints", "POST"), ("", "PATCH")):
         httpserver.expect_request(f"/jobs/{JOB}/{path}".rstrip("/"), method=method).respond_with_handler(seen)
@@ -264,7 +264,7 @@ async def test_a_program_is_handed_over(httpserver, client):
     assert await client.upload_jar("count.py", b"def f():\r\n  --x") == "1_count.py"
 
 
-async def test_a_refusal_says_why(httpserver, client):
+async def test_a_refusal_has_the_reason(httpserver, client):
     answers(httpserver, "/jars/a.jar/run", sample("jar_run_bad_savepoint"), 400, "POST")
     with pytest.raises(Refused) as refused:
         await client.run_jar("a.jar", job_id=JOB)
@@ -285,7 +285,7 @@ async def test_a_savepoint_is_checked_where_the_engine_can(httpserver, client):
     )
 
 
-async def test_queries_that_write_rows_again_are_told_with_the_savepoint(httpserver, client):
+async def test_the_validation_of_a_savepoint_lists_queries_that_write_rows_again(httpserver, client):
     found = {"checkpointId": 7, "jobName": "a", "entryClass": "a:b", "stateSize": 9, "completedTimestamp": -1}
     queries = [
         {"name": "late", "sink": "Sink: console", "after-restore": "written-again"},
@@ -378,7 +378,7 @@ async def test_a_wrong_field_is_named(httpserver, client, change, text):
     assert text in str(raised.value)
 
 
-async def test_what_no_database_can_hold_is_replaced(httpserver, client):
+async def test_characters_that_databases_cannot_store_are_replaced(httpserver, client):
     job = {**json.loads(sample("jobs_overview"))["jobs"][0], "name": "a\x00b\ud800c"}
     answers(httpserver, "/jobs/overview", json.dumps({"jobs": [job]}))
     (read,) = await client.jobs_overview()
@@ -412,7 +412,7 @@ async def test_an_answer_without_end_is_cut_off(httpserver):
             await client.overview()
 
 
-async def test_nobody_listens():
+async def test_a_closed_port_is_unreachable():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -454,7 +454,7 @@ def test_where_the_rest_of_a_log_is_has_a_code_or_else_the_job_managers_text(
         ({"size": 2**70}, EngineReason.OUT_OF_RANGE(where="x.size")),
     ],
 )
-def test_a_wrong_field_is_named_with_what_it_is(value: dict[str, object], reason: Reason) -> None:
+def test_a_wrong_field_is_named_with_its_value(value: dict[str, object], reason: Reason) -> None:
     with pytest.raises(Malformed) as wrong:
         Fields(value, "x").whole("size")
     assert wrong.value.reason == reason

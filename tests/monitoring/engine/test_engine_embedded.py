@@ -18,7 +18,7 @@ def test_the_embedded_job_manager_is_one_cluster_wherever_it_listens():
 
 
 @pytest.mark.django_db
-def test_it_is_asked_with_its_token_from_then_on():
+def test_requests_use_the_last_registered_token():
     register_embedded("http://127.0.0.1:8081")
     assert connection_of(Cluster.objects.get()).authorization == ""
     register_embedded("http://127.0.0.1:8081", "of up")

@@ -19,7 +19,7 @@ def naming(state: str = "RUNNING", job_id: str = ID) -> Answered:
 
 
 @pytest.mark.parametrize("state", ["INITIALIZING", "RUNNING", "FAILING", "RESTARTING", "SUSPENDED", "RECONCILING"])
-def test_a_named_job_lives(state):
+def test_a_job_named_by_the_engine_is_alive(state):
     assert evidence_of(ID, naming(state), Missing(NOW, 9), NOW) == Alive(state)
 
 
@@ -40,7 +40,7 @@ def test_a_job_is_lost_after_two_polls_and_thirty_seconds(polls_before, seconds,
 
 
 @pytest.mark.parametrize(("seconds", "lost"), [(30, False), (89, False), (90, True)])
-def test_an_engine_that_names_no_job_at_all_may_have_just_started(seconds, lost):
+def test_an_engine_without_any_job_may_have_just_started(seconds, lost):
     evidence = evidence_of(ID, Answered({}), Missing(NOW, 5), NOW + timedelta(seconds=seconds))
     assert isinstance(evidence, Unknown)
     assert evidence.lost == lost

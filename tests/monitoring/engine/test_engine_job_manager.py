@@ -61,7 +61,7 @@ async def result(client: FlinkClient, job_id: str, trigger_id: str) -> Done[str]
     return await eventually(ended)
 
 
-async def test_a_running_job_is_observed_whole(manager, client):
+async def test_a_running_job_is_observed_completely(manager, client):
     job_id = await start(client, program_args=["--x"], parallelism=2)
     await manager.checkpoint(job_id)
     known = KnownCluster(revision=0, read_at=NOW, needs_version=True)
@@ -108,7 +108,7 @@ async def test_a_launch_record_has_its_secrets_although_the_jobs_configuration_h
     )
 
 
-async def test_a_savepoint_is_taken_once_however_often_it_is_asked_for(client):
+async def test_a_repeated_request_takes_one_savepoint(client):
     job_id, trigger_id = await start(client), new_id()
     for _ in range(2):
         assert await client.trigger_savepoint(job_id, trigger_id) == trigger_id
@@ -143,14 +143,14 @@ async def test_a_checkpoint_on_request(client):
     assert await client.trigger_checkpoint(await start(client), trigger := new_id()) == trigger
 
 
-async def test_a_savepoint_that_is_none_is_found_out_before_it_is_used(manager, client, tmp_path):
+async def test_an_invalid_savepoint_is_detected_before_it_is_used(manager, client, tmp_path):
     verdict = await client.validate_savepoint(f"file:{tmp_path}/nowhere", "wordcount.py:wordcount")
     assert verdict is not None
     assert not verdict.valid
     assert verdict.reason
 
 
-async def test_what_the_job_manager_does_not_know(client):
+async def test_unknown_objects_of_the_job_manager(client):
     with pytest.raises(NotFound, match="not found"):
         await client.checkpoints(new_id())
     assert await client.savepoint_status(new_id(), new_id()) == Forgotten()

@@ -61,12 +61,12 @@ def says(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operati
 
 
 @pytest.mark.parametrize("end", [Done(7), Failed("why"), Forgotten()])
-async def test_it_is_followed_to_its_end_over_silence(end: Operation[int]) -> None:
+async def test_an_operation_is_followed_to_its_end_over_an_outage(end: Operation[int]) -> None:
     ask = says(InProgress(), Unreachable("gone for a while"), InProgress(), end)
     assert await follow(ask, limit_s=5, every_s=0) == end
 
 
-async def test_it_is_still_in_progress_when_the_time_is_over() -> None:
+async def test_an_operation_is_still_in_progress_at_the_deadline() -> None:
     assert await follow(says(InProgress()), limit_s=0.01, every_s=0.005) == InProgress()
 
 

@@ -187,7 +187,7 @@ def engine() -> Iterator[AnsweringEngine]:
 
 
 @pytest.mark.django_db
-def test_a_wrong_answer_harms_nothing_but_itself(
+def test_a_wrong_answer_affects_only_its_object(
     engine: AnsweringEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observe, "FIGURES_FOR_S", FIGURES_FOR_S)

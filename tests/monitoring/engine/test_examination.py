@@ -47,7 +47,7 @@ def reachable_state(settings: Settings) -> None:
         (("/",), ""),
     ],
 )
-def test_it_says_that_looking_would_replace_guessing(
+def test_a_remark_names_state_directories_that_waymark_cannot_read(
     flink: FlinkServer, settings: Settings, roots: tuple[str, ...], where: str
 ) -> None:
     settings.STATE_ROOTS = roots
@@ -57,7 +57,7 @@ def test_it_says_that_looking_would_replace_guessing(
     assert said == ([EngineReason.STATE_NOT_REACHED(where=where)] if where else [])
 
 
-def test_of_a_cluster_that_does_not_tell_where_it_keeps_its_state_it_is_said_once(
+def test_an_unknown_state_directory_is_remarked_without_configured_roots(
     flink: FlinkServer, settings: Settings
 ) -> None:
     flink.instead("/jobmanager/config", "[]")
@@ -78,7 +78,7 @@ def refused(url: str, **fields: object) -> Problem:
     return outcome
 
 
-def test_it_says_what_it_found(flink: FlinkServer) -> None:
+def test_the_examination_reports_version_jobs_and_limits(flink: FlinkServer) -> None:
     flink.instead("/", "<html>", Date="Sat, 21 Nov 2026 12:00:30 GMT")
     found = look(flink.url)
     assert isinstance(found, Found)
@@ -92,7 +92,7 @@ def test_it_says_what_it_found(flink: FlinkServer) -> None:
     assert str(found.reason) == "Flink REST API 2.3.0, jobs: 1 RUNNING"
 
 
-def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:
+def test_missing_facts_are_unknown(flink: FlinkServer) -> None:
     flink.instead("/jobmanager/config", '{"errors": ["no"]}', status=404)
     flink.instead("/config", "{}")
     found = look(flink.url)
@@ -101,7 +101,7 @@ def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:
     assert found.remarks[0] == EngineReason.NO_CONFIGURATION()
 
 
-def test_a_cluster_that_takes_no_commands_says_so(flink: FlinkServer) -> None:
+def test_a_cluster_without_submission_and_cancellation_is_remarked(flink: FlinkServer) -> None:
     flink.instead("/config", '{"features": {"web-submit": false, "web-cancel": false}}')
     found = look(flink.url)
     assert isinstance(found, Found)
@@ -176,7 +176,7 @@ def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, st
     assert said in str(problem.reason)
 
 
-def test_a_redirect_is_not_followed_and_says_where_it_leads(flink: FlinkServer) -> None:
+def test_a_redirect_is_not_followed_and_its_target_is_named(flink: FlinkServer) -> None:
     flink.instead("/overview", "", 302, Location="https://flink.example/eu/overview")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
@@ -200,14 +200,14 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
         ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
     ],
 )
-def test_one_that_is_in_trouble_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
+def test_a_cluster_with_errors_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
     flink.instead("/overview", body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", True)
     assert said in str(problem.reason)
 
 
-def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
+def test_a_cluster_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
     flink.instead(
         "/overview", '{"errors": ["Service temporarily unavailable due to an ongoing leader election."]}', 503
     )
@@ -216,7 +216,7 @@ def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
     assert "not ready: Service temporarily unavailable" in str(problem.reason)
 
 
-def test_a_log_in_is_asked_for_at_the_field_that_gives_it(flink: FlinkServer) -> None:
+def test_a_missing_log_in_is_reported_at_its_field(flink: FlinkServer) -> None:
     flink.needs = {"Authorization": bearer("right")}
     assert refused(flink.url).field == "authentication"
     assert refused(flink.url).reason == EngineReason.LOG_IN_NEEDED(status=401)
@@ -232,7 +232,7 @@ def test_name_and_password(flink: FlinkServer) -> None:
     assert isinstance(look(flink.url, **fields, password="pä:ss"), Found)
 
 
-def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, settings: Settings) -> None:
+def test_a_secret_that_no_key_decrypts_is_reported_at_its_field(flink: FlinkServer, settings: Settings) -> None:
     fields = {"client_key": Secret.from_stored(seal("key")), "client_certificate": "x"}
     settings.SECRET_KEY = "another one"
     problem = refused(flink.url, **fields)
@@ -241,13 +241,13 @@ def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, set
     assert flink.asked == []
 
 
-def test_a_token_goes_only_to_those_who_are_meant(flink: FlinkServer) -> None:
+def test_a_token_is_sent_only_if_the_authentication_uses_it(flink: FlinkServer) -> None:
     """A stored token is not sent if the authentication does not use it."""
     flink.needs = {"Authorization": bearer("right")}
     assert refused(flink.url, token="right").field == "authentication"
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_reported_at_the_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         problem = refused(f"http://127.0.0.1:{free.getsockname()[1]}")
@@ -278,7 +278,7 @@ def test_an_address_that_is_not_allowed_is_not_connected_to(url: str) -> None:
     assert "WAYMARK_OUTBOUND_ALLOW" in str(problem.reason)
 
 
-def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_resolves_to_a_forbidden_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def metadata(_host: str, _port: int) -> list[str]:
         return ["169.254.169.254"]
 
@@ -296,7 +296,7 @@ def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest
         ("http://a b", "cannot contain spaces"),
     ],
 )
-def test_what_is_no_address(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused(url: str, said: str) -> None:
     problem = refused(url)
     assert (problem.field, said in str(problem.reason)) == ("rest_url", True)
 
@@ -306,13 +306,13 @@ def authority() -> Authority:
     return Authority()
 
 
-def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path) -> None:
+def test_tls_with_a_private_authority(authority: Authority, tmp_path: Path) -> None:
     with running(authority.sign().server_context(tmp_path)) as flink:
         assert isinstance(look(flink.url, ca_bundle=authority.pem), Found)
         assert isinstance(look(flink.url, ca_bundle=f"# Zertifizierungsstelle für 内部\n{authority.pem}"), Found)
 
 
-def test_certificates_that_are_not_to_be_trusted_are_told_apart(authority: Authority, tmp_path: Path) -> None:
+def test_untrusted_certificates_are_distinguished(authority: Authority, tmp_path: Path) -> None:
     cases = {
         "expired": (authority.sign(lasts=timedelta(hours=-1)), authority.pem, "rest_url", "has expired"),
         "host": (authority.sign(("other.example",)), authority.pem, "rest_url", "is for another host"),
@@ -357,7 +357,7 @@ def test_certificates_and_keys_that_are_none(authority: Authority) -> None:
         assert one.key not in str(problem.reason)
 
 
-def test_http_and_https_are_told_apart(flink: FlinkServer, authority: Authority, tmp_path: Path) -> None:
+def test_http_and_https_are_distinguished(flink: FlinkServer, authority: Authority, tmp_path: Path) -> None:
     problem = refused(flink.url.replace("http://", "https://"))
     assert (problem.field, "does not speak TLS; is it meant to be http://?" in str(problem.reason)) == (
         "rest_url",
@@ -375,7 +375,7 @@ def test_an_answer_that_breaks_off() -> None:
     assert str(problem.reason).endswith("closed the connection in the middle of its response.")
 
 
-def test_a_server_that_speaks_something_else() -> None:
+def test_a_server_with_another_protocol_is_refused() -> None:
     problem = answered_with(b"220 mail.example ESMTP\r\n")
     assert problem.field == "rest_url"
     assert str(problem.reason).endswith("answers with something that is not HTTP; is it meant to be https://?")

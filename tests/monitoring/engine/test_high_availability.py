@@ -25,7 +25,7 @@ def told(settings: dict[str, str]) -> HighAvailability:
     return found
 
 
-def test_a_real_flink_with_zookeeper_tells_where_its_jobs_are_stored() -> None:
+def test_a_flink_with_zookeeper_reports_where_its_jobs_are_stored() -> None:
     assert told(MANAGER) == HighAvailability(
         "zookeeper", timedelta(seconds=60), Quorum("zk1:2181,zk2:2181", "/flink", "/demo")
     )
@@ -41,7 +41,7 @@ def test_a_real_flink_with_zookeeper_tells_where_its_jobs_are_stored() -> None:
         {"high-availability.type": " ", "high-availability.storageDir": "s3://x"},
     ],
 )
-def test_without_high_availability_nobody_takes_up_a_job(settings: dict[str, str]) -> None:
+def test_without_high_availability_no_job_is_recovered(settings: dict[str, str]) -> None:
     assert high_availability_of(settings) is None
 
 
@@ -49,11 +49,11 @@ def test_without_high_availability_nobody_takes_up_a_job(settings: dict[str, str
     "kind",
     ["KUBERNETES", "kubernetes", "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory"],
 )
-def test_kubernetes_has_a_lease_and_no_place_to_look(kind: str) -> None:
+def test_kubernetes_has_a_lease_and_no_quorum(kind: str) -> None:
     assert told(KUBERNETES | {"high-availability.type": kind}) == HighAvailability(kind, timedelta(seconds=15))
 
 
-def test_somebodys_own_is_held_as_long_as_zookeeper() -> None:
+def test_a_custom_factory_has_the_longest_lease() -> None:
     assert told({"high-availability": "com.example.OurFactory"}).lease == timedelta(seconds=60)
 
 
@@ -69,7 +69,7 @@ def test_somebodys_own_is_held_as_long_as_zookeeper() -> None:
         ("9" * 40, timedelta(seconds=60)),
     ],
 )
-def test_the_lease_is_what_it_tells_within_reason(text: str, lease: timedelta) -> None:
+def test_the_lease_is_the_configured_session_timeout_within_limits(text: str, lease: timedelta) -> None:
     assert told(MANAGER | {"high-availability.zookeeper.client.session-timeout": text}).lease == lease
 
 
@@ -79,11 +79,11 @@ def test_a_lease_on_kubernetes_may_be_another() -> None:
 
 
 @pytest.mark.parametrize("missing", ["high-availability.cluster-id", "high-availability.zookeeper.quorum"])
-def test_where_the_place_is_not_told_for_certain_it_is_not_looked_for(missing: str) -> None:
+def test_an_incomplete_configuration_has_no_quorum(missing: str) -> None:
     assert told({**MANAGER, missing: ""}).quorum is None
 
 
-def test_a_quorum_with_a_directory_of_its_own() -> None:
+def test_a_quorum_with_a_chroot() -> None:
     settings = MANAGER | {"high-availability.zookeeper.quorum": "zk1:2181/shared"}
     assert told(settings).quorum == Quorum("zk1:2181", "/shared/flink", "/demo")
 
@@ -114,12 +114,12 @@ class TestLooking:
     def available(self, zookeeper_hosts: str, base: str) -> HighAvailability:
         return HighAvailability("zookeeper", timedelta(seconds=60), Quorum(zookeeper_hosts, base, "/ha"))
 
-    def test_while_it_is_stored_it_may_be_taken_up(self, client: KazooClient, led: None, available, base: str) -> None:
+    def test_a_stored_job_may_be_recovered(self, client: KazooClient, led: None, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans/abc/locks", makepath=True)
         assert find_recovery_reason(available, "abc") == EngineReason.JOB_STORED(job_id="abc")
         assert find_recovery_reason(available, "def") == ""
 
-    def test_where_nobody_leads_is_not_the_place(self, client: KazooClient, available, base: str) -> None:
+    def test_a_path_without_a_leader_gives_no_recovery_reason(self, client: KazooClient, available, base: str) -> None:
         client.create(f"{base}/ha/execution-plans", makepath=True)
         assert find_recovery_reason(available, "abc") is None
 
@@ -143,18 +143,18 @@ class TestLooking:
         assert find_recovery_reason(available, "abc") == ""
         assert find_recovery_reason(forbidden, "abc") is None
 
-    def test_silence_is_no_word(self, available, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_silent_ensemble_gives_no_recovery_reason(self, available, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(high_availability, "_ZOOKEEPER_LIMIT_S", 0.3)
         silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
         assert find_recovery_reason(HighAvailability("zookeeper", available.lease, silent), "abc") is None
 
 
-def test_a_name_that_does_not_resolve_is_not_looked_at() -> None:
+def test_a_name_that_does_not_resolve_is_not_contacted() -> None:
     def resolve(_host: str, _port: int) -> Sequence[str]:
         raise OSError("no such name")
 
     assert find_recovery_reason(told(MANAGER), "abc", resolve) is None
 
 
-def test_kubernetes_is_not_looked_into() -> None:
+def test_kubernetes_gives_no_recovery_reason() -> None:
     assert find_recovery_reason(told(KUBERNETES), "abc") is None

@@ -56,21 +56,21 @@ def test_one_server_of_the_quorum_in_common_is_enough() -> None:
     assert same(first(MANAGER), read(MANAGER, **{"high-availability.zookeeper.quorum": "zk2:2181,zk3:2181"}))
 
 
-def test_the_same_process_is_the_same_cluster_whatever_its_configuration_says() -> None:
+def test_the_same_process_is_the_same_cluster_for_any_configuration() -> None:
     assert same(first(STANDALONE), first(STANDALONE | {"jobmanager.rpc.address": "renamed"}))
 
 
-def test_without_a_lasting_name_a_twin_is_not_told_from_a_restart() -> None:
+def test_a_second_cluster_without_a_cluster_id_is_not_distinguished_from_a_restart() -> None:
     """This is a known limit: two clusters with the same configuration, without high availability."""
     assert not first(STANDALONE).lasting
     assert same(first(STANDALONE), read(STANDALONE))
 
 
-def test_an_engine_that_says_nothing_of_use_has_no_identity() -> None:
+def test_an_engine_without_identifying_settings_has_no_identity() -> None:
     assert identity_of({"parallelism.default": "2"}) is None
 
 
-def test_it_survives_being_stored() -> None:
+def test_an_identity_is_equal_after_it_was_stored() -> None:
     found = first(MANAGER)
     assert Identity.from_row(found.as_row()) == found
 

@@ -37,13 +37,13 @@ def test_flinks_node() -> None:
     assert parse_leader(java("https://flink.internal/")) == "https://flink.internal"
 
 
-def test_a_long_address_lies_in_a_long_block() -> None:
+def test_a_long_address_is_read_from_a_long_block() -> None:
     text = b"http://" + b"a" * 60 + b"." + b"b" * 60 + b"." + b"c" * 60 + b"." + b"d" * 60 + b".example/" + b"p" * 40
     block = len(text).to_bytes(2, "big") + text
     assert parse_leader(b"\xac\xed\x00\x05z" + len(block).to_bytes(4, "big") + block + FLINK_2_3[30:]) == text.decode()
 
 
-def test_our_job_managers_node() -> None:
+def test_the_node_of_waymarks_job_manager() -> None:
     assert parse_leader(LeaderInformation("http://127.0.0.1:8081", "x").encode()) == "http://127.0.0.1:8081"
 
 
@@ -52,7 +52,7 @@ def test_a_leader_without_a_term_is_one() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(FLINK_2_3)))
-def test_a_node_that_is_cut_short_anywhere_names_nobody(cut: int) -> None:
+def test_a_truncated_node_has_no_leader(cut: int) -> None:
     with pytest.raises(NotAnAddress):
         parse_leader(FLINK_2_3[:cut])
 
@@ -74,12 +74,12 @@ def test_a_node_that_is_cut_short_anywhere_names_nobody(cut: int) -> None:
         b"\xac\xed\x00\x05" + b"s" + FLINK_2_3[31:],
     ],
 )
-def test_anything_else_names_nobody(data: bytes) -> None:
+def test_invalid_content_has_no_leader(data: bytes) -> None:
     with pytest.raises(NotAnAddress):
         parse_leader(data)
 
 
-def test_where_the_node_lies() -> None:
+def test_the_paths_of_the_leader_nodes() -> None:
     quorum = Quorum("zk:2181", "/flink", "/demo")
     assert quorum.paths == ("/flink/demo/leader/rest_server/connection_info", "/flink/demo/leader/rest_server_lock")
     assert Quorum("zk:2181", "flink/", "demo").paths == quorum.paths

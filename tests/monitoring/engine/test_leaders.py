@@ -73,7 +73,7 @@ def ensemble(zookeeper_hosts: str) -> Iterator[Ensemble]:
     ensemble.close()
 
 
-def test_asked_once_it_says_who_leads_or_why_nobody(ensemble: Ensemble) -> None:
+def test_a_look_up_returns_the_leader_or_why_there_is_none(ensemble: Ensemble) -> None:
     path = ensemble.quorum.paths[0]
     assert find_leader(ensemble.quorum) == Nobody(EngineReason.NODE_MISSING(path=path))
     ensemble.leads("http://10.0.0.1:8081")
@@ -122,7 +122,7 @@ def test_a_cluster_is_added_by_its_quorum(ensemble: Ensemble) -> None:
     assert problem.field == "zookeeper_cluster_id"
 
 
-def test_polls_follow_the_leader_and_nobody_dies_of_an_election(
+def test_polls_follow_the_leader_and_an_election_loses_no_job(
     ensemble: Ensemble, make_engine: Callable[[], FakeEngine], poll: Workers
 ) -> None:
     first, second = make_engine(), make_engine()
@@ -152,7 +152,7 @@ def test_polls_follow_the_leader_and_nobody_dies_of_an_election(
     assert Run.objects.get().state == "RUNNING"
 
 
-def test_zookeeper_away_leaves_the_last_known_address_which_is_asked_on(
+def test_polls_use_the_last_known_address_while_zookeeper_is_unreachable(
     ensemble: Ensemble, make_engine: Callable[[], FakeEngine], poll: Workers
 ) -> None:
     engine = make_engine()

@@ -130,14 +130,14 @@ async def test_the_size_of_an_answer_is_limited(of):
         ("nothing", ConnectionFailure.CLOSED_BY_SERVER),
     ],
 )
-async def test_what_is_wrong_is_told_apart(of, kind):
+async def test_kinds_of_failures_are_distinguished(of, kind):
     async with playing(ANSWERS[of]) as server, FlinkClient(Connection(server.url)) as client:
         with pytest.raises(Unreachable) as told:
             await client.overview()
         assert told.value.kind is kind
 
 
-async def test_what_is_asked():
+async def test_a_request_has_these_headers():
     async with playing([ANSWER]) as server, asking(f"{server.url}/proxy/flink", bearer("s3cret")) as reads:
         assert (await reads.ask("GET", "/jobs?mode=x", 2.0)).content == BODY
     first, *headers, _, _ = server.requests[0].decode().split("\r\n")
@@ -172,21 +172,21 @@ async def test_a_kept_connection_that_has_ended_is_no_trouble():
     assert server.accepted == 2
 
 
-async def test_a_server_that_always_hangs_up_is_asked_twice():
+async def test_a_request_to_a_server_that_closes_connections_is_sent_twice():
     async with playing([HANGS_UP]) as server, asking(server.url) as reads:
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await reads.ask("GET", "/jobs", 2.0)
     assert server.accepted == 2
 
 
-async def test_what_comes_after_an_answer_is_no_answer_to_the_next_question():
+async def test_bytes_after_a_response_are_no_response_to_the_next_request():
     async with playing([ANSWER + ANSWER.replace(b"jobs", b"lies")], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.ask("GET", "/jobs", 2.0)).content == BODY
     assert server.accepted == 2
 
 
-async def test_what_came_too_late_is_no_answer_to_the_next_question():
+async def test_a_late_response_is_no_response_to_the_next_request():
     late = HEAD + b"Content-Length: 11\r\n\r\n"
     async with playing([late], [ANSWER]) as server, asking(server.url) as reads:
         with pytest.raises(TimeoutError):
@@ -195,7 +195,7 @@ async def test_what_came_too_late_is_no_answer_to_the_next_question():
     assert server.accepted == 2
 
 
-async def test_a_read_that_is_given_up_leaves_nothing():
+async def test_a_cancelled_read_leaves_a_usable_connection_pool():
     async with playing([], [ANSWER]) as server, asking(server.url) as reads:
         asked = asyncio.create_task(reads.ask("GET", "/jobs", 30.0))
         async with asyncio.timeout(5):
@@ -206,7 +206,7 @@ async def test_a_read_that_is_given_up_leaves_nothing():
         assert (await reads.ask("GET", "/jobs", 2.0)).content == BODY
 
 
-async def test_each_gets_its_own_answer():
+async def test_concurrent_requests_get_their_answers():
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
@@ -223,14 +223,14 @@ async def test_each_gets_its_own_answer():
         assert [answer.content.decode() for answer in answers] == paths
 
 
-async def test_a_secret_with_a_line_break_is_sent_to_nobody():
+async def test_a_secret_with_a_line_break_is_not_sent():
     async with playing([ANSWER]) as server, asking(server.url, "Bearer a\r\nX-Other: b") as reads:
         with pytest.raises(ValueError, match="header injection"):
             await reads.ask("GET", "/jobs", 2.0)
     assert server.requests == []
 
 
-async def test_an_address_that_is_not_allowed_is_not_asked():
+async def test_an_address_that_is_not_allowed_is_not_contacted():
     async with asking("http://169.254.169.254") as reads:
         with pytest.raises(RequestNotSent):
             await reads.ask("GET", "/jobs", 2.0)

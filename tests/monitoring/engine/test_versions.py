@@ -28,7 +28,7 @@ def test_a_version_decides(version: str, capability: str, can: bool) -> None:
     assert EngineVersion.parse(version).can(capability) is can
 
 
-def test_what_people_would_miss_is_in_words() -> None:
+def test_missing_features_are_listed_as_text() -> None:
     assert EngineVersion.parse("1.16.3").lacks() == [
         "manual checkpoints (/jobs/:id/checkpoints)",
         "configuration for a single start (flinkConfiguration)",

@@ -78,14 +78,14 @@ def test_the_second_beat_takes_over_from_one_that_was_killed(watch: Watch, redis
     watch.grows_and_is_seen()
 
 
-def test_emptied_redis_costs_nothing(watch: Watch, redis: Redis, quiet: Said) -> None:
+def test_an_emptied_redis_loses_no_work(watch: Watch, redis: Redis, quiet: Said) -> None:
     redis.flushall()
     ticks_go_on(watch)
     watch.grows_and_is_seen()
     assert tracebacks(quiet["since"]("worker1")) == 0
 
 
-def test_killed_redis_costs_nothing_and_leaves_no_storm(watch: Watch, redis: Redis, quiet: Said) -> None:
+def test_a_killed_redis_loses_no_work_and_causes_no_burst(watch: Watch, redis: Redis, quiet: Said) -> None:
     watch.machine.redis.kill()
     watch.grow()
     last_for(FAULT_S)

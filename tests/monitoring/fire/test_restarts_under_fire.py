@@ -19,7 +19,7 @@ SCENARIOS = PROFILE.fire_scenarios
 @pytest.mark.django_db
 @pytest.mark.long
 @pytest.mark.timeout(max(900, SCENARIOS * 20))
-def test_a_dead_job_comes_back_exactly_once_under_fire() -> None:
+def test_a_dead_job_is_restarted_exactly_once_under_fire() -> None:
     run_state_machine_as_test(
         FireMachine,
         settings=settings(

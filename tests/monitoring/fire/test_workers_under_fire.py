@@ -34,7 +34,7 @@ def left() -> Iterator[ExitStack]:
         yield stack
 
 
-def test_a_dead_job_comes_back_exactly_once_whoever_is_killed(machine: HastyMachine, left: ExitStack) -> None:
+def test_a_dead_job_is_restarted_exactly_once_for_every_killed_process(machine: HastyMachine, left: ExitStack) -> None:
     killer = Killer((machine.worker(1), machine.worker(2)))
     to_strike = 0
     for first in range(0, ROUNDS, AT_ONCE):
@@ -83,7 +83,7 @@ WHERE c.name = %s
 """
 
 
-def test_savepoints_that_are_due_at_one_minute_are_taken_once_each_within_the_limits(
+def test_savepoints_of_the_same_minute_are_taken_once_each_within_the_limits(
     machine: HastyMachine, left: ExitStack
 ) -> None:
     engines = {f"due-{n}": left.enter_context(serving(_quick_cluster())) for n in range(CLUSTERS)}

@@ -118,7 +118,7 @@ def test_a_job_under_an_id_that_was_used_is_refused(jobs: CountJobs) -> None:
 
 
 @LONG
-def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
+def test_a_lost_answer_never_causes_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
     job_id, trigger = jobs.start(), new_id()
     proxy = TcpProxy(flink.url.removeprefix("http://"))
     proxy.swallow_replies()
@@ -141,7 +141,7 @@ def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jo
 
 
 @LONG
-def test_what_the_engine_forgot_is_said_to_be_forgotten(jobs: CountJobs) -> None:
+def test_a_forgotten_request_is_reported_as_forgotten(jobs: CountJobs) -> None:
     job_id, trigger = jobs.start(), new_id()
 
     async def act(client: FlinkClient) -> None:
@@ -197,7 +197,9 @@ def test_a_finished_job_is_not_canceled(jobs: CountJobs) -> None:
 
 
 @LONG
-def test_a_place_that_is_none_says_so_and_the_job_goes_on(flink: FlinkCluster, jobs: CountJobs, tmp_path: Path) -> None:
+def test_an_invalid_directory_is_reported_and_the_job_continues(
+    flink: FlinkCluster, jobs: CountJobs, tmp_path: Path
+) -> None:
     job_id = jobs.start()
     (tmp_path / "file").write_text("no directory")
 
@@ -222,7 +224,7 @@ def test_a_place_that_is_none_says_so_and_the_job_goes_on(flink: FlinkCluster, j
 
 
 @LONG
-def test_a_job_that_restarts_takes_no_savepoint(jobs: CountJobs) -> None:
+def test_a_savepoint_of_a_restarting_job_is_refused(jobs: CountJobs) -> None:
     job_id = jobs.start(configuration={"restart-strategy.fixed-delay.delay": "1 h"})
     jobs.turn("fail", on=True)
     jobs.wait(job_id, "RESTARTING")
@@ -263,7 +265,7 @@ def test_a_savepoint_while_another_stops_the_job(flink: FlinkCluster, jobs: Coun
         eventually("the job goes on", lambda: flink.completed(job_id) > before)
 
 
-def test_programs_that_cannot_run_say_why(jobs: CountJobs, tmp_path: Path) -> None:
+def test_programs_that_cannot_run_report_the_cause(jobs: CountJobs, tmp_path: Path) -> None:
     async def act(client: FlinkClient) -> None:
         for call, why in (
             (client.run_jar("none.jar", job_id=new_id()), "none.jar does not exist"),

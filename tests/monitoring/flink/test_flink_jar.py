@@ -76,7 +76,7 @@ def upload(name: str, content: bytes) -> SimpleUploadedFile:
     return SimpleUploadedFile(f"{name}.jar", content)
 
 
-def test_a_live_job_goes_back_to_its_newest_checkpoint(
+def test_a_live_job_is_restored_from_its_newest_checkpoint(
     flink: FlinkCluster, ledger_jobs: CountJobs, waymark: Waymark, tmp_path: Path, settings: Any
 ) -> None:
     """Flink deletes this checkpoint when the job is stopped with a savepoint."""
@@ -104,7 +104,7 @@ def test_a_live_job_goes_back_to_its_newest_checkpoint(
     assert restored["external_path"].removeprefix("file:").lstrip("/") == path.removeprefix("file:").lstrip("/")
 
 
-def test_a_job_from_a_jar_changes_and_its_ledger_stays_exact(
+def test_a_job_from_a_jar_is_upgraded_and_its_ledger_remains_exact(
     ledger_jobs: CountJobs, jars: dict[str, bytes], waymark: Waymark, tmp_path: Path
 ) -> None:
     name, ledger = f"ledger {uuid.uuid4().hex[:6]}", Ledger(tmp_path / "out")

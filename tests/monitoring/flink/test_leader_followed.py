@@ -57,7 +57,7 @@ GIVES_UP = {
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
+def test_after_the_leader_is_killed_only_abandoned_jobs_are_lost(
     two_job_managers: FlinkCluster, jar: bytes, zookeeper_hosts: str, tmp_path: Path
 ) -> None:
     flink = two_job_managers

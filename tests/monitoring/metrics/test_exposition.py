@@ -55,7 +55,7 @@ def values(family):
     return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
 
-def test_a_job_is_told_by_its_newest_completed_checkpoint(rows, now, later):
+def test_the_metrics_of_a_job_come_from_its_newest_completed_checkpoint(rows, now, later):
     job = rows.job(rows.cluster(name="east", last_answer_at=now), name="orders")
     run = rows.run(job, counts={"completed": 7, "failed": 2, "in_progress": 1, "total": 10})
     rows.checkpoint(run, 1, triggered_at=later(-120), latest_ack_at=later(-119))
@@ -97,7 +97,7 @@ def test_a_new_run_without_a_checkpoint_keeps_the_job_s_last_one(rows, now, late
     assert list(values(found).values()) == [later(-60).timestamp()]
 
 
-def test_names_that_break_lines_and_quotes_come_back_as_they_were(rows, now):
+def test_names_with_line_breaks_and_quotes_are_parsed_unchanged(rows, now):
     name = 'a "quoted" \\ back\nslash {job="x"} # ünï'
     rows.run(rows.job(rows.cluster(name=name[:90]), name=name))
     [sample] = scrape(now)["waymark_job_state"].samples
@@ -115,7 +115,7 @@ def test_names_units_and_help_are_as_prometheus_wants_them(rows, now):
             assert sample.name.endswith("_total") is (family.type == "counter")
 
 
-def test_waymark_tells_of_itself(rows, now, later):
+def test_waymark_exports_metrics_about_itself(rows, now, later):
     rows.cluster(name="east", next_poll_at=later(-12), last_answer_at=later(-15), consecutive_failures=2)
     rows.cluster(name="off", enabled=False)
     Tick.objects.create(task="poll_clusters", ended_at=later(-1), took_ms=120, runs=5, failures=1)

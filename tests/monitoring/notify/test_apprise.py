@@ -10,7 +10,7 @@ from apprise import Apprise
 from apprise.manager_plugins import NotificationManager
 from werkzeug import Response
 
-from monitoring.models import Channel, ChannelKind, Language
+from monitoring.models import Channel, ChannelKind
 from monitoring.notify.apprise.services import SERVICES
 from monitoring.notify.apprise.transport import AppriseTransport
 from monitoring.notify.message import BadChannel, Failed, Sent
@@ -46,7 +46,7 @@ def test_json_gets_title_body_and_the_key(httpserver, send):
 
 def test_xml_gets_it_too_in_the_channels_language(httpserver, send):
     httpserver.expect_request("/hook", method="POST").respond_with_data("ok")
-    assert isinstance(send("xml", language=Language.CHINESE), Sent)
+    assert isinstance(send("xml", language="zh-hans"), Sent)
     ((request, _),) = httpserver.log
     assert "【告警触发】flights：时间窗口内检查点失败过多" in request.data.decode()
 
@@ -60,7 +60,7 @@ def test_a_redirect_is_not_followed(httpserver, send):
     assert [request.path for request, _ in httpserver.log] == ["/hook"]
 
 
-def test_the_receivers_wish_to_wait_is_heard(httpserver, send):
+def test_the_retry_time_of_the_receiver_is_respected(httpserver, send):
     httpserver.expect_request("/hook").respond_with_data("slow down", 429, headers={"Retry-After": "120"})
     assert send() == Failed("429 TOO MANY REQUESTS: slow down", retry_after_s=120.0)
 
@@ -92,7 +92,7 @@ def test_only_the_start_of_an_endless_answer_is_read(httpserver, send):
         "jsons://example.org/?verify=no",
     ],
 )
-def test_what_is_no_service_we_allow_is_refused_and_says_what_is(url):
+def test_a_service_that_is_not_allowed_is_refused_with_the_allowed_ones(url):
     with pytest.raises(BadChannel, match=r"^apprise_url is") as raised:
         AppriseTransport().check(channel(url))
     assert "/etc/passwd" not in str(raised.value)
@@ -105,7 +105,7 @@ def test_a_refusal_does_not_repeat_the_secret():
 
 
 @pytest.mark.parametrize("scheme", list(SERVICES))
-def test_every_service_we_name_exists_and_only_asks_by_requests(scheme):
+def test_every_allowed_service_exists_and_uses_only_requests(scheme):
     plugin = NotificationManager()[scheme]
     source = inspect.getsource(inspect.getmodule(plugin))
     assert "requests" in source

@@ -15,7 +15,7 @@ from tests.monitoring.reported import notifications
 pytestmark = pytest.mark.django_db
 
 
-def test_channels_are_made_once_and_follow_the_environment() -> None:
+def test_channels_are_created_once_and_follow_the_environment() -> None:
     ensure_configured_channels(["a@example.org"], "http://127.0.0.1:9/hook", "s")
     ensure_configured_channels(["b@example.org"], "", "")
     assert Channel.objects.get(name="Mail").settings == {"to": ["b@example.org"]}
@@ -23,12 +23,12 @@ def test_channels_are_made_once_and_follow_the_environment() -> None:
     assert Channel.objects.count() == 2
 
 
-def test_an_environment_that_names_nothing_makes_nothing() -> None:
+def test_an_environment_without_channels_creates_none() -> None:
     ensure_configured_channels([], "", "")
     assert not Channel.objects.exists()
 
 
-def test_what_the_environment_names_is_told_of_an_incident_on_this_machine(rows, mail_sink, httpserver, now) -> None:
+def test_a_configured_local_channel_gets_an_incident(rows, mail_sink, httpserver, now) -> None:
     httpserver.expect_request("/hook").respond_with_data("ok")
     ensure_configured_channels(["admin@localhost"], httpserver.url_for("/hook"), "s3cret")
     with transaction.atomic():

@@ -41,7 +41,7 @@ def deliver(now):
     return deliver_due(now, jitter=lambda: 0.5)
 
 
-def test_a_rule_with_channels_tells_only_those_that_are_switched_on(opened, hook):
+def test_a_rule_with_channels_notifies_only_the_enabled_ones(opened, hook):
     off = Channel.objects.create(
         name="off", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0, enabled=False
     )
@@ -50,18 +50,18 @@ def test_a_rule_with_channels_tells_only_those_that_are_switched_on(opened, hook
     assert [each.channel for each in Notification.objects.all()] == [hook]
 
 
-def test_a_rule_without_channels_tells_all(opened, hook):
+def test_a_rule_without_channels_notifies_all(opened, hook):
     other = Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
     opened()
     assert {each.channel for each in Notification.objects.all()} == {hook, other}
 
 
-def test_an_incident_without_a_rule_tells_all(opened, hook):
+def test_an_incident_without_a_rule_notifies_all(opened, hook):
     opened(rule=False)
     assert Notification.objects.get().channel == hook
 
 
-def test_what_was_sent_is_marked_with_the_receivers_answer(opened, hook, httpserver, now):
+def test_a_sent_message_is_marked_with_the_answer_of_the_receiver(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("thanks")
     opened()
 
@@ -86,7 +86,7 @@ def test_a_failed_try_is_repeated_after_a_wait_that_doubles(opened, hook, httpse
     assert waiting.tries.count() == waiting.attempts == 2
 
 
-def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, hook, httpserver, now):
+def test_a_channel_that_is_down_for_an_hour_gets_its_message_afterwards(opened, hook, httpserver, now):
     opened()
     gather_due(now)
     moment, end = now, now + timedelta(hours=1)
@@ -100,7 +100,7 @@ def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, 
     assert deliver(moment) == notifications(sent=1)
 
 
-def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now):
+def test_a_message_is_not_retried_after_the_last_attempt(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("oh no", 500)
     opened()
     gather_due(now)
@@ -110,7 +110,7 @@ def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now)
     assert Delivery.objects.get().state == DeliveryState.DEAD
 
 
-def test_a_refusal_for_good_is_not_repeated(opened, hook, httpserver, now):
+def test_a_permanent_refusal_is_not_retried(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("no such hook", 404)
     opened()
     assert deliver(now) == notifications(given_up=1)
@@ -123,7 +123,7 @@ def test_the_receivers_wish_to_wait_is_honoured(opened, hook, httpserver, now):
     assert Delivery.objects.get().next_try_at == now + timedelta(seconds=120)
 
 
-def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook, now):
+def test_messages_for_a_disabled_channel_are_not_retried(opened, hook, now):
     opened()
     gather_due(now)
     Channel.objects.update(enabled=False)
@@ -132,7 +132,7 @@ def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook,
     assert (given_up.answer, given_up.answer_value) == ("The channel was switched off.", NotifyReason.SWITCHED_OFF())
 
 
-def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_key(
+def test_a_worker_that_died_after_sending_causes_a_second_send_with_the_same_key(
     opened, hook, httpserver, now, monkeypatch
 ):
     httpserver.expect_request("/hook").respond_with_data("ok")

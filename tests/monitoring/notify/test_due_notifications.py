@@ -93,7 +93,7 @@ def why(incident):
 # Grouping
 
 
-def test_what_opens_within_the_channels_time_is_one_message(channel, fail, now):
+def test_incidents_within_the_group_wait_are_one_message(channel, fail, now):
     fail(3)
     fail(2, now + timedelta(seconds=8))
     assert gather_due(now + timedelta(seconds=9)) == 0
@@ -101,14 +101,14 @@ def test_what_opens_within_the_channels_time_is_one_message(channel, fail, now):
     assert told() == [("opened", 5)]
 
 
-def test_what_is_about_another_cluster_is_another_message(rows, channel, fail, now):
+def test_incidents_of_another_cluster_are_another_message(rows, channel, fail, now):
     fail(2)
     fail(3, on=rows.cluster(name="other"))
     gather_due(now + MINUTE)
     assert sorted(told()) == [("opened", 2), ("opened", 3)]
 
 
-def test_a_message_names_the_gravest_first_and_twenty_at_most(channel, fail, now):
+def test_a_message_lists_the_most_severe_first_and_at_most_twenty(channel, fail, now):
     fail(30)
     fail(1, severity=Severity.CRITICAL)
     gather_due(now + MINUTE)
@@ -144,14 +144,14 @@ def test_with_the_limit_reached_everything_waits_until_a_message_is_free_again(r
 # Suppression
 
 
-def test_what_is_over_before_it_is_told_is_told_once_as_over(channel, fail, now):
+def test_an_incident_resolved_before_its_message_is_sent_once_as_resolved(channel, fail, now):
     (incident,) = fail()
     recover(incident, now + timedelta(seconds=5))
     gather_due(now + MINUTE)
     assert told() == [("resolved", 1)]
 
 
-def test_a_dead_cluster_is_one_message_whatever_its_jobs_do(channel, cluster, fail, now):
+def test_a_dead_cluster_is_one_message_for_any_state_of_its_jobs(channel, cluster, fail, now):
     before = fail(20)
     die(cluster, now + timedelta(seconds=5))
     after = fail(30, now + timedelta(seconds=60))
@@ -160,7 +160,7 @@ def test_a_dead_cluster_is_one_message_whatever_its_jobs_do(channel, cluster, fa
     assert why(before[0])[0] == why(after[0])[0] == "held"
 
 
-def test_when_the_cluster_is_back_what_is_left_is_one_message_after_a_while(channel, cluster, fail, now):
+def test_the_problems_left_after_an_outage_are_one_message(channel, cluster, fail, now):
     parent = die(cluster, now)
     first, second, third = fail(3, now + MINUTE)
     tick(now + 2 * MINUTE)
@@ -190,7 +190,7 @@ def test_two_transactions_that_could_not_see_each_other_still_make_one_message(c
     assert told()[1:] == [("resolved", 1), ("opened", 1)]
 
 
-def test_who_heard_of_the_beginning_hears_of_the_end_though_the_cluster_died_meanwhile(channel, cluster, fail, now):
+def test_the_receiver_of_an_opening_gets_the_resolution_even_if_the_cluster_died(channel, cluster, fail, now):
     (incident,) = fail()
     tick(now + MINUTE)
     die(cluster, now + 2 * MINUTE)
@@ -209,9 +209,7 @@ def window(now):
     return opened
 
 
-def test_nobody_is_told_during_maintenance_and_then_of_what_is_left_and_of_what_ended(
-    channel, cluster, window, fail, now
-):
+def test_messages_wait_for_the_end_of_maintenance(channel, cluster, window, fail, now):
     window(cluster=cluster)
     short, long = fail(2)
     recover(short, now + 5 * MINUTE)
@@ -222,7 +220,7 @@ def test_nobody_is_told_during_maintenance_and_then_of_what_is_left_and_of_what_
     assert sorted(told()) == [("opened", 1), ("resolved", 1)]
 
 
-def test_a_window_that_ends_early_lets_everything_go_at_once(channel, cluster, window, fail, now):
+def test_a_window_that_ends_early_releases_all_messages_at_once(channel, cluster, window, fail, now):
     planned = window(cluster=cluster)
     fail()
     tick(now + MINUTE)
@@ -249,7 +247,7 @@ def test_a_window_of_one_job_covers_no_other(channel, window, fail, now):
     assert [message_of(each).lead.job for each in Delivery.objects.all()] == [other.job.name]
 
 
-def test_who_was_told_before_the_window_hears_of_the_end_within_it(channel, cluster, window, fail, now):
+def test_the_resolution_of_an_incident_sent_before_a_window_is_sent_within_it(channel, cluster, window, fail, now):
     (incident,) = fail()
     tick(now + MINUTE)
     window(cluster=cluster)
@@ -261,7 +259,7 @@ def test_who_was_told_before_the_window_hears_of_the_end_within_it(channel, clus
 # Reminders and escalation
 
 
-def test_while_nobody_acknowledges_it_is_told_again_and_then_no_more(channel, fail, now):
+def test_an_incident_is_repeated_until_it_is_acknowledged(channel, fail, now):
     Channel.objects.update(repeat_every_s=1800)
     (incident,) = fail()
     tick(*(now + n * 10 * MINUTE for n in range(1, 8)))
@@ -291,7 +289,7 @@ def only_ops(channel, second, rows, cluster, now):
     )[0]
 
 
-def test_after_a_time_a_second_channel_is_told_and_hears_of_the_end(second, only_ops, now):
+def test_an_escalation_notifies_a_second_channel_also_of_the_resolution(second, only_ops, now):
     tick(now + MINUTE, now + 15 * MINUTE)
     assert told(second) == []
     tick(now + 16 * MINUTE)
@@ -302,7 +300,7 @@ def test_after_a_time_a_second_channel_is_told_and_hears_of_the_end(second, only
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "resolve", "snooze"])
-def test_what_somebody_took_care_of_is_not_escalated(second, only_ops, now, act):
+def test_an_acknowledged_incident_is_not_escalated(second, only_ops, now, act):
     tick(now + MINUTE)
     match act:
         case "acknowledge":
@@ -315,14 +313,14 @@ def test_what_somebody_took_care_of_is_not_escalated(second, only_ops, now, act)
     assert ("escalation", 1) not in told()
 
 
-def test_channels_that_escalate_to_each_other_tell_each_once(channel, second, only_ops, now):
+def test_channels_that_escalate_to_each_other_are_notified_once_each(channel, second, only_ops, now):
     second.escalate_to, second.escalate_after_s = channel, 60
     second.save()
     tick(*(now + n * MINUTE for n in range(1, 120)))
     assert (told(second), told(channel)) == ([("escalation", 1)], [("opened", 1), ("escalation", 1)])
 
 
-def test_a_snooze_keeps_quiet_and_says_when_it_is_over(channel, fail, now):
+def test_a_snooze_suppresses_messages_and_its_end_is_notified(channel, fail, now):
     Channel.objects.update(repeat_every_s=300)
     (incident,) = fail()
     tick(now + MINUTE)
@@ -337,7 +335,7 @@ def test_a_snooze_keeps_quiet_and_says_when_it_is_over(channel, fail, now):
     assert [event.kind for event in incident.events.all()] == ["opened", "snoozed", "woken"]
 
 
-def test_what_was_acknowledged_before_its_snooze_is_acknowledged_after_it(channel, fail, now):
+def test_a_snooze_keeps_the_acknowledgement(channel, fail, now):
     (incident,) = fail()
     lifecycle.acknowledge(incident, "olga", "", now)
     lifecycle.snooze(incident, now + MINUTE, "olga", "", now)
@@ -349,7 +347,7 @@ def test_what_was_acknowledged_before_its_snooze_is_acknowledged_after_it(channe
 # Order
 
 
-def test_the_end_waits_until_the_beginning_has_arrived(channel, fail, now):
+def test_a_resolution_waits_until_the_opening_was_delivered(channel, fail, now):
     (incident,) = fail()
     gather_due(now + MINUTE)
     recover(incident, now + 2 * MINUTE)
@@ -375,14 +373,14 @@ def test_gathering_many_costs_as_many_queries_as_few(channel, fail, now):
     assert cost(10, now) == cost(500, now + 20 * MINUTE)
 
 
-def test_a_switched_off_channel_is_told_nothing_and_says_so(channel, fail, now):
+def test_a_disabled_channel_gets_no_message_with_that_reason(channel, fail, now):
     (incident,) = fail()
     Channel.objects.update(enabled=False)
     assert deliver_due(now + MINUTE) == NOTHING
     assert why(incident) == ("dropped", "the channel was switched off")
 
 
-def test_acknowledging_several_leaves_out_what_moved_on(channel, fail, now):
+def test_acknowledging_several_skips_those_that_changed(channel, fail, now):
     _, second = fail(2)
     recover(second, now)
     found = list(Incident.objects.all())

@@ -132,7 +132,7 @@ def test_a_worker_killed_between_send_and_mark_sends_again_under_the_same_key(wo
     assert list(keys(httpserver).values()) == [2]
 
 
-def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
+def test_two_concurrent_workers_send_each_message_once(worker, rows, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("ok")
     for number in range(20):
         settings = {"url": httpserver.url_for("/hook")}

@@ -41,12 +41,12 @@ def counts() -> tuple[int, int, int]:
     return Delivery.objects.count(), DeliveryAttempt.objects.count(), Notification.objects.count()
 
 
-def test_what_an_unresolved_incident_told_stays_however_old(incident, now):
+def test_messages_of_an_unresolved_incident_are_kept_at_any_age(incident, now):
     assert forget_old(now + 10 * KEPT, KEPT) == 0
     assert counts() == (1, 1, 1)
 
 
-def test_what_is_over_goes_after_its_time_and_the_incident_stays(incident, now):
+def test_old_messages_are_deleted_and_their_incident_is_kept(incident, now):
     resolve_incident(incident, "it completes again.", {}, now)
     deliver_due(now)
     assert counts() == (2, 2, 2)
@@ -56,13 +56,13 @@ def test_what_is_over_goes_after_its_time_and_the_incident_stays(incident, now):
     assert list(Incident.objects.get().events.values_list("kind", flat=True)) == ["opened", "resolved"]
 
 
-def test_a_message_still_on_its_way_stays(incident, now):
+def test_an_undelivered_message_is_kept(incident, now):
     resolve_incident(incident, "it completes again.", {}, now)
     Delivery.objects.update(state=DeliveryState.PENDING)
     assert forget_old(now + 10 * KEPT, KEPT) == 0
 
 
-def test_why_somebody_was_not_told_goes_as_well(incident, now):
+def test_old_suppressed_notifications_are_deleted_too(incident, now):
     resolve_incident(incident, "it completes again.", {}, now)
     Notification.objects.update(state="dropped", delivery=None)
     Delivery.objects.all().delete()
@@ -70,7 +70,7 @@ def test_why_somebody_was_not_told_goes_as_well(incident, now):
     assert counts() == (0, 0, 0)
 
 
-def test_many_go_in_several_turns(incident, now, monkeypatch):
+def test_many_messages_are_deleted_in_batches(incident, now, monkeypatch):
     monkeypatch.setattr("monitoring.notify.forgetting.BATCH", 1)
     monkeypatch.setattr("monitoring.notify.forgetting.BATCHES", 1)
     resolve_incident(incident, "it completes again.", {}, now)

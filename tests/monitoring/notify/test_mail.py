@@ -14,7 +14,7 @@ def part(mail, kind):
     return next(p.get_payload(decode=True).decode() for p in mail.walk() if p.get_content_type() == kind)
 
 
-def test_the_mail_says_the_sentence_and_links_to_the_incident(mail_sink):
+def test_the_mail_has_the_sentence_and_a_link_to_the_incident(mail_sink):
     MailTransport().send(CHANNEL, MESSAGE, AT)
     (mail,) = mail_sink.mails
     assert mail["To"] == "ops@example.org, ada@example.org"
@@ -36,7 +36,7 @@ def test_a_line_break_in_a_name_cannot_add_a_header(mail_sink):
     assert mail["Bcc"] is None
 
 
-def test_every_recipient_refused_for_good_is_permanent(mail_sink):
+def test_a_permanent_refusal_of_every_recipient_is_permanent(mail_sink):
     mail_sink.recipient_answer = "550 no such user"
     answer = MailTransport().send(CHANNEL, MESSAGE, AT)
     assert answer.permanent
@@ -55,7 +55,7 @@ def test_recipients_must_be_mail_addresses(to):
         MailTransport().check(Channel(name="m", kind=ChannelKind.MAIL, settings={"to": to}))
 
 
-def test_a_channels_own_server_is_used_instead_of_the_settings(mail_sink, settings, closed_port):
+def test_the_server_of_the_channel_overrides_the_settings(mail_sink, settings, closed_port):
     settings.EMAIL_PORT = closed_port
     url = f"smtp://127.0.0.1:{mail_sink.port}"
     channel = Channel(name="m", kind=ChannelKind.MAIL, settings=CHANNEL.settings, secret=url, allow_private=True)

@@ -61,12 +61,12 @@ def send(channel: Channel):
     return transport_of(channel.kind).send(channel, message(), AT)
 
 
-def test_it_is_told_once_its_authority_is_named(channel, authority, settings):
+def test_a_webhook_is_sent_if_its_authority_is_configured(channel, authority, settings):
     settings.CA_BUNDLE = authority.pem
     assert isinstance(send(channel), Sent)
 
 
-def test_without_it_nothing_is_sent_and_the_answer_says_why(channel, settings):
+def test_without_its_authority_nothing_is_sent_and_the_certificate_is_named(channel, settings):
     settings.CA_BUNDLE = Authority("Somebody else").pem
     answer = send(channel)
     assert isinstance(answer, Failed)

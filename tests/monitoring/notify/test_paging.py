@@ -57,7 +57,7 @@ def test_opsgenie_gets_an_alert_and_its_close_by_alias(httpserver, send) -> None
     assert (json.loads(first.data)["alias"], second.path) == ("waymark-incident-7", close)
 
 
-def test_incidents_that_are_told_together_are_alerts_of_their_own(httpserver, send) -> None:
+def test_incidents_of_one_message_are_separate_alerts(httpserver, send) -> None:
     httpserver.expect_request("/v2/enqueue").respond_with_data("{}", 202)
     first = message(event="resolved").lead
     both = Message("5" * 32, (first, replace(first, incident_id=8)), total=4, ended_unlisted=(9, 10))
@@ -67,7 +67,7 @@ def test_incidents_that_are_told_together_are_alerts_of_their_own(httpserver, se
     assert len({request.headers["Idempotency-Key"] for request, _ in httpserver.log}) == 4
 
 
-def test_a_refused_one_is_the_messages_answer_and_the_retry_takes_all_again(httpserver, send) -> None:
+def test_a_refused_alert_fails_the_message_and_the_retry_sends_all(httpserver, send) -> None:
     both = Message("5" * 32, (message().lead, replace(message().lead, incident_id=8)), total=2)
     httpserver.expect_ordered_request("/v2/enqueue").respond_with_data("{}", 202)
     httpserver.expect_ordered_request("/v2/enqueue").respond_with_data("slow down", 429)
@@ -81,7 +81,7 @@ def test_a_refused_one_is_the_messages_answer_and_the_retry_takes_all_again(http
     ("scheme", "url"),
     [("pagerduty", f"{PAGERDUTY}?action=trigger"), ("pagerduty", f"{PAGERDUTY}?dedup=x"), ("slack", "slack://a")],
 )
-def test_who_chose_an_action_or_key_has_it(scheme: str, url: str) -> None:
+def test_a_configured_action_or_key_is_used(scheme: str, url: str) -> None:
     assert not pages(scheme, url)
 
 
@@ -98,7 +98,7 @@ def test_who_chose_an_action_or_key_has_it(scheme: str, url: str) -> None:
         "victorops://routing-key@0123456789abcdef",
     ],
 )
-def test_the_other_services_have_what_is_set(url: str) -> None:
+def test_the_other_services_use_the_configured_values(url: str) -> None:
     """Apprise must have both attributes, because setting an unknown one would have no effect."""
     service = Apprise.instantiate(url, suppress_exceptions=False)
     assert hasattr(service, KEYS[url.partition(":")[0]])

@@ -147,7 +147,7 @@ def test_a_secret_that_no_key_opens_now_is_worth_a_retry(receiver):
     assert receiver.keys() == []
 
 
-def test_a_receiver_that_refuses_for_good_is_not(receiver):
+def test_a_permanent_refusal_is_not_retried(receiver):
     receiver.refuses_for_good()
     assert send(receiver).permanent
 
@@ -171,14 +171,14 @@ def test_a_receiver_that_never_answers_is_left_in_time(receiver, silent_port, sh
 
 
 @pytest.mark.parametrize("kind", list(ChannelKind))
-def test_settings_that_make_no_sense_name_their_field(kind):
+def test_invalid_settings_name_their_field(kind):
     with pytest.raises(BadChannel) as raised:
         transport_of(kind).check(Channel(name="x", kind=kind))
     assert str(raised.value).startswith(raised.value.field)
 
 
 @pytest.mark.parametrize("kind", list(ChannelKind))
-def test_a_channel_spoiled_since_it_was_saved_fails_for_good(kind):
+def test_a_channel_that_became_invalid_fails_permanently(kind):
     channel = Channel(name="x", kind=kind, settings={"to": ["no address"], "url": "ftp://x"}, secret="ftp://x")
     assert transport_of(kind).send(channel, MESSAGE, AT).permanent
 

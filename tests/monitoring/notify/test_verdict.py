@@ -34,13 +34,13 @@ OPENED, RESOLVED, REPEAT, ESCALATION, WOKEN = (
         (RESOLVED, RE, Go), (RESOLVED, OP, Drop), (RESOLVED, AC, Drop), (RESOLVED, SN, Drop),
     ],
 )  # fmt: skip
-def test_by_the_incidents_state(reason, state, expected):
+def test_the_verdict_depends_on_the_state_of_the_incident(reason, state, expected):
     facts = Facts(reason, state, acknowledged_by="olga", snoozed_until=LATER if state == SN else None)
     assert isinstance(judge(facts), expected)
 
 
 @pytest.mark.parametrize("reason", [OPENED, REPEAT, ESCALATION, WOKEN])
-def test_what_is_hidden_waits_without_an_end(reason):
+def test_a_hidden_notification_waits_without_a_limit(reason):
     assert judge(Facts(reason, OP, hidden_by=7)) == Wait(None, NotifyReason.HIDDEN(incident=7))
 
 
@@ -51,7 +51,7 @@ def test_during_maintenance_it_waits_for_the_windows_end(reason):
     assert judge(Facts(reason, OP, window=WINDOW)) == Wait(LATER, why, WINDOW)
 
 
-def test_the_end_waits_for_the_windows_end_only_where_the_beginning_was_not_told():
+def test_a_resolution_waits_for_the_window_only_if_the_opening_was_not_sent():
     assert isinstance(judge(Facts(RESOLVED, RE, window=WINDOW)), Wait)
     assert judge(Facts(RESOLVED, RE, window=WINDOW, was_notified=True)) == Go()
 
@@ -61,9 +61,9 @@ def test_nothing_overtakes_an_earlier_message_about_the_same():
         assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(LATER, NotifyReason.AFTER_EARLIER())
 
 
-def test_what_is_dropped_anyway_does_not_wait_for_its_turn():
+def test_a_dropped_notification_does_not_wait_for_an_earlier_one():
     assert isinstance(judge(Facts(REPEAT, AC, earlier_until=LATER)), Drop)
 
 
-def test_a_channel_that_was_switched_off_is_told_nothing():
+def test_a_disabled_channel_gets_no_message():
     assert judge(Facts(OPENED, OP, channel_enabled=False)) == Drop(NotifyReason.CHANNEL_OFF())

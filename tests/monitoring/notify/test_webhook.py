@@ -46,7 +46,7 @@ def test_the_body_is_signed_with_the_channels_secret(httpserver, send):
     assert json.loads(request.data)["incident"] == {"id": 7, "url": "http://waymark.test/incidents/7/"}
 
 
-def test_a_reason_is_data_beside_its_text():
+def test_a_reason_is_sent_as_data_and_as_text():
     reason = AlertReason.RESOLVED(lasted=75, why="It completes.\nReally.")
     said = payload(message(sentence=reason))
     assert said["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
@@ -54,7 +54,7 @@ def test_a_reason_is_data_beside_its_text():
     assert payload(MESSAGE)["sentence_value"] is None  # for an incident of an earlier version
 
 
-def test_the_likely_cause_is_data_beside_its_text():
+def test_the_likely_cause_is_sent_as_data_and_as_text():
     cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text="KeyError:\n'x'")
     said = payload(message(cause=cause))
     assert said["likely_cause"] == "The program threw an exception: KeyError: 'x'."
@@ -79,7 +79,7 @@ def test_without_a_secret_nothing_is_signed(httpserver, send):
     ("value", "seconds"),
     [("120", 120.0), ("Sat, 21 Nov 2026 12:00:30 GMT", 30.0), ("soon", None), ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0)],
 )
-def test_too_many_requests_is_retried_when_the_receiver_says(httpserver, send, value, seconds):
+def test_too_many_requests_is_retried_at_the_time_of_the_receiver(httpserver, send, value, seconds):
     httpserver.expect_request("/hook").respond_with_data("slow down", 429, headers={"Retry-After": value})
     assert send() == Failed("429 TOO MANY REQUESTS: slow down", permanent=False, retry_after_s=seconds)
 
@@ -105,7 +105,7 @@ def test_the_address_must_be_one(url):
         WebhookTransport().check(Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}))
 
 
-def test_the_receivers_code_in_the_documentation_verifies_what_we_sign():
+def test_the_documented_code_of_a_receiver_verifies_the_signature():
     text = (Path(settings.BASE_DIR) / "docs/alerts.md").read_text()
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert code
@@ -150,7 +150,7 @@ def test_a_receiver_that_closes_before_it_answers_is_worth_a_retry():
     assert not answer.permanent
 
 
-def test_a_redirect_to_a_private_address_reaches_nobody(httpserver, send):
+def test_a_redirect_to_a_private_address_is_not_followed(httpserver, send):
     metadata = "http://169.254.169.254/latest/meta-data/"
     httpserver.expect_request("/hook").respond_with_data("", 307, headers={"Location": metadata})
     answer = send()

@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings
+from django.utils.translation import override
 
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import checkpoints
 from monitoring.alerts.kinds.counting import FailedInWindowReason
 from monitoring.diagnosis.signs.exceptions import ExceptionReason
-from monitoring.models import Channel, IncidentKind, Language, NotificationReason
+from monitoring.models import Channel, IncidentKind, NotificationReason
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
 from monitoring.notify.wording.texts import text_of
@@ -47,19 +49,19 @@ def test_one_incident_in_english():
 
 
 def test_one_incident_in_chinese():
-    said = text(language=Language.CHINESE)
+    said = text(language="zh-hans")
     assert said.subject == "【告警触发】flights：作业失败（严重）"
     for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
         assert part in said.body
-    assert 'lang="zh-Hans"' in said.html
+    assert 'lang="zh-hans"' in said.html
 
 
 FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 
 
-@pytest.mark.parametrize("language", [Language.ENGLISH, Language.CHINESE])
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("line_break", FORGED)
-def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, language):
+def test_names_in_a_message_cannot_begin_a_new_line(line_break, language):
     evil = f"flights{line_break}Incident: resolved\u202e{line_break}Bcc: x"
     evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": evil, "more": [evil]}
     cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text=evil)
@@ -73,7 +75,7 @@ def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, langu
         assert "\u202e" not in said.body
 
 
-def test_a_reason_is_said_in_the_language_of_the_channel():
+def test_a_reason_is_rendered_in_the_language_of_the_channel():
     found = FailedInWindowReason.BELOW(checkpoints=checkpoints(4), subject="flights", window=5400, threshold=3)
     item = replace(ITEM, kind="failed_in_window", sentence=AlertReason.RESOLVED(lasted=75, why=found))
     message = Message("k", (item,))
@@ -82,7 +84,7 @@ def test_a_reason_is_said_in_the_language_of_the_channel():
         in text(message).body
     )
     chinese = "已恢复，持续 1 分钟 15 秒。flights 在 1 小时 30 分钟内有 4 个检查点失败（阈值 3）。"
-    assert chinese in text(message, language=Language.CHINESE).body
+    assert chinese in text(message, language="zh-hans").body
 
 
 @pytest.mark.parametrize(
@@ -115,18 +117,19 @@ def test_a_subject_is_one_line():
     assert "\r" not in said.subject
 
 
-@pytest.mark.parametrize("language", list(Language))
-def test_every_event_and_every_kind_of_rule_has_a_word(language):
-    for event in (*NotificationReason.values, "test"):
-        assert event_label(event, language)
-    for kind in (*kinds(), *IncidentKind.values):
-        word = kind_label(kind, language)
-        assert "_" not in word
-        if language == Language.CHINESE:
-            assert not word.isascii()
+@pytest.mark.parametrize("language", [code for code, _ in settings.LANGUAGES])
+def test_every_event_and_every_kind_of_rule_has_a_label(language):
+    with override(language):
+        for event in (*NotificationReason.values, "test"):
+            assert event_label(event)
+        for kind in (*kinds(), *IncidentKind.values):
+            word = kind_label(kind)
+            assert "_" not in word
+            if language == "zh-hans":
+                assert not word.isascii()
 
 
-def test_a_channels_own_words_replace_ours_and_are_plain():
+def test_the_templates_of_a_channel_replace_the_defaults_and_are_plain_text():
     said = text(
         MANY,
         subject_template="{{ severity|upper }} {{ job }} ({{ count }})",
@@ -147,7 +150,7 @@ def test_a_channels_own_words_replace_ours_and_are_plain():
         "",
     ],
 )
-def test_what_makes_sense_is_taken(source):
+def test_a_valid_template_is_accepted(source):
     compile_template(source)
 
 
@@ -176,7 +179,7 @@ def test_what_makes_sense_is_taken(source):
         ("\0", "NUL"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
+def test_an_invalid_template_is_refused_with_the_allowed_names(source, said):
     if said is None:
         compile_template(source)  # Django takes an unclosed brace as text
         return
@@ -186,5 +189,5 @@ def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
     assert "llowed" in str(raised.value) or "NUL" in str(raised.value)
 
 
-def test_a_template_that_stopped_making_sense_keeps_no_message_back():
+def test_a_template_that_became_invalid_does_not_stop_a_message():
     assert text(body_template="{% include 'x' %}").body == text().body

@@ -30,7 +30,7 @@ def test_a_cluster_in_flight_is_not_claimed_again_until_its_lease_ends():
     assert len(claim_due(NOW + LEASE)) == 1
 
 
-def test_only_what_is_due_and_enabled_is_claimed_longest_due_first():
+def test_only_enabled_due_clusters_are_claimed_in_the_order_of_their_due_times():
     make("later", next_poll_at=NOW + timedelta(seconds=1))
     make("off", enabled=False)
     make("just", next_poll_at=NOW)
@@ -54,7 +54,7 @@ def test_a_flight_that_outlived_its_lease_writes_nothing():
     assert cluster.poll_claimed_until == NOW + LEASE + LEASE
 
 
-def test_a_flight_that_outlived_its_lease_does_not_tell_either_that_nothing_is_new():
+def test_a_poll_that_outlived_its_lease_does_not_report_unchanged_data_either():
     cluster = make(last_answer_at=NOW - timedelta(seconds=20), read_until=NOW - timedelta(seconds=20))
     (slow,) = claim_due(NOW)
     (next_one,) = claim_due(NOW + LEASE)
@@ -80,7 +80,7 @@ def test_a_lease_is_prolonged_while_it_is_held_and_not_when_it_was_lost():
     )
 
 
-def test_what_is_given_back_is_due_at_once():
+def test_a_released_claim_is_due_at_once():
     make()
     release(claim_due(NOW))
     assert len(claim_due(NOW)) == 1

@@ -10,7 +10,7 @@ from monitoring.models import Checkpoint, CheckpointGap, Cluster, Run
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=1), timedelta(minutes=20), -timedelta(days=1)])
-def test_watching_goes_on_over_a_jump_and_back(engine, cluster, poll, jump):
+def test_polls_continue_over_a_jump_and_back(engine, cluster, poll, jump):
     job = engine.job()
     job.add(1, 2)
     poll(5)
@@ -27,7 +27,7 @@ def test_watching_goes_on_over_a_jump_and_back(engine, cluster, poll, jump):
     assert due <= poll.clock + timedelta(minutes=1)
 
 
-def test_a_claim_that_a_jump_put_into_the_future_is_no_claim(engine, cluster, poll):
+def test_a_claim_that_a_jump_moved_into_the_future_is_no_claim(engine, cluster, poll):
     engine.job().add(1)
     Cluster.objects.update(poll_claimed_until=poll.clock + timedelta(days=1), poll_claimed_by="f" * 32)
     poll(5)

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from monitoring.diagnosis.scene_queries import scene_of_checkpoint
+from monitoring.diagnosis.fact_queries import facts_of_checkpoint
 from monitoring.models import (
     Checkpoint,
     CheckpointGap,
@@ -44,7 +44,7 @@ def everything() -> list[list[dict]]:
     ]
 
 
-def test_rows_equal_what_was_answered(engine, cluster, poll):
+def test_rows_equal_the_answers(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2)
     job.add(3, status="FAILED")
@@ -93,7 +93,7 @@ def test_rows_equal_what_was_answered(engine, cluster, poll):
     assert cluster.poll_claimed_until is None
 
 
-def test_polling_twice_changes_nothing_and_asks_for_nothing_stored(engine, cluster, poll):
+def test_a_second_poll_changes_nothing_and_requests_no_stored_details(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -114,7 +114,7 @@ def test_a_pending_checkpoint_is_followed_to_its_end(engine, cluster, poll):
     assert row.operators.first().subtask_end_to_end == [80, 81]
 
 
-def test_a_finished_checkpoint_never_turns_back(engine, cluster, poll):
+def test_a_finished_checkpoint_never_becomes_pending(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     poll()
@@ -144,7 +144,7 @@ def reported(job_id: str) -> list[tuple[object, ...]]:
     ]
 
 
-def test_a_completed_checkpoint_is_known_by_its_operators_alone(engine, cluster, poll):
+def test_a_completed_checkpoint_is_stored_from_its_operators_alone(engine, cluster, poll):
     in_full, job = engine.job(name="asked in full"), engine.job(name="asked by operator")
     engine.instead[f"/jobs/{in_full.id}"] = {**in_full.overview(), "vertices": []}
     for each in (in_full, job):
@@ -167,7 +167,7 @@ def test_an_operator_that_the_job_did_not_name_is_found_in_the_details(engine, c
     assert sorted(path.rpartition("/")[2] for path in engine.asked if "/subtasks/" in path) == sorted((SOURCE, COUNT))
 
 
-def test_figures_that_the_engine_forgot_are_not_asked_for_for_ever(engine, cluster, poll):
+def test_figures_that_the_engine_forgot_are_not_requested_forever(engine, cluster, poll):
     engine.job().add(1, forgotten=True)
     poll()
     row = Checkpoint.objects.get()
@@ -186,7 +186,7 @@ def test_figures_that_could_not_be_read_are_read_the_next_time(engine, cluster, 
     assert (Checkpoint.objects.get().final, Checkpoint.objects.get().alignment_max) == (True, 12)
 
 
-def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
+def test_checkpoints_that_left_the_history_unseen_are_a_gap(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -199,7 +199,7 @@ def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
     assert CheckpointGap.objects.count() == 1
 
 
-def test_a_checkpoint_that_stays_pending_is_not_looked_into_at_every_tick(engine, cluster, poll):
+def test_the_details_of_a_pending_checkpoint_are_not_requested_at_every_tick(engine, cluster, poll):
     job = engine.job()
     since = poll.clock - timedelta(minutes=20)
     pending = job.add(1, status="IN_PROGRESS", triggered=int(since.timestamp() * 1000))
@@ -227,9 +227,7 @@ def test_a_pending_checkpoint_whose_end_rolled_over_belongs_to_the_gap(engine, c
     assert not Checkpoint.objects.filter(checkpoint_id=3).exists()
 
 
-def test_what_a_job_manager_did_before_it_was_replaced_is_a_gap_also_when_the_next_one_had_done_nothing_yet(
-    engine, cluster, poll
-):
+def test_checkpoints_of_a_replaced_job_manager_are_a_gap_also_with_an_empty_history(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2, 3)
     poll()
@@ -262,7 +260,7 @@ def test_a_job_watched_from_its_middle_has_no_gap(engine, cluster, poll):
     assert Checkpoint.objects.count() == 10
 
 
-def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine, cluster, poll):
+def test_a_job_manager_failover_keeps_the_run_and_fails_pending_checkpoints(engine, cluster, poll):
     job = engine.job()
     job.add(*range(1, 12))
     job.add(12, status="IN_PROGRESS")
@@ -286,12 +284,12 @@ def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine,
     assert not CheckpointGap.objects.exists()
 
 
-def test_a_diagnosis_knows_the_job_graph(engine, cluster, poll):
+def test_a_diagnosis_has_the_job_graph(engine, cluster, poll):
     engine.job().add(1)
     poll()
     checkpoint = Checkpoint.objects.select_related("run__job__cluster").get()
-    scene = scene_of_checkpoint(checkpoint, checkpoint.operators.all(), poll.clock)
-    assert [(each.vertex, each.inputs) for each in scene.checkpoint.operators] == [(SOURCE, []), (COUNT, [SOURCE])]
+    facts = facts_of_checkpoint(checkpoint, checkpoint.operators.all(), poll.clock)
+    assert [(each.vertex, each.inputs) for each in facts.checkpoint.operators] == [(SOURCE, []), (COUNT, [SOURCE])]
 
 
 def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
@@ -311,7 +309,7 @@ def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
     assert Run.objects.count() == 2
 
 
-def test_checkpoints_of_a_redeployed_job_that_were_taken_for_the_old_run_move_to_the_new_one(engine, cluster, poll):
+def test_checkpoints_of_a_redeployed_job_move_from_the_old_run_to_the_new_one(engine, cluster, poll):
     """The old run had no checkpoint 2, so the new run's checkpoint 2 looked like the old run's."""
     job = engine.job(id="0" * 32)
     job.add(1, 3)
@@ -355,7 +353,7 @@ def test_a_job_that_ended_and_was_redeployed_under_its_id_is_another_run(engine,
     assert Run.objects.count() == 2
 
 
-def test_a_job_that_was_redeployed_from_a_savepoint_while_its_cluster_was_away_is_another_run(engine, cluster, poll):
+def test_a_job_redeployed_from_a_savepoint_during_an_outage_is_another_run(engine, cluster, poll):
     """A fail-over of Flink restores a checkpoint, or the savepoint from which the run started."""
     job = engine.job(id="0" * 32)
     job.restored = restored_from(job, 1, is_savepoint=True)
@@ -420,7 +418,7 @@ def row_versions() -> dict[int, int]:
         return dict(cursor.fetchall())
 
 
-def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, cluster, poll, monkeypatch):
+def test_only_missing_figures_are_requested_and_stored(engine, cluster, poll, monkeypatch):
     monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 2)
     job = engine.job()
     job.add(*range(1, 7))
@@ -433,7 +431,7 @@ def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, clus
     assert {one for one in after if after[one] != before[one]} == {3, 4}
 
 
-def test_what_was_listed_and_discarded_stays_so_when_its_figures_come_late(engine, cluster, poll, monkeypatch):
+def test_a_discarded_checkpoint_remains_discarded_when_its_figures_arrive_late(engine, cluster, poll, monkeypatch):
     """The engine may cache the details longer than the list."""
     monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 1)
     job = engine.job()
@@ -459,7 +457,7 @@ def test_periodic_checkpoints_switched_off_have_no_interval(engine, cluster, pol
     assert Run.objects.get().checkpoint_config["interval"] is None
 
 
-def test_details_that_nobody_understands_are_asked_for_only_while_the_history_lasts(engine, cluster, poll):
+def test_unknown_details_are_requested_only_while_they_are_in_the_history(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     engine.instead[".*/details/1(/.*)?"] = {"id": "one"}

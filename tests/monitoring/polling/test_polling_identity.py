@@ -26,7 +26,7 @@ def watched(engine: FakeEngine, cluster: Cluster, poll: Workers) -> Run:
     return Run.objects.get()
 
 
-def test_who_answers_is_remembered_and_not_asked_at_every_poll(
+def test_the_identity_is_stored_and_not_requested_at_every_poll(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     cluster.refresh_from_db()
@@ -36,7 +36,7 @@ def test_who_answers_is_remembered_and_not_asked_at_every_poll(
     assert engine.asked.count(PATH) == 1
 
 
-def test_another_cluster_loses_nobody_and_adopts_nobody(
+def test_another_cluster_at_the_address_neither_loses_nor_adds_jobs(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     job = engine.jobs.pop()
@@ -61,7 +61,7 @@ def test_another_cluster_loses_nobody_and_adopts_nobody(
     assert not Outage.objects.filter(ended_at=None).exists()
 
 
-def test_silence_that_turns_out_to_be_another_cluster_is_told_apart(
+def test_an_outage_that_turns_out_to_be_another_cluster_is_distinguished(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     engine.instead["/jobs/overview"] = "{"
@@ -103,7 +103,7 @@ def test_a_restarted_job_manager_is_no_stranger(
     assert Job.objects.count() == 2
 
 
-def test_an_engine_that_does_not_say_who_it_is_is_believed(engine: FakeEngine, cluster: Cluster, poll: Workers) -> None:
+def test_an_engine_without_an_identity_is_accepted(engine: FakeEngine, cluster: Cluster, poll: Workers) -> None:
     engine.refused[PATH] = (404, "Not found.")
     engine.job()
     poll()
@@ -116,7 +116,7 @@ def test_an_engine_that_does_not_say_who_it_is_is_believed(engine: FakeEngine, c
 @pytest.mark.parametrize(
     "answer", [(503, "Service temporarily unavailable due to an ongoing leader election."), (500, "busy"), (429, "")]
 )
-def test_where_it_cannot_be_asked_who_it_is_nobody_is_lost(
+def test_no_job_is_lost_while_the_identity_is_unreadable(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers, answer: tuple[int, str]
 ) -> None:
     engine.jobs.clear()

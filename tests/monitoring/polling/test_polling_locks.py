@@ -23,7 +23,7 @@ def dsn() -> str:
     )
 
 
-def test_a_locked_table_holds_up_a_poll_for_seconds_and_its_answer_is_read_again(
+def test_a_locked_table_delays_a_poll_for_seconds_and_its_answer_is_read_again(
     watch: Callable[[FakeEngine], Cluster],
     make_engine: Callable[[], FakeEngine],
     poll: Workers,

@@ -19,7 +19,7 @@ def test_silence_is_one_outage_until_the_cluster_answers_again(engine, cluster, 
     assert (outage.began_at, outage.ended_at) == (began, poll.clock)
 
 
-def test_a_poll_that_nobody_made_in_time_was_our_own_outage(engine, cluster, poll):
+def test_a_missed_poll_is_an_outage_of_waymark(engine, cluster, poll):
     poll()
     cluster.refresh_from_db()
     due = cluster.next_poll_at

@@ -69,7 +69,7 @@ def test_the_cluster_ticks_for_the_run_that_is_read_most_often():
     every_s=st.floats(min_value=1, max_value=600),
     tick_s=st.floats(min_value=0.5, max_value=5),
 )
-def test_a_run_is_due_once_in_each_period_whoever_asks(name, every_s, tick_s):
+def test_a_run_is_due_once_in_each_period_for_any_poller(name, every_s, tick_s):
     schedule = PollSchedule.of(name, every_s)
     ticks = [NOW + timedelta(seconds=tick_s) * number for number in range(min(500, int(3 * every_s / tick_s) + 2))]
     due = sum(schedule.polls_between(before, after) for before, after in pairwise(ticks))
@@ -88,7 +88,7 @@ def test_the_next_tick_keeps_the_beat_and_leaves_half_a_period(name, every_s, af
 @pytest.mark.parametrize(
     ("took_s", "ticks"), [(0.1, 1), (4.9, 1), (5.1, 1), (9.9, 1), (10.1, 2), (14.9, 2), (15.1, 3), (25.0, 3)]
 )
-def test_a_flight_that_takes_long_leaves_no_tick_out_that_is_still_to_come(took_s, ticks):
+def test_a_long_poll_skips_only_missed_ticks(took_s, ticks):
     schedule = PollSchedule.of("a cluster", 10.0)
     polled_at = schedule.next_after(NOW)
     now = polled_at + timedelta(seconds=took_s)
@@ -105,7 +105,7 @@ def test_the_runs_of_a_large_cluster_are_spread_over_its_ticks():
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
-def test_a_silent_cluster_is_asked_less_often_but_never_given_up(jitter):
+def test_a_silent_cluster_is_polled_less_often_but_always(jitter):
     share = 1 - 0.2 * jitter
     waits = [(next_try(NOW, 3.0, failures, jitter) - NOW).total_seconds() for failures in (1, 2, 3, 4, 5000)]
     assert waits == pytest.approx([3 * share, 6 * share, 12 * share, 15 * share, 15 * share])
@@ -115,7 +115,7 @@ def test_a_silent_cluster_is_asked_less_often_but_never_given_up(jitter):
 @pytest.mark.parametrize(
     ("age_s", "least", "most"), [(10, 10, 10), (29, 10, 10), (120, 3, 5), (600, 0, 1), (7200, 0, 1)]
 )
-def test_a_checkpoint_that_stays_pending_is_looked_into_less_and_less_often(age_s, least, most):
+def test_the_details_of_a_pending_checkpoint_are_requested_at_growing_intervals(age_s, least, most):
     """Count the reads during ten ticks, three seconds apart."""
     now, triggered = NOW, NOW - timedelta(seconds=age_s)
     ticks = [now + timedelta(seconds=3 * number) for number in range(11)]
@@ -125,6 +125,6 @@ def test_a_checkpoint_that_stays_pending_is_looked_into_less_and_less_often(age_
     assert least <= looks <= most
 
 
-def test_a_pending_checkpoint_is_looked_into_when_nobody_knows_when_it_was_last():
+def test_a_pending_checkpoint_with_an_unknown_last_request_is_due():
     assert shows_more("a" * 32, NOW - timedelta(hours=1), None, NOW)
     assert shows_more("a" * 32, NOW + timedelta(hours=1), NOW, NOW), "the engine's clock is ahead"

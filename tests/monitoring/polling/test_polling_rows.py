@@ -25,7 +25,7 @@ def test_a_failed_checkpoint_is_read_again_until_its_tasks_are_done_with_it(
     assert (row.status, row.final, row.num_acknowledged_subtasks, row.sync_max) == ("FAILED", True, 4, 4)
 
 
-def test_what_was_read_of_subtasks_stays_when_the_engine_forgets_them_first(
+def test_stored_subtasks_remain_when_the_engine_forgets_them(
     engine: FakeEngine, cluster: object, poll: Workers
 ) -> None:
     expired = engine.job().add(1, status="FAILED", triggered=_ms(poll))
@@ -37,7 +37,7 @@ def test_what_was_read_of_subtasks_stays_when_the_engine_forgets_them_first(
     assert [each.subtask_sync for each in OperatorCheckpoint.objects.order_by("position")] == before
 
 
-def test_subtasks_that_were_forgotten_for_a_moment_are_asked_for_again(
+def test_subtasks_that_were_missing_for_a_moment_are_requested_again(
     engine: FakeEngine, cluster: object, poll: Workers
 ) -> None:
     done = engine.job().add(1)
@@ -51,7 +51,7 @@ def test_subtasks_that_were_forgotten_for_a_moment_are_asked_for_again(
     assert (row.final, row.sync_max) == (True, 4)
 
 
-def test_a_task_that_never_reports_is_not_waited_for_for_ever(
+def test_a_task_that_never_reports_is_awaited_for_a_limited_time(
     engine: FakeEngine, cluster: object, poll: Workers
 ) -> None:
     engine.job().add(1, status="FAILED", triggered=_ms(poll))

@@ -31,7 +31,7 @@ def failure(at: int, message: str = "it went boom") -> dict:
     }
 
 
-def test_a_restart_is_the_next_run_of_the_same_job_with_what_it_was_restored_from(engine, cluster, poll):
+def test_a_restart_is_the_next_run_of_the_same_job_with_its_restored_snapshot(engine, cluster, poll):
     first = engine.job()
     first.add(1, 2)
     poll()
@@ -58,7 +58,7 @@ def test_a_restart_is_the_next_run_of_the_same_job_with_what_it_was_restored_fro
     assert moves(two) == [("", "RUNNING")]
 
 
-def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll):
+def test_a_failed_run_has_its_cause_and_is_read_to_its_end_once(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     poll()
@@ -78,7 +78,7 @@ def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll
     assert engine.asked == ["/jobs/overview"]
 
 
-def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, cluster, poll):
+def test_facts_missing_in_an_answer_before_the_end_are_read(engine, cluster, poll):
     """Flink caches its answers for three seconds. Just after a run's end, they lack its last checkpoint."""
     job = engine.job()
     job.add(1)
@@ -206,7 +206,7 @@ def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
     assert ([one["message"] for one in run.exceptions], run.exception) == (["the second", "the first"], "the second")
 
 
-def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, poll):
+def test_a_failed_job_that_returns_under_its_id_is_alive_again(engine, cluster, poll):
     """The job did not start again, because its start time is the same."""
     job = engine.job(state="FAILED")
     job.ended = job.started + 40_000
@@ -260,7 +260,7 @@ def test_a_job_in_no_list_is_not_lost_while_the_engine_does_not_deny_it(engine, 
     assert run.state == "LOST"
 
 
-def test_silence_ends_the_hold_down_and_proves_nothing(engine, cluster, poll):
+def test_an_outage_ends_the_hold_down_without_a_verdict(engine, cluster, poll):
     job, _ = engine.job(), engine.job(name="other")
     poll()
     engine.jobs.remove(job)
@@ -285,7 +285,7 @@ def test_a_job_that_is_named_again_in_time_was_never_lost(engine, cluster, poll)
     assert (run.state, run.missing_since, run.missing_polls) == ("RUNNING", None, 0)
 
 
-def test_a_new_empty_job_manager_is_given_longer(engine, cluster, poll):
+def test_the_hold_down_is_longer_for_a_new_empty_job_manager(engine, cluster, poll):
     engine.job()
     poll()
     engine.jobs.clear()
@@ -353,7 +353,7 @@ def test_nothing_is_dropped_or_concluded_while_there_is_no_answer(engine, cluste
     assert (cluster.reachable, cluster.consecutive_failures, cluster.last_error) == (True, 0, "")
 
 
-def test_a_line_of_the_list_that_cannot_be_read_costs_the_others_nothing(engine, cluster, poll):
+def test_an_unreadable_entry_of_the_list_does_not_affect_the_others(engine, cluster, poll):
     sick, well = engine.job(name="sick"), engine.job(name="well")
     poll()
     well.add(1)
@@ -372,7 +372,7 @@ def test_a_line_of_the_list_that_cannot_be_read_costs_the_others_nothing(engine,
     assert (cluster.last_error, cluster.last_error_value) == ("", None)
 
 
-def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):
+def test_a_hanging_job_does_not_affect_the_others(engine, cluster, poll):
     slow, quick = engine.job(name="slow"), engine.job(name="quick")
     quick.add(1)
     engine.hang, poll.limit_s = f"/jobs/{slow.id}/.*", 0.3
@@ -384,7 +384,7 @@ def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):
     assert Run.objects.get(job__name="slow").state == "RUNNING"
 
 
-def test_a_cluster_that_hangs_holds_up_no_others_writing(engine, make_engine, watch, poll):
+def test_a_hanging_cluster_does_not_delay_the_rows_of_others(engine, make_engine, watch, poll):
     hanging = make_engine()
     hanging.hang = ".*"
     silent, sound = watch(hanging), watch(engine)
@@ -422,7 +422,7 @@ def test_an_answer_that_cannot_be_stored_is_counted_and_tried_later(engine, make
     assert Run.objects.get().job.cluster_id == sound.pk
 
 
-def test_our_job_manager_says_how_to_start_a_job_again(engine, cluster, poll):
+def test_waymarks_job_manager_reports_how_to_start_a_job_again(engine, cluster, poll):
     engine.version = "waymark-0.1.0"
     program = {"jarId": "1_wordcount.py", "entryClass": "wordcount:main", "programArgsList": ["--x"], "parallelism": 2}
     engine.job(launch={**program, "savepointPath": "file:/sp/1", "flinkConfiguration": {"spark.x": "y"}})
@@ -439,7 +439,7 @@ def test_our_job_manager_says_how_to_start_a_job_again(engine, cluster, poll):
     assert cluster.engine == Engine.SPARK
 
 
-def test_a_name_that_is_too_long_or_holds_what_no_database_can_is_still_a_job(engine, cluster, poll):
+def test_a_job_with_a_too_long_or_unstorable_name_is_stored(engine, cluster, poll):
     engine.job(name="a" * 700 + "1")
     engine.job(name="a" * 700 + "2")
     engine.job(name="nul\x00 and half a pair \ud800")
@@ -496,14 +496,14 @@ def test_the_final_savepoint_of_a_run_that_ended_by_itself_is_known_as_such(engi
     assert Savepoint.objects.get().origin == SavepointOrigin.FINAL
 
 
-def test_a_run_that_was_stopped_has_no_outcome_of_its_own(engine, cluster, poll):
+def test_a_stopped_run_has_no_outcome(engine, cluster, poll):
     job = engine.job(state="FINISHED", ended=START_MS + 9000)
     engine.instead[f"/jobs/{job.id}"] = {**ended_by_itself(job), "ended-by-itself": None}
     poll()
     assert Run.objects.get().outcome == {}
 
 
-def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, poll):
+def test_a_run_that_waits_to_start_shows_why_until_it_starts(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "memory", "asked": 2000, "free": 1000, "limit": 3000, "position": 3, "length": 7}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
@@ -520,7 +520,7 @@ def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, pol
     assert (Run.objects.get().state, Run.objects.get().launch_wait) == ("RUNNING", {})
 
 
-def test_a_run_whose_environment_is_prepared_says_how_far_it_is(engine, cluster, poll):
+def test_a_run_whose_environment_is_being_prepared_shows_its_progress(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "environment", "kind": "requirements", "step": "installing", "output": None, "failure": None}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
@@ -533,7 +533,7 @@ def test_a_run_whose_environment_is_prepared_says_how_far_it_is(engine, cluster,
     assert Run.objects.get().launch_wait == known | {"output": "Collecting pandas", "failure": "pip: refused"}
 
 
-def test_a_run_that_starts_waits_no_longer_though_its_details_cannot_be_read(engine, cluster, poll):
+def test_a_run_that_starts_stops_waiting_even_if_its_details_are_unreadable(engine, cluster, poll):
     job = engine.job(state="CREATED")
     wait = {"for": "turn", "asked": 2000, "free": None, "limit": None, "position": 1, "length": 1}
     engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
@@ -547,7 +547,7 @@ def test_a_run_that_starts_waits_no_longer_though_its_details_cannot_be_read(eng
     assert Run.objects.get().launch_wait == {}
 
 
-def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):
+def test_a_savepoint_taken_outside_waymark_is_adopted_once(engine, cluster, poll):
     job = engine.job()
     job.add(1, is_savepoint=True, path="file:/sp/savepoint-9")
     poll()
@@ -562,7 +562,7 @@ def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):
 
 
 @pytest.mark.parametrize("path", ["file:/sp/savepoint-9", "file:///sp/savepoint-9"])
-def test_adoption_waits_for_our_own_savepoint_and_leaves_it_alone(engine, cluster, poll, path):
+def test_adoption_waits_for_waymarks_savepoint_and_does_not_store_it_again(engine, cluster, poll, path):
     job = engine.job()
     poll()
     run = Run.objects.get()
@@ -600,9 +600,7 @@ def test_a_run_is_read_before_its_history_can_roll_over(engine, cluster, poll):
 
 
 @pytest.mark.parametrize("looks", [1, 4])
-def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_it_was_thought(
-    engine, cluster, poll, looks
-):
+def test_a_run_that_ended_again_between_two_polls_has_the_later_end(engine, cluster, poll, looks):
     job = engine.job()
     poll()
     job.state, job.ended = "FAILED", job.started + 9_000

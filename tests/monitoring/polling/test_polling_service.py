@@ -44,7 +44,7 @@ def nobody_can_connect() -> Iterator[None]:
             cursor.execute("ALTER ROLE CURRENT_USER LOGIN")
 
 
-def test_polls_go_on_when_the_database_was_away(engine, cluster, polling, caplog, monkeypatch):
+def test_polls_continue_after_an_outage_of_the_database(engine, cluster, polling, caplog, monkeypatch):
     noticed: list[Exception] = []
     monkeypatch.setattr(service, "database_away", noticed.append)
     Cluster.objects.update(poll_interval_s=1)
@@ -70,7 +70,7 @@ def test_a_poller_that_ends_leaves_nothing_claimed(engine, cluster, polling):
     assert Cluster.objects.filter(poll_claimed_by="", poll_claimed_until=None).count() == 1
 
 
-def test_code_that_was_read_is_not_looked_through_for_garbage(engine, cluster, polling):
+def test_loaded_code_is_excluded_from_garbage_collection(engine, cluster, polling):
     gc.unfreeze()
     try:
         polling.keep_going(print)

@@ -69,7 +69,7 @@ def life(engine):
     yield
 
 
-def test_workers_that_take_turns_store_what_one_alone_does(engine, watch, poll):
+def test_alternating_workers_store_the_same_as_one_worker(engine, watch, poll):
     alone, shared = watch(engine), watch(engine)
     for step, _ in enumerate(life(engine)):
         poll.clock += timedelta(seconds=20)
@@ -82,7 +82,7 @@ def test_workers_that_take_turns_store_what_one_alone_does(engine, watch, poll):
     assert CheckpointGap.objects.filter(run__job__cluster=shared).exists()
 
 
-def test_a_worker_that_was_killed_in_flight_writes_nothing_when_it_comes_back(engine, cluster, poll):
+def test_a_worker_whose_claim_expired_during_a_poll_writes_nothing(engine, cluster, poll):
     engine.job().add(1)
     engine.hang = "/jobs/overview"
     poll.limit_s = 30.0
@@ -103,7 +103,7 @@ def test_a_worker_that_was_killed_in_flight_writes_nothing_when_it_comes_back(en
     assert Checkpoint.objects.count() == 1
 
 
-def test_a_worker_that_stops_gives_back_what_is_in_flight(engine, cluster, poll):
+def test_a_worker_that_stops_releases_its_claims(engine, cluster, poll):
     engine.hang = ".*"
     poll.limit_s = 30.0
     poll.worker(0).start_due()
@@ -134,7 +134,7 @@ def test_a_cluster_that_hangs_keeps_no_other_from_its_next_polls(engine, make_en
     assert hanging.asked == ["/overview"], "one flight, and it hangs"
 
 
-def test_an_answer_that_says_nothing_new_costs_one_statement(engine, cluster, poll):
+def test_an_unchanged_answer_costs_one_statement(engine, cluster, poll):
     for _ in range(20):
         engine.job().add(1, 2)
     poll()
@@ -196,7 +196,7 @@ def test_live_jobs_are_read_before_old_ones(engine, cluster, poll):
     assert len(asked) == len(old) + 1
 
 
-def test_the_length_of_the_history_is_what_the_engine_says_or_shows(engine, cluster, poll):
+def test_the_length_of_the_history_is_configured_or_observed(engine, cluster, poll):
     engine.instead["/jobmanager/config"] = [{"key": "web.checkpoints.history", "value": "25"}]
     job = engine.job(kept=5)
     poll()
@@ -215,7 +215,7 @@ def test_the_length_of_the_history_is_what_the_engine_says_or_shows(engine, clus
 @pytest.mark.parametrize(
     "answer", ["<html>", "{}", '[{"key": "web.checkpoints.history", "value": "many"}]', '[{"key": 7}]']
 )
-def test_a_configuration_that_tells_nothing_keeps_no_poll_from_its_end(engine, cluster, poll, answer):
+def test_an_empty_configuration_does_not_stop_a_poll(engine, cluster, poll, answer):
     engine.instead["/jobmanager/config"] = answer
     engine.job().add(1)
     poll()

@@ -26,7 +26,7 @@ def late(**changed: object) -> Reason:
     return Example.LATE(**({"job": "orders", "length": timedelta(minutes=90), "since": AT} | changed))
 
 
-def test_a_reason_says_in_english_what_its_arguments_are() -> None:
+def test_a_reason_is_rendered_in_english_with_its_arguments() -> None:
     assert str(late()) == "orders is late by 1 h 30 min, since 2026-05-03 04:05 UTC"
 
 
@@ -106,7 +106,7 @@ def test_json_keeps_a_reason() -> None:
         {"code": "test.names", "args": {"names": [{"code": "test.gone", "args": {}}], "count": 1}},
     ],
 )
-def test_what_this_release_has_no_text_for_is_no_reason(value: object) -> None:
+def test_a_code_without_a_text_in_this_release_is_no_reason(value: object) -> None:
     assert from_json(value) is None
 
 

@@ -24,7 +24,7 @@ def test_a_location_that_is_none_has_its_reason() -> None:
     assert str(reason_of(refused.value)) == str(refused.value)
 
 
-def test_a_key_that_nobody_reads_has_its_reason() -> None:
+def test_an_unknown_key_has_a_reason() -> None:
     key = "execution.checkpointing.intervall"
     with pytest.raises(UnknownKey) as refused:
         check_keys({key: "1"})
@@ -36,7 +36,7 @@ def test_another_error_has_its_text() -> None:
     assert reason_of(ValueError("it is late")) == "it is late"
 
 
-def test_what_a_job_manager_refuses_is_read() -> None:
+def test_a_refusal_of_the_job_manager_is_parsed() -> None:
     assert refusal_in(SENT) == RefusalReason.EMPTY(location="/none")
 
 
@@ -50,7 +50,7 @@ def test_what_a_job_manager_refuses_is_read() -> None:
         {"code": "imports.empty", "args": {"location": SENT}},
     ],
 )
-def test_nothing_else_is_read(sent: object) -> None:
+def test_other_texts_are_not_parsed(sent: object) -> None:
     """Other answers are ignored, because they may come from another program."""
     found: Reason | None = refusal_in(sent)
     assert found is None

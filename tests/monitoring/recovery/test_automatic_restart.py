@@ -35,7 +35,7 @@ def restarted(job_manager):
     return [job for job in job_manager.jobs.values() if job.savepoint_path is not None]
 
 
-def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, now):
+def test_a_dead_job_is_restarted_from_its_newest_state(job, job_manager, go_on, now):
     attempt = go_on(job, now)
 
     assert attempt.state == "succeeded"
@@ -52,7 +52,7 @@ def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, no
     ]
 
 
-def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
+def test_the_job_is_started_by_its_launch_record(job, job_manager, go_on, now):
     attempt = go_on(job, now)
     assert job_manager.ran == [
         {
@@ -67,7 +67,7 @@ def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
     ]
 
 
-def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
+def test_one_cycle_starts_the_job(job, job_manager, now):
     said = str(advance(now))
     assert said == "Restart 1 of flights decided: flights has been FAILED since 11:59:55 UTC. Restarts: 1 waiting."
     assert job_manager.count("run") == 1
@@ -144,7 +144,7 @@ def test_an_invalid_state_is_passed_over_for_the_next(rows, job, job_manager, go
     assert failed.text == "file:/chk/9 cannot be restored: chk-9/part-0 is missing."
 
 
-def test_flinks_state_is_looked_at_where_it_lies(rows, job, job_manager, go_on, now, tmp_path, settings):
+def test_the_state_of_flink_is_checked_in_its_storage(rows, job, job_manager, go_on, now, tmp_path, settings):
     job_manager.can_validate = False
     settings.STATE_ROOTS = [str(tmp_path)]
     whole, damaged = (lay_down("1.20.5-hashmap-0b-checkpoint", tmp_path / f"chk-{number}") for number in (8, 9))
@@ -174,7 +174,7 @@ def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job,
     )
 
 
-def test_an_engine_in_trouble_says_nothing_about_a_state(job, job_manager, go_on, now):
+def test_an_engine_error_does_not_reject_a_state(job, job_manager, go_on, now):
     job_manager.answers["validate"] = (500, "Internal server error.")
     advance(now)
     job_manager.answers.clear()
@@ -205,7 +205,7 @@ def test_savepoints_only_means_savepoints_only(rows, job, job_manager, go_on, no
     assert (attempt.restore_path, attempt.savepoint) == ("file:/sp/1", saved)
 
 
-def test_an_answer_lost_after_the_launch_leads_to_no_second_launch(job, job_manager, go_on, now):
+def test_an_answer_lost_after_the_launch_causes_no_second_launch(job, job_manager, go_on, now):
     job_manager.loses_answer_of = {"run"}
     attempt = go_on(job, now)
     assert attempt.state == "succeeded"
@@ -236,7 +236,7 @@ def test_an_engine_that_has_the_id_already_is_believed(job, job_manager, go_on, 
     assert job_manager.count("run") == 1
 
 
-def test_launches_that_are_never_seen_are_given_up_and_their_id_guards_the_next_attempt(job, job_manager, now, go_on):
+def test_launches_that_never_appear_fail_and_their_id_protects_the_next_attempt(job, job_manager, now, go_on):
     job_manager.loses_request_of = {"run"}
     first = go_on(job, now, step_s=10)
     assert (first.state, first.launches) == ("failed", MOST_LAUNCHES)
@@ -249,7 +249,7 @@ def test_launches_that_are_never_seen_are_given_up_and_their_id_guards_the_next_
     assert second.state == "succeeded"
 
 
-def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
+def test_a_launch_that_starts_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
     job_manager.loses_request_of = {"run"}
     first = go_on(job, now, step_s=10)
     job_manager.loses_request_of = set()
@@ -263,7 +263,7 @@ def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_
 
 
 @pytest.mark.parametrize("known_by", ["name", "id"])
-def test_a_job_that_came_back_by_itself_is_not_started_again(job, job_manager, now, known_by):
+def test_a_job_that_recovered_by_itself_is_not_started_again(job, job_manager, now, known_by):
     if known_by == "name":
         job_manager.add("a" * 32, "flights")
     else:
@@ -278,7 +278,7 @@ def test_a_job_that_came_back_by_itself_is_not_started_again(job, job_manager, n
     assert job_manager.count("run") == 0
 
 
-def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job, job_manager, now, monkeypatch):
+def test_a_job_that_recovers_right_before_the_launch_is_not_started_again(job, job_manager, now, monkeypatch):
     from monitoring.recovery.stages.stop_job import StopJob
 
     real = StopJob.conclude
@@ -295,9 +295,7 @@ def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job,
 
 
 @pytest.mark.parametrize("state", ["CANCELED", "FINISHED"])
-def test_a_job_that_somebody_started_and_ended_meanwhile_is_not_started_again(
-    job, job_manager, now, monkeypatch, state
-):
+def test_a_job_that_a_person_started_and_ended_is_not_started_again(job, job_manager, now, monkeypatch, state):
     """No poll has seen that run, because the engine was unreachable."""
     from monitoring.recovery.stages.stop_job import StopJob
 
@@ -319,7 +317,7 @@ def test_a_job_that_somebody_started_and_ended_meanwhile_is_not_started_again(
     assert job_manager.count("run") == 0
 
 
-def test_a_new_run_that_fails_is_told_with_the_engines_reason_and_tried_again(job, job_manager, go_on, now):
+def test_a_failed_new_run_is_reported_with_the_engines_reason_and_retried(job, job_manager, go_on, now):
     job_manager.starts_as = "FAILED"
     attempt = go_on(job, now)
     assert (attempt.state, attempt.error) == ("failed", "The new run is FAILED: out of luck")
@@ -344,7 +342,7 @@ def test_the_incident_ends_when_the_job_is_back(job, job_manager, go_on, poll, n
     assert job.automation_note == ""
 
 
-def test_a_used_up_budget_tells_a_person_once(job, job_manager, poll, now):
+def test_an_exhausted_budget_notifies_a_person_once(job, job_manager, poll, now):
     job_manager.starts_as = "FAILED"
     moment = now
     for _ in range(25):
@@ -380,7 +378,7 @@ def test_pausing_stops_an_attempt_before_it_starts_anything(job, job_manager, no
     assert job_manager.count("run") == 0
 
 
-def test_an_attempt_that_may_have_started_the_job_stays_open_while_the_engine_is_silent(job, job_manager, now):
+def test_an_attempt_that_may_have_started_the_job_remains_open_during_an_outage(job, job_manager, now):
     job_manager.loses_answer_of = {"run"}
     advance(now)
     job_manager.loses_request_of = {"overview"}
@@ -399,7 +397,7 @@ def test_an_attempt_whose_engine_is_silent_before_the_launch_ends_with_its_time(
     assert attempt.error.startswith("Gave up after the time limit; last result:")
 
 
-def test_a_program_that_is_gone_from_the_cluster_is_said(job, job_manager, now):
+def test_a_program_missing_on_the_cluster_is_reported(job, job_manager, now):
     job_manager.answers["run"] = (404, "Jar file program.py does not exist")
     advance(now)
     assert RestartAttempt.objects.get().error == (
@@ -414,7 +412,7 @@ DIED_OF = [
 
 
 class TestWhatItDiedOf:
-    def test_the_restart_says_it_in_its_decision_its_reason_and_its_audit(self, job, now):
+    def test_the_restart_its_decision_and_its_audit_entry_name_the_exception(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)
         advance(now)
         said = (
@@ -433,13 +431,13 @@ class TestWhatItDiedOf:
             "Cause of the failure: java.io.IOException: No space left on device (in count (1/2))."
         )
 
-    def test_a_lost_job_did_not_die_of_what_it_had_survived(self, job, now):
+    def test_a_lost_job_is_not_explained_by_exceptions_it_survived(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF, state="LOST")
         advance(now)
         assert "IOException" not in RestartAttempt.objects.get().reason
 
 
-def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held(rows, job, now):
+def test_the_steps_show_the_detection_delay_and_the_hold_down(rows, job, now):
     Run.objects.filter(pk=job.current_run_id).update(end_seen_at=rows.ago(3))
     advance(now)
     death, decision = RestartAttempt.objects.get().steps.all()[:2]
@@ -480,7 +478,9 @@ def test_a_run_that_was_stopped_before_it_was_polled_is_not_started_again(job, j
 
 @pytest.mark.parametrize("status", [401, 429])
 @pytest.mark.parametrize("call", ["validate", "run"])
-def test_who_asks_or_how_often_says_nothing_of_the_state(rows, job, job_manager, go_on, now, status, call):
+def test_a_refusal_of_the_caller_or_of_its_rate_does_not_reject_a_state(
+    rows, job, job_manager, go_on, now, status, call
+):
     rows.checkpoint(job.current_run, 6, external_path="file:/chk/6", triggered_at=rows.ago(100))
     job_manager.answers[call] = (status, "Not so.")
     advance(now)
@@ -495,7 +495,7 @@ def dies_again(job, job_manager, at):
     job_manager.end_times[job.current_run.engine_job_id] = int(at.timestamp() * 1000)
 
 
-def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager, now):
+def test_a_job_that_recovered_and_died_again_is_held_down_again(job, job_manager, now):
     """The job may return again, so decisions about its earlier death must not start it."""
     job_manager.loses_request_of = {"validate"}
     advance(now)
@@ -506,7 +506,7 @@ def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager
     assert job_manager.count("run") == 0
 
 
-def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
+def test_a_death_found_by_a_later_poll_is_held_down_again(job, job_manager, now):
     job_manager.loses_request_of = {"validate"}
     advance(now)
     again = now + timedelta(seconds=1)
@@ -522,7 +522,7 @@ def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
 @pytest.mark.parametrize(
     ("discarded", "tried"), [(False, ["chk-8"]), (True, ["chk-9", "chk-10"])], ids=["still there", "subsumed"]
 )
-def test_a_lost_run_goes_on_from_what_was_seen_and_from_a_guess_where_that_is_gone(
+def test_a_lost_run_restores_the_known_state_or_a_guessed_one_if_it_was_discarded(
     rows, job, job_manager, go_on, now, discarded, tried
 ):
     seen = rows.checkpoint(job.current_run, 8, external_path="file:/cp/abc/chk-8", triggered_at=rows.ago(20))

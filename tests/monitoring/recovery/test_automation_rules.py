@@ -42,7 +42,7 @@ def restarted(rows, job, minutes_ago, lived_s=0, checkpoints=0):
 
 
 @pytest.mark.parametrize("budget", ["max_restarts_per_hour", "max_restarts_per_day"])
-def test_a_budget_of_none_is_refused_by_the_row_itself(job, budget):
+def test_a_budget_of_zero_is_refused_by_the_database(job, budget):
     with pytest.raises(IntegrityError, match="a_restart_budget_of_at_least_one"):
         Job.objects.filter(pk=job.pk).update(**{budget: 0})
 
@@ -62,7 +62,7 @@ class TestPauses:
         advance(now + timedelta(seconds=2))
         assert job_manager.count("run") == 1
 
-    def test_it_ends_by_itself(self, job, job_manager, cluster, now):
+    def test_a_pause_ends_by_itself(self, job, job_manager, cluster, now):
         pauses.pause(cluster, "upgrade", now + timedelta(hours=1), "ada", now)
         advance(now + timedelta(minutes=59))
         assert job_manager.count("run") == 0
@@ -76,7 +76,7 @@ class TestPauses:
         assert request_due(now)["work.savepoints-deferred"] == 1
         assert "is paused by ada: upgrade" in Savepoint.objects.get().failure
 
-    def test_that_of_a_single_job_ends_by_itself_too(self, job, job_manager, now):
+    def test_a_pause_of_a_single_job_ends_by_itself(self, job, job_manager, now):
         until = now + timedelta(hours=1)
         Job.objects.filter(pk=job.pk).update(
             automation_paused=True, automation_paused_until=until, automation_note="disks"
@@ -96,9 +96,7 @@ class TestPauses:
         advance(now)
         assert job_manager.count("run") == 1
 
-    def test_one_that_begins_in_the_middle_of_a_restart_stops_it_before_the_launch(
-        self, job, job_manager, cluster, now
-    ):
+    def test_a_pause_that_begins_during_a_restart_stops_it_before_the_launch(self, job, job_manager, cluster, now):
         job_manager.loses_request_of = {"validate"}
         advance(now)
         pauses.pause(cluster, "upgrade", None, "ada", now)
@@ -115,14 +113,14 @@ class TestPauses:
             ("upgrade", 0, "until", AutomationReason.LATER_END_NEEDED()),
         ],
     )
-    def test_one_that_makes_no_sense_is_refused(self, now, reason, minutes, field, allowed, db):
+    def test_an_invalid_pause_is_refused(self, now, reason, minutes, field, allowed, db):
         with pytest.raises(BadPause) as problem:
             pauses.pause(None, reason, now + timedelta(minutes=minutes), "ada", now)
         assert (problem.value.field, problem.value.allowed) == (field, allowed)
 
 
 class TestBreaker:
-    def test_it_opens_and_stays_open_until_a_person_closes_it(self, rows, job, job_manager, poll, now):
+    def test_the_circuit_breaker_remains_open_until_a_person_closes_it(self, rows, job, job_manager, poll, now):
         job_manager.starts_as = "FAILED"
         moment = now
         for _ in range(30):
@@ -168,18 +166,18 @@ class TestStates:
         assert "old when the job failed, and the job allows at most 50 s" in attempt.error
         assert job_manager.count("run") == 0
 
-    def test_one_that_is_young_enough_is_restored(self, job, job_manager, now):
+    def test_a_young_enough_state_is_restored(self, job, job_manager, now):
         Job.objects.filter(pk=job.pk).update(oldest_state_s=3600)
         advance(now)
         assert job_manager.ran[0]["savepointPath"] == "file:/chk/7"
 
-    def test_a_job_is_never_started_empty_unless_it_says_so(self, job, job_manager, now):
+    def test_a_job_is_never_started_without_state_unless_it_allows_it(self, job, job_manager, now):
         job.current_run.checkpoints.all().delete()
         advance(now)
         assert RestartAttempt.objects.get().state == "failed"
         assert job_manager.count("run") == 0
 
-    def test_a_job_that_says_so_is_started_empty_when_nothing_is_left(self, job, job_manager, go_on, now):
+    def test_a_job_that_allows_it_is_started_without_state_if_none_remains(self, job, job_manager, go_on, now):
         job_manager.invalid_paths = {"file:/chk/7": "_metadata is missing"}
         Job.objects.filter(pk=job.pk).update(allow_empty_start=True)
         attempt = go_on(job, now)
@@ -209,7 +207,7 @@ class TestManagedElsewhere:
         job.save()
         return job
 
-    def test_it_is_only_watched(self, rows, job, job_manager, now):
+    def test_the_job_is_only_watched(self, rows, job, job_manager, now):
         assert advance(now) == CycleReport()
         rows.run(job)
         assert not request_due(now)
@@ -223,7 +221,7 @@ class TestManagedElsewhere:
 
 
 class TestDecisions:
-    def test_each_change_of_mind_is_a_row_with_its_facts(self, job, job_manager, now):
+    def test_each_decision_is_a_row_with_its_facts(self, job, job_manager, now):
         job.cluster.unreachable_since = now
         job.cluster.save()
         advance(now)

@@ -20,12 +20,12 @@ def paths(states, runs=ONE_RUN, restore_from=RestoreFrom.NEWEST):
     return [each.path for each in candidates(states, runs, restore_from)]
 
 
-def test_the_newest_state_of_any_kind_comes_first():
+def test_the_newest_state_of_any_kind_is_first():
     states = [state("chk-1", 1), state("sp", 2, is_savepoint=True), state("chk-2", 3)]
     assert paths(states) == ["chk-2", "sp", "chk-1"]
 
 
-def test_savepoints_only_when_the_job_says_so():
+def test_only_savepoints_are_candidates_if_the_job_is_configured_so():
     states = [state("chk-1", 1), state("sp", 2, is_savepoint=True), state("chk-2", 3)]
     assert paths(states, restore_from=RestoreFrom.SAVEPOINT) == ["sp"]
 
@@ -41,13 +41,13 @@ def test_the_states_of_earlier_runs_count():
     assert paths([state("chk-1", 1), state("chk-7", 9, run=2)], runs) == ["chk-7", "chk-1"]
 
 
-def test_what_somebody_went_back_behind_is_not_restored_again():
+def test_snapshots_after_a_manually_restored_one_are_no_candidates():
     """Run 1 has snapshots at 1 and 5. A person restored 1, and run 2 died before its first checkpoint."""
     runs = [RestoredRun(1, ""), RestoredRun(2, "sp-1")]
     assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], runs) == ["sp-1"]
 
 
-def test_going_back_twice_hides_what_either_hid():
+def test_two_manual_restores_exclude_the_candidates_of_both():
     runs = [RestoredRun(1, ""), RestoredRun(2, "a"), RestoredRun(3, "b")]
     states = [state("a", 1), state("x", 2), state("b", 4, run=2), state("y", 6, run=2)]
     assert paths(states, runs) == ["b", "a"]
@@ -69,7 +69,7 @@ def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
     assert [each.path for each in restore_candidates(job)] == [good.external_path]
 
 
-def test_what_is_older_than_a_discarded_checkpoint_of_its_run_is_gone_too(rows, job):
+def test_states_older_than_a_discarded_checkpoint_of_the_run_are_excluded(rows, job):
     """The job manager was replaced, so that no poll saw the deletion."""
     earlier = rows.checkpoint(rows.run(job, RunState.FAILED), triggered_at=rows.ago(60))
     run = rows.run(job)
@@ -103,7 +103,7 @@ def test_checkpoints_that_end_with_their_run_are_no_candidates(rows, job, extern
     assert bool(restore_candidates(job)) is offered
 
 
-def test_a_savepoint_outlives_its_run_whatever_is_externalized(rows, job):
+def test_a_savepoint_is_a_candidate_without_externalized_checkpoints(rows, job):
     run = rows.run(job, RunState.FAILED, checkpoint_config={"externalization": {"enabled": False}})
     rows.checkpoint(run, is_savepoint=True)
     assert len(restore_candidates(job)) == 1

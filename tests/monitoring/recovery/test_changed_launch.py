@@ -16,7 +16,7 @@ from tests.monitoring.recovery.conftest import LAUNCH
 UPGRADED = {**LAUNCH, "jar_id": "program-2.py", "parallelism": 4}
 
 
-def test_an_upgrade_goes_on_from_the_savepoint_that_the_job_is_stopped_with(live, savepoint, job_manager, settle, now):
+def test_an_upgrade_continues_from_the_savepoint_that_stops_the_job(live, savepoint, job_manager, settle, now):
     old = live.current_run.engine_job_id
     attempt = settle(change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now), now)
 
@@ -32,7 +32,7 @@ def test_an_upgrade_goes_on_from_the_savepoint_that_the_job_is_stopped_with(live
     assert attempt.new_run.launch_version.spec == UPGRADED
 
 
-def test_the_old_record_stays_in_force_until_the_new_run_is_there(live, job_manager, settle, now):
+def test_the_old_record_remains_in_force_until_the_new_run_exists(live, job_manager, settle, now):
     job_manager.answers["run"] = (400, "The state of operator 7 does not fit the program.")
     attempt = settle(change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now), now)
     assert attempt.state == "failed"
@@ -42,7 +42,7 @@ def test_the_old_record_stays_in_force_until_the_new_run_is_there(live, job_mana
     assert attempt.stop_savepoint.path  # the snapshot for the old version
 
 
-def test_when_the_savepoint_on_stop_fails_the_job_goes_on_as_it_was(live, job_manager, settle, now, monkeypatch):
+def test_the_job_continues_unchanged_if_the_savepoint_on_stop_fails(live, job_manager, settle, now, monkeypatch):
     job_manager.answers["stop"] = (500, "Disk is full")
     attempt = change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now)
     for second in range(0, 20, 2):
@@ -84,7 +84,7 @@ def test_a_record_that_could_never_start_is_refused_before_anything_stops(live, 
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_clone_starts_beside_the_job_from_its_savepoint(live, savepoint, job_manager, poll, settle, now):
+def test_a_clone_runs_next_to_the_job_from_its_savepoint(live, savepoint, job_manager, poll, settle, now):
     attempt = clone(live, "flights-copy", LAUNCH, savepoint, "ada", now)
     attempt = settle(attempt, now)
     assert attempt.state == "succeeded"
@@ -96,7 +96,7 @@ def test_a_clone_starts_beside_the_job_from_its_savepoint(live, savepoint, job_m
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 501, "flights", "a\nb"])
-def test_a_clone_needs_a_name_of_its_own(live, savepoint, now, name):
+def test_a_clone_needs_another_name(live, savepoint, now, name):
     with pytest.raises(RestartRefused, match=r"^name is"):
         clone(live, name, LAUNCH, savepoint, "ada", now)
     assert Job.objects.count() == 1
@@ -143,7 +143,7 @@ class TestTheWayBack:
         attempt = back()
         self.assert_as_it_was(live, job_manager, upgrade, attempt)
 
-    def test_a_start_that_the_engine_takes_and_that_fails(self, live, job_manager, upgrade, back, now):
+    def test_an_accepted_start_that_fails(self, live, job_manager, upgrade, back, now):
         job_manager.starts_as = ["FAILED", "RUNNING"]
         job_manager.exception = "java.lang.IllegalStateException: There is no operator for the state 7"
         attempt = back()
@@ -160,15 +160,13 @@ class TestTheWayBack:
         live.refresh_from_db()
         assert live.launch == LAUNCH
 
-    def test_it_is_told_when_that_does_not_start_either(self, live, job_manager, upgrade, back, now):
+    def test_a_failed_return_to_the_old_version_is_reported(self, live, job_manager, upgrade, back, now):
         job_manager.starts_as = "FAILED"
         assert back().state == "failed"
         assert RestartAttempt.objects.count() == 2  # no further restart follows
         assert Incident.objects.get().sentence.startswith("Restart 2 of flights failed: The new run is FAILED")
 
-    def test_nothing_is_undone_while_it_is_not_known_what_became_of_the_start(
-        self, live, job_manager, upgrade, settle, now
-    ):
+    def test_nothing_is_undone_while_the_outcome_of_the_start_is_unknown(self, live, job_manager, upgrade, settle, now):
         job_manager.loses_request_of = {"run"}
         for second in range(0, 700, 10):
             moment = now + timedelta(seconds=second)
@@ -185,7 +183,7 @@ class TestTheWayBack:
         assert job_manager.count("stop") == 0
 
 
-def test_it_runs_only_when_every_operator_does(job, job_manager, go_on, now):
+def test_the_job_runs_only_when_every_operator_does(job, job_manager, go_on, now):
     job_manager.vertices = [("count", "RUNNING"), ("sink", "INITIALIZING")]
     with pytest.raises(AssertionError, match="still waiting"):
         go_on(job, now, limit=5)
@@ -194,7 +192,7 @@ def test_it_runs_only_when_every_operator_does(job, job_manager, go_on, now):
     assert go_on(job, now + timedelta(seconds=20)).state == "succeeded"
 
 
-def test_an_engine_that_finds_a_state_gone_when_it_starts_is_given_the_next_one(rows, job, job_manager, go_on, now):
+def test_the_next_state_is_used_if_the_engine_finds_one_missing_at_the_start(rows, job, job_manager, go_on, now):
     rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
     job_manager.can_validate = False
     job_manager.starts_as = ["FAILED", "RUNNING"]
@@ -208,7 +206,7 @@ def test_an_engine_that_finds_a_state_gone_when_it_starts_is_given_the_next_one(
     assert attempt.rejected[0]["path"] == "file:/chk/9"
 
 
-def test_a_job_whose_stop_takes_longer_than_a_start_may_comes_back_all_the_same(live, job_manager, poll, now):
+def test_a_job_whose_stop_exceeds_the_limit_of_a_start_is_still_restarted(live, job_manager, poll, now):
     """If the attempt were given up meanwhile, the job would stop without a restart."""
     live.current_run.checkpoint_config = {"timeout": 3_600_000}
     live.current_run.save()

@@ -49,7 +49,7 @@ def minutes_ago(*ages: float) -> tuple[datetime, ...]:
     return tuple(NOW - timedelta(minutes=age) for age in ages)
 
 
-def test_a_dead_job_is_restarted_and_the_reason_says_since_when():
+def test_a_dead_job_is_restarted_with_the_time_of_its_death_in_the_reason():
     assert decide(DEAD, NOW) == Restart(Why.FAILED(job="flights", since=DEAD.died_at))
 
 
@@ -62,7 +62,7 @@ def test_a_lost_job_is_restarted_too():
 @pytest.mark.parametrize(
     "state", [None, *(state for state in RunState if state not in (RunState.FAILED, RunState.LOST))]
 )
-def test_a_job_that_lives_or_ended_as_wished_is_left(state):
+def test_a_live_or_stopped_job_is_not_restarted(state):
     assert isinstance(decide(replace(DEAD, run_state=state), NOW), Leave)
 
 
@@ -76,17 +76,17 @@ def test_a_job_that_lives_or_ended_as_wished_is_left(state):
         ({"awaited_run": True}, Why.NEW_RUN_NOT_POLLED()),
     ],
 )
-def test_what_stands_against_a_restart_is_said(change, reason):
+def test_the_obstacle_to_a_restart_is_reported(change, reason):
     assert decide(replace(DEAD, **change), NOW) == Leave(reason)
 
 
-def test_a_failure_may_be_taken_back_for_a_moment():
+def test_a_failure_may_be_reverted_during_the_hold_down():
     just = replace(DEAD, death_seen_at=NOW - HOLD_DOWN + timedelta(microseconds=1))
     assert isinstance(decide(just, NOW), Leave)
     assert isinstance(decide(replace(DEAD, death_seen_at=NOW - HOLD_DOWN), NOW), Restart)
 
 
-def test_the_last_checkpoints_are_waited_for_but_not_for_ever():
+def test_the_last_checkpoints_are_awaited_for_a_limited_time():
     unread = replace(DEAD, final_read_done=False)
     assert isinstance(decide(unread, NOW), Leave)
     assert isinstance(decide(replace(unread, death_seen_at=NOW - FINAL_READ), NOW), Restart)
@@ -102,7 +102,7 @@ def test_the_budget_is_by_the_sliding_hour():
     assert isinstance(decide(used, NOW + timedelta(minutes=1)), Restart)
 
 
-def test_the_day_has_a_budget_of_its_own():
+def test_restarts_of_a_day_have_a_separate_budget():
     assert isinstance(decide(replace(DEAD, of_the_day=23), NOW), Restart)
     assert decide(replace(DEAD, of_the_day=24), NOW) == OpenBreaker(Why.DAILY_BUDGET_USED(restarts=24))
 
@@ -113,13 +113,13 @@ def test_an_open_breaker_needs_a_person_however_long_it_waits():
     assert decide(opened, NOW) == NeedsPerson(Why.BREAKER_OPEN(since=since, reason=reason))
 
 
-def test_a_lost_job_is_left_to_a_person_where_its_automation_says_so():
+def test_a_lost_job_waits_for_a_person_if_its_automation_is_configured_so():
     lost = replace(DEAD, run_state=RunState.LOST, restart_on_lost=False)
     assert isinstance(decide(lost, NOW), NeedsPerson)
     assert isinstance(decide(replace(lost, run_state=RunState.FAILED), NOW), Restart)
 
 
-def test_jobs_that_died_together_come_back_apart():
+def test_jobs_that_died_together_are_restarted_at_different_times():
     last = NOW.replace(microsecond=500_000)
     tired = replace(DEAD, death_seen_at=NOW - timedelta(seconds=60), automatic_restarts=(last - timedelta(seconds=5),))
     assert isinstance(decide(tired, NOW + timedelta(seconds=0.5)), Leave)
@@ -151,7 +151,7 @@ def test_each_restart_within_an_hour_waits_twice_as_long(restarts, wait_s):
     assert isinstance(decide(tired, NOW - timedelta(microseconds=1)), Leave)
 
 
-def test_jobs_that_die_together_are_held_and_a_person_is_told():
+def test_jobs_that_die_together_are_held_and_a_person_is_notified():
     together = replace(DEAD, deaths_nearby=BRAKE_JOBS + 1)
     assert decide(together, NOW) == NeedsPerson(
         Why.CLUSTER_OUTAGE(jobs=BRAKE_JOBS + 1, within=BRAKE_WINDOW, until=DEAD.death_seen_at + BRAKE_HOLD)
@@ -160,14 +160,14 @@ def test_jobs_that_die_together_are_held_and_a_person_is_told():
     assert isinstance(decide(together, NOW + BRAKE_HOLD), Restart)
 
 
-def test_waiting_is_counted_from_when_the_death_was_seen_whatever_the_engines_clock_says():
+def test_the_hold_down_counts_from_the_detection_for_any_engine_clock():
     behind = replace(DEAD, died_at=NOW - timedelta(minutes=5), death_seen_at=NOW)
     assert decide(behind, NOW) == Leave(Why.HELD_DOWN())
     ahead = replace(DEAD, died_at=NOW + timedelta(minutes=5))
     assert isinstance(decide(ahead, NOW), Restart)
 
 
-def test_a_clock_that_was_set_back_holds_up_nothing():
+def test_a_clock_that_was_set_back_delays_nothing():
     unread = replace(DEAD, final_read_done=False, death_seen_at=NOW + timedelta(hours=1))
     assert isinstance(decide(unread, NOW), Restart)
     assert isinstance(decide(replace(DEAD, automatic_restarts=(NOW + timedelta(hours=1),)), NOW), Restart)

@@ -58,9 +58,7 @@ POINTS = [
         f"{owner.__name__.rpartition('.')[2]}.{name} {'after' if after else 'before'}" for owner, name, after in POINTS
     ],
 )
-def test_a_worker_killed_at_any_point_leads_to_one_launch(
-    job, job_manager, go_on, now, monkeypatch, owner, name, after
-):
+def test_a_worker_killed_at_any_point_causes_one_launch(job, job_manager, go_on, now, monkeypatch, owner, name, after):
     moment = now
     with monkeypatch.context() as patch:
         kill_at(patch, owner, name, after)
@@ -76,7 +74,7 @@ def test_a_worker_killed_at_any_point_leads_to_one_launch(
 
 @pytest.mark.parametrize("round_of_death", range(4))
 @pytest.mark.parametrize("acted", [False, True])
-def test_a_worker_killed_around_any_engine_call_leads_to_one_launch(
+def test_a_worker_killed_around_any_engine_call_causes_one_launch(
     job, job_manager, go_on, now, monkeypatch, round_of_death, acted
 ):
     real, rounds = moving.call_all, []
@@ -98,7 +96,7 @@ def test_a_worker_killed_around_any_engine_call_leads_to_one_launch(
     assert (len(job_manager.alive()), job_manager.most_alive) == (1, 1)
 
 
-def test_nobody_touches_an_attempt_while_its_claim_holds(job, job_manager, now, monkeypatch):
+def test_no_other_worker_processes_an_attempt_while_its_claim_is_valid(job, job_manager, now, monkeypatch):
     with monkeypatch.context() as patch:
         kill_at(patch, moving, "call_all", after=False)
         with pytest.raises(Killed):
@@ -109,7 +107,7 @@ def test_nobody_touches_an_attempt_while_its_claim_holds(job, job_manager, now, 
     assert len(job_manager.calls) == calls
 
 
-def test_of_two_that_saw_an_attempt_free_one_gets_it(job, now):
+def test_one_of_two_workers_that_saw_a_free_attempt_claims_it(job, now):
     open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
     (seen,), (seen_too,) = moving._due(now), moving._due(now)
 
@@ -142,9 +140,7 @@ def test_a_worker_that_lost_its_claim_sends_no_launch(job, job_manager, now, mon
     assert job_manager.count("run") == 0
 
 
-def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_other(
-    job, job_manager, go_on, now, monkeypatch
-):
+def test_the_launch_of_a_worker_that_lost_its_claim_is_found_by_the_next_one(job, job_manager, go_on, now, monkeypatch):
     def overtaken(attempt, answer, decided, moment, real=moving.apply):
         if isinstance(answer, start_job.Launched):
             taken_by_another(attempt, moment)
@@ -162,7 +158,7 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
 
 
 @pytest.mark.parametrize("trouble", [{"loses_request_of": {"config"}}, {"answers": {"config": (500, "busy")}}])
-def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now, trouble):
+def test_nothing_is_launched_before_the_identity_of_the_cluster_is_known(job, job_manager, go_on, now, trouble):
     """Another cluster may answer at the address, and a launch there would create a second run of the job."""
     job_manager.config = {"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"}
     known = identity_of(job_manager.config)
@@ -180,7 +176,7 @@ def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_mana
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 
 
-def test_a_cluster_that_does_not_say_who_it_is_is_taken_for_the_jobs_own(job, job_manager, go_on, now):
+def test_a_cluster_without_an_identity_is_accepted_as_that_of_the_job(job, job_manager, go_on, now):
     known = identity_of({"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"})
     Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
     job_manager.answers["config"] = (404, "Not found.")
@@ -206,7 +202,7 @@ def test_two_that_saw_the_same_death_decide_once(job, now):
     assert refused.value.reason == RecoveryReason.OPEN_AUTOMATIC(job="flights", epoch=1)
 
 
-def test_a_decision_made_on_an_old_life_does_not_count(rows, job, now):
+def test_a_decision_about_an_earlier_run_is_ignored(rows, job, now):
     stale = Job.objects.get(pk=job.pk)
     rows.run(job)
     with pytest.raises(AttemptOpen):
@@ -237,7 +233,7 @@ def test_four_workers_at_once_launch_once(job, job_manager, poll, now, monkeypat
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 
 
-def test_a_clock_that_was_set_back_does_not_hold_up_a_restart(job, job_manager, now, monkeypatch):
+def test_a_clock_that_was_set_back_does_not_delay_a_restart(job, job_manager, now, monkeypatch):
     with monkeypatch.context() as patch:
         kill_at(patch, moving, "call_all", after=False)
         with pytest.raises(Killed):

@@ -12,7 +12,7 @@ TOLD = {
 }
 
 
-def test_checkpointing_is_told_in_flinks_keys():
+def test_checkpointing_is_stored_with_flinks_keys():
     assert settings_of(TOLD) == {
         "execution.checkpointing.interval": "2000 ms",
         "execution.checkpointing.timeout": "600000 ms",
@@ -29,10 +29,10 @@ def test_a_job_without_checkpoints_gets_none():
     assert settings_of({}) == {}
 
 
-def test_what_is_not_kept_is_not_asked_to_be():
+def test_checkpoints_that_are_not_retained_set_no_retention():
     assert "retention" not in str(settings_of({**TOLD, "externalization": {"enabled": False}}))
 
 
-def test_most_operators_say_what_the_jobs_parallelism_is():
+def test_the_parallelism_of_the_job_is_that_of_most_operators():
     assert parallelism_of([{"parallelism": 1}, {"parallelism": 4}, {"parallelism": 4}]) == 4
     assert parallelism_of([]) is None

@@ -76,7 +76,7 @@ def test_the_margin_is_a_setting(restart, job_manager, settings, now):
     assert job_manager.count("run") == 1
 
 
-def test_one_that_the_next_leader_takes_up_is_left_alone(flink, restart, job_manager, now):
+def test_a_job_that_the_next_leader_recovers_is_not_restarted(flink, restart, job_manager, now):
     attempt = restart()
     advance(now + timedelta(seconds=3))
     job_manager.jobs[flink.current_run.engine_job_id].state = "RUNNING"
@@ -87,7 +87,7 @@ def test_one_that_the_next_leader_takes_up_is_left_alone(flink, restart, job_man
 
 
 @pytest.mark.parametrize("wished", ["CANCELED", "FINISHED"])
-def test_an_end_that_somebody_wished_is_not_held_down(flink, restart, job_manager, now, wished):
+def test_a_requested_end_is_not_held_down(flink, restart, job_manager, now, wished):
     job_manager.jobs[flink.current_run.engine_job_id].state = wished
     restart()
     advance(now + timedelta(seconds=3))
@@ -95,7 +95,7 @@ def test_an_end_that_somebody_wished_is_not_held_down(flink, restart, job_manage
 
 
 @pytest.mark.parametrize("config", [None, {}, {"high-availability.type": "NONE"}])
-def test_where_nobody_may_take_it_up_nothing_is_waited_for(restart, job_manager, now, config):
+def test_without_high_availability_there_is_no_hold_down(restart, job_manager, now, config):
     job_manager.config = config
     restart()
     advance(now + timedelta(seconds=3))
@@ -121,7 +121,7 @@ def test_a_configuration_that_cannot_be_read_now_is_read_again(restart, job_mana
     assert job_manager.count("run") == 1
 
 
-def test_a_cluster_that_falls_silent_is_asked_again(restart, job_manager, now):
+def test_a_cluster_that_stops_answering_is_retried(restart, job_manager, now):
     job_manager.loses_request_of = {"config"}
     attempt = restart()
     advance(now + HELD + timedelta(seconds=5))
@@ -142,7 +142,7 @@ def test_an_end_that_was_not_polled_yet_is_waited_for(flink, restart, job_manage
 
 
 @pytest.mark.zookeeper
-def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zookeeper_hosts, now):
+def test_the_configured_zookeeper_is_read(restart, flink, job_manager, zookeeper_hosts, now):
     root = f"/test-{uuid.uuid4().hex}"
     job_manager.config = {
         "high-availability.type": "zookeeper",
@@ -167,7 +167,7 @@ def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zooke
     assert job_manager.count("run") == 1
 
 
-def test_another_cluster_at_the_address_is_told_nothing(flink, restart, job_manager, now):
+def test_another_cluster_at_the_address_gets_no_launch(flink, restart, job_manager, now):
     """Its identity is checked right before the launch, even if no poll has read it yet."""
     known = identity_of(KUBERNETES)
     assert known is not None

@@ -72,7 +72,7 @@ def start(command, limit_s=10.0, job_name=HOSTILE):
     return asyncio.run(run(command, values, limit_s))
 
 
-def test_what_is_filled_in_is_one_argument_whatever_it_holds(program, tmp_path):
+def test_a_placeholder_value_is_one_argument_for_any_content(program, tmp_path):
     path = program(f'for each in "$@"; do echo "[$each]"; done > {tmp_path}/said')
     assert start([path, "-s", "{savepoint}", "--id={job_id}", "--name", "{job_name}", "{{}}"]) == ID
     said = (tmp_path / "said").read_text().splitlines()
@@ -123,7 +123,7 @@ def test_a_shell_reads_such_a_value_from_its_environment(tmp_path):
     assert (tmp_path / "4").exists()
 
 
-def test_a_name_without_anything_that_ends_a_word_is_filled_in_for_a_shell_too(tmp_path):
+def test_a_name_without_shell_separators_is_inserted_also_for_a_shell(tmp_path):
     command = ["/bin/sh", "-c", f"touch {tmp_path}/{{job_name}}", "{savepoint}", "{job_id}"]
     assert start(command, job_name="flights-2.1_é") == ID
     assert (tmp_path / "flights-2.1_é").exists()
@@ -135,18 +135,18 @@ def test_a_name_is_no_option(program):
     assert start([program("true"), "{savepoint}", "{job_id}", "--name={job_name}"], job_name="-x") == ID
 
 
-def test_an_id_that_was_not_given_is_read_from_what_the_command_prints(program):
+def test_the_job_id_is_read_from_the_output_of_the_command(program):
     other = "f" * 32
     path = program(f"echo 'Job has been submitted with JobID {other}'")
     assert start([path, "{savepoint}"]) == other
 
 
-def test_a_command_that_says_no_id_is_no_success(program):
+def test_a_command_that_prints_no_job_id_fails(program):
     with pytest.raises(Malformed, match="printed no"):
         start([program("echo done"), "{savepoint}"])
 
 
-def test_a_command_that_ends_badly_says_why(program):
+def test_a_failed_command_reports_its_output(program):
     with pytest.raises(Refused, match="failed with exit code 3: no such cluster") as refused:
         start([program("echo no such cluster >&2; exit 3"), "{savepoint}", "{job_id}"])
     assert refused.value.engine_text == "no such cluster"
@@ -155,7 +155,7 @@ def test_a_command_that_ends_badly_says_why(program):
     assert silent.value.engine_text == ""
 
 
-def test_one_that_never_ends_is_killed_with_its_children(program, tmp_path):
+def test_a_command_that_never_ends_is_killed_with_its_children(program, tmp_path):
     path = program(f"sleep 300 & echo $! > {tmp_path}/child; wait")
     began = time.monotonic()
     with pytest.raises(TimedOut, match=r"did not end within 0\.5 s and was killed"):
@@ -216,7 +216,7 @@ def unknown(name):
         (["/bin/flink", "{savepoint}", "x" * 5000], LaunchReason.ARGUMENT_TOO_LONG(most=4096)),
     ],
 )
-def test_a_command_that_makes_no_sense_is_refused(command, allowed):
+def test_an_invalid_command_is_refused(command, allowed):
     with pytest.raises(BadCommand) as problem:
         check(command)
     assert problem.value.allowed == allowed
@@ -225,12 +225,12 @@ def test_a_command_that_makes_no_sense_is_refused(command, allowed):
     assert refused.value.allowed == allowed
 
 
-def test_what_a_placeholder_or_a_brace_must_be_is_told_as_it_is_written():
+def test_errors_show_placeholders_and_braces_literally():
     assert str(unknown("{cluster}")).startswith("{cluster} does not exist; use one of {savepoint}, {job_id}, ")
     assert str(LaunchReason.BRACES_DO_NOT_MATCH(error="x")) == "its braces do not match (x); write {{ and }} for braces"
 
 
-def test_flinks_own_command_is_fine():
+def test_the_flink_command_is_accepted():
     command = [
         "/opt/flink/bin/flink",
         "run",
@@ -259,7 +259,7 @@ def test_a_job_that_it_started_without_saying_so_is_found(
     assert len(job_manager.ran) == 1
 
 
-def test_a_state_that_is_gone_is_found_out_though_it_says_no_id(job, savepoint, job_manager, started_by, go_on, now):
+def test_a_missing_state_is_detected_even_without_a_job_id(job, savepoint, job_manager, started_by, go_on, now):
     """Otherwise each restart would try the same snapshot again."""
     started_by("print('done')")
     job_manager.can_validate = False
@@ -282,7 +282,7 @@ def test_the_parallelism_of_the_launch_record_is_filled_in(job, savepoint, progr
     assert (tmp_path / "said").read_text().split() == ["file:/sp/1", attempt.engine_job_id, "-p3"]
 
 
-def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_manager, program, settle, now):
+def test_a_missing_job_is_reported_with_the_output_of_the_command(job, savepoint, job_manager, program, settle, now):
     job.launch = {"kind": "command", "command": [program("echo all is well"), "{savepoint}"]}
     job.save()
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
@@ -313,7 +313,7 @@ def test_a_record_that_contradicts_itself_is_refused(values, field, allowed):
     assert (problem.value.field, problem.value.allowed) == (field, allowed)
 
 
-def test_a_command_that_is_killed_at_its_limit_is_said_with_that_limit(
+def test_a_command_killed_at_its_limit_is_reported_with_the_limit(
     job, savepoint, job_manager, program, settle, now, monkeypatch
 ):
     monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 1)

@@ -32,7 +32,7 @@ def test_a_live_job_is_stopped_with_a_savepoint_and_started_from_the_chosen_one(
     assert job_manager.most_alive == 1
 
 
-def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, settle, now):
+def test_a_live_job_is_cancelled_if_requested(live, savepoint, job_manager, settle, now):
     old = live.current_run.engine_job_id
     attempt = settle(restart_from(live, savepoint, "ada", now, stop_first=False), now)
     assert attempt.state == "succeeded"
@@ -40,7 +40,7 @@ def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, set
     assert not job_manager.savepoints
 
 
-def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job_manager, settle, now):
+def test_a_live_job_continues_from_the_savepoint_that_stops_it(live, job_manager, settle, now):
     old = live.current_run.engine_job_id
     attempt = restart_from(live, None, "ada", now)
     assert attempt.reason == "ada requested a restart from the savepoint taken when the job stops."
@@ -61,7 +61,7 @@ def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job
         ("file:/chk/7", "Taking a savepoint before the job is cancelled."),
     ],
 )
-def test_while_the_job_is_saved_it_is_said_whether_that_stops_it(live, savepoint, job_manager, now, state, said):
+def test_a_running_savepoint_shows_whether_it_stops_the_job(live, savepoint, job_manager, now, state, said):
     attempt = restart_from(live, state, "ada", now)
     advance(now)
     assert attempt.steps.get(name="Stop the job").text == said
@@ -69,7 +69,7 @@ def test_while_the_job_is_saved_it_is_said_whether_that_stops_it(live, savepoint
     assert attempt.stop_savepoint.stops_job is said.startswith("Stopping")
 
 
-def test_each_step_begins_where_the_one_before_ended_and_tells_how_long_its_act_took(
+def test_each_step_begins_at_the_end_of_the_previous_one_and_has_its_duration(
     live, savepoint, job_manager, settle, now
 ):
     before, launches = job_manager.answer, 0
@@ -89,7 +89,7 @@ def test_each_step_begins_where_the_one_before_ended_and_tells_how_long_its_act_
     assert (launches, start.ended_at - start.started_at >= timedelta(seconds=2)) == (1, True)
 
 
-def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, now):
+def test_the_job_continues_if_that_savepoint_fails(live, job_manager, settle, now):
     job_manager.answers["stop"] = (400, "The disk is full.")
     attempt = settle(restart_from(live, None, "ada", now), now)
     assert attempt.error_value == Why.SAVEPOINT_FAILED(failure="The disk is full.")
@@ -158,7 +158,7 @@ def test_without_such_a_savepoint_nothing_is_stopped(live, now, state, stop_firs
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settle, now):
+def test_a_checkpoint_of_the_live_job_remains_after_the_stop(live, job_manager, settle, now):
     """A job that is stopped with a savepoint is FINISHED, and its retained checkpoints are deleted."""
     old = live.current_run.engine_job_id
     job_manager.checkpoints["file:/chk/7"] = old
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settl
     assert job_manager.most_alive == 1
 
 
-def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_manager, settle, now):
+def test_a_checkpoint_removed_during_the_savepoint_stops_nothing(live, job_manager, settle, now):
     """A newer checkpoint has replaced it meanwhile."""
     before = job_manager.answer
 
@@ -372,7 +372,7 @@ def test_a_cluster_that_does_not_answer_is_refused(job, savepoint, now):
     assert refused.value.reason.args["allowed"] == Why.CLUSTER_NEEDED()
 
 
-def test_the_second_person_is_told_of_the_first(job, savepoint, now):
+def test_the_second_person_gets_the_name_of_the_first(job, savepoint, now):
     stale = Job.objects.get(pk=job.pk)
     restart_from(job, savepoint, "ada", now)
     with pytest.raises(AttemptOpen) as refused:
@@ -380,7 +380,7 @@ def test_the_second_person_is_told_of_the_first(job, savepoint, now):
     assert refused.value.reason == Why.OPEN_MANUAL(job="flights", epoch=1)
 
 
-def test_a_restart_may_be_given_up_before_anything_happened(live, savepoint, job_manager, now):
+def test_a_restart_can_be_cancelled_before_its_first_action(live, savepoint, job_manager, now):
     attempt = restart_from(live, savepoint, "ada", now)
     assert cancel_attempt(attempt, "bob", now)
     advance(now)
@@ -389,7 +389,7 @@ def test_a_restart_may_be_given_up_before_anything_happened(live, savepoint, job
     assert not job_manager.calls
 
 
-def test_a_restart_that_is_stopping_the_job_cannot_be_given_up(live, savepoint, job_manager, now):
+def test_a_restart_that_is_stopping_the_job_cannot_be_cancelled(live, savepoint, job_manager, now):
     attempt = restart_from(live, savepoint, "ada", now)
     advance(now)
     assert not cancel_attempt(attempt, "bob", now)

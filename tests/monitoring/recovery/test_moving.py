@@ -63,7 +63,7 @@ def test_a_slow_command_delays_no_other_restart(job, dead, starts_after, now):
     assert started("flights")
 
 
-def test_a_restart_that_falls_due_meanwhile_is_taken_up(job, dead, starts_after, now):
+def test_a_restart_that_becomes_due_during_a_cycle_is_processed(job, dead, starts_after, now):
     job.launch = starts_after("hotels")
     job.save()
     hotels = dead(job.cluster, "hotels")

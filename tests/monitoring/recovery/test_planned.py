@@ -47,28 +47,30 @@ def died(job: Job, at: datetime, *, read: bool = True) -> None:
     Run.objects.filter(pk=job.current_run_id).update(ended_at=at, end_seen_at=at, final_read_done=read)
 
 
-def test_the_end_of_a_hold_down_is_looked_at_when_it_comes(job: Job, clock: Clock, now: datetime) -> None:
+def test_the_end_of_a_hold_down_is_processed_on_time(job: Job, clock: Clock, now: datetime) -> None:
     died(job, now - HOLD_DOWN + timedelta(milliseconds=300))
     assert [done.code for done in clock.tick().done][:1] == [RecoveryReason.RESTART_DECIDED]
     assert RestartAttempt.objects.get().created_at == now + timedelta(milliseconds=300)
     assert clock.waits[0] == 0.3
 
 
-def test_one_that_ends_after_the_next_tick_is_left_to_that(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_hold_down_that_ends_after_the_next_tick_is_processed_by_that_tick(
+    job: Job, clock: Clock, now: datetime
+) -> None:
     died(job, now - HOLD_DOWN + BEAT)
     clock.tick()
     assert not RestartAttempt.objects.exists()
     assert clock.waits == []
 
 
-def test_it_follows_at_once_when_the_last_checkpoints_were_read(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_restart_follows_at_once_when_the_last_checkpoints_were_read(job: Job, clock: Clock, now: datetime) -> None:
     died(job, now - 2 * HOLD_DOWN, read=False)
     clock.meanwhile[4] = lambda: Run.objects.update(final_read_done=True)
     clock.tick()
     assert RestartAttempt.objects.get().created_at == now + 4 * LOOK_EVERY
 
 
-def test_while_they_are_read_nothing_but_that_is_looked_at(
+def test_only_unread_deaths_are_processed_while_they_are_read(
     job: Job, clock: Clock, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died(job, now - 2 * HOLD_DOWN, read=False)
@@ -79,7 +81,7 @@ def test_while_they_are_read_nothing_but_that_is_looked_at(
     assert len(clock.waits) == 9
 
 
-def test_a_step_of_a_restart_is_taken_when_it_is_due(job: Job, clock: Clock, now: datetime, job_manager) -> None:
+def test_a_step_of_a_restart_is_taken_at_its_due_time(job: Job, clock: Clock, now: datetime, job_manager) -> None:
     job_manager.starts_as = "CREATED"
     died(job, now - 2 * HOLD_DOWN)
     clock.tick()
@@ -96,14 +98,14 @@ def test_a_step_of_a_restart_is_taken_when_it_is_due(job: Job, clock: Clock, now
     assert attempt.next_step_at > due
 
 
-def test_nothing_is_waited_for_when_nothing_is_due(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_tick_without_due_work_does_not_wait(job: Job, clock: Clock, now: datetime) -> None:
     Job.objects.update(auto_restart=False)
     died(job, now)
     assert clock.tick() == CycleReport()
     assert clock.waits == []
 
 
-def test_one_that_goes_on_is_enough_for_a_process(job: Job, clock: Clock, now: datetime) -> None:
+def test_a_process_runs_one_waiting_tick_at_a_time(job: Job, clock: Clock, now: datetime) -> None:
     died(job, now - HOLD_DOWN + timedelta(milliseconds=300))
     second = Clock(now)
     clock.meanwhile[1] = second.tick

@@ -36,7 +36,7 @@ def forget_at(job_manager: FakeJobManager, call: str, times: int) -> None:
 
 
 class TestOneThatTheClusterLost:
-    def test_it_is_uploaded_again_and_run_by_its_new_id(self, job, kept, job_manager, go_on, now):
+    def test_a_lost_program_is_uploaded_again_and_run_by_its_new_id(self, job, kept, job_manager, go_on, now):
         job_manager.jars.clear()
         attempt = go_on(job, now)
 
@@ -61,7 +61,7 @@ class TestOneThatTheClusterLost:
         assert [each.state for each in job_manager.jobs.values()] == ["RUNNING"]
         assert job_manager.count("stop") == 0
 
-    def test_a_cluster_that_takes_no_programs_is_found_out_before_anything_stops(self, live, job_manager, settle, now):
+    def test_a_cluster_that_accepts_no_programs_is_detected_before_anything_stops(self, live, job_manager, settle, now):
         job_manager.answers["jars"] = (404, "Not found: /jars")
         attempt = settle(change_and_restart(live, LAUNCH, Why.START_ANEW(), None, "ada", now), now)
         assert "does not accept programs (Flink: web.submit.enable)" in attempt.error
@@ -74,7 +74,7 @@ class TestOneThatTheClusterLost:
         assert ("Upload the program", "done") in steps(attempt)
         assert job_manager.most_alive == 1
 
-    def test_a_cluster_that_loses_it_again_and_again_is_given_up(self, job, kept, job_manager, go_on, now):
+    def test_a_restart_fails_after_the_cluster_lost_the_program_three_times(self, job, kept, job_manager, go_on, now):
         forget_at(job_manager, "validate", times=99)
         assert go_on(job, now).error == "The cluster lost the program 3 times before it could be started."
 
@@ -96,13 +96,13 @@ class TestOneThatTheClusterLost:
 
 
 class TestTheCopy:
-    def test_it_is_what_was_uploaded_and_stored_once(self, job, kept, now):
+    def test_an_uploaded_program_is_stored_once(self, job, kept, now):
         assert keep(job.cluster, "again.py", "program.py", CONTENT, "bob", now) == kept
         assert (kept.uploaded_by, kept.size, kept.parts.count()) == ("ada", len(CONTENT), 3)
         assert content_of(kept) == CONTENT
         assert PlacedProgram.objects.count() == 2
 
-    def test_one_that_is_damaged_is_never_uploaded(self, job, kept, job_manager, go_on, now):
+    def test_a_damaged_program_is_never_uploaded(self, job, kept, job_manager, go_on, now):
         ProgramPart.objects.filter(program=kept, number=1).update(content=b"")
         with pytest.raises(Damaged):
             content_of(kept)
@@ -110,7 +110,7 @@ class TestTheCopy:
         assert "is damaged. Upload the program again." in go_on(job, now).error
         assert not job_manager.jars
 
-    def test_it_goes_once_no_record_names_it(self, job, kept, now):
+    def test_a_program_is_removed_once_no_record_names_it(self, job, kept, now):
         later = now + timedelta(days=2)
         assert discard_unused(later) == 0
         Job.objects.update(launch=LAUNCH | {"jar_id": "newer.py"})
@@ -125,7 +125,7 @@ class TestOneThatCameAnotherWay:
         Cluster.objects.update(engine="spark")
         job_manager.jars["program.py"] = CONTENT
 
-    def test_it_is_copied_once_where_it_is_handed_out(self, job, job_manager, now):
+    def test_a_program_is_copied_once_if_the_cluster_returns_it(self, job, job_manager, now):
         assert (copy_missing_programs(now), copy_missing_programs(now)) == (1, 0)
         assert content_of(copy_of(job.cluster, "program.py")) == CONTENT
         assert job_manager.count("content") == 1
@@ -134,7 +134,7 @@ class TestOneThatCameAnotherWay:
         job_manager.jars.clear()
         assert copy_missing_programs(now) == 0
 
-    def test_flink_is_not_asked(self, job_manager, now):
+    def test_programs_of_flink_are_not_copied(self, job_manager, now):
         Job.objects.update(launch=LAUNCH | {"kind": "flink-jar"})
         assert copy_missing_programs(now) == 0
         assert job_manager.count("content") == 0

@@ -139,7 +139,7 @@ def test_a_start_that_fails_for_another_reason_is_a_run(world):
     assert not RefusedStart.objects.exists()
 
 
-def test_what_was_refused_is_remembered_by_the_next_attempt(world):
+def test_a_refused_state_is_known_to_the_next_attempt(world):
     """Guessed paths are not tried again. Polled checkpoints are tried again after all untried ones."""
     oldest, seen = lose(world)
     world.engine.stored.clear()
@@ -166,7 +166,7 @@ def test_a_refusal_for_another_reason_is_forgotten(world):
     assert launched_from(world)[-1] == third
 
 
-def test_a_state_that_was_refused_comes_after_one_that_was_not_tried(world):
+def test_a_refused_state_is_tried_after_the_others(world):
     *_, seen = lose(world)
     world.engine.stored -= {seen}
     attempt = RestartAttempt.objects.create(
@@ -187,7 +187,7 @@ def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
     assert launched_from(world) == [places[-1]]
 
 
-def test_a_command_whose_start_is_refused_under_an_id_of_the_engines_makes_no_run(world, polled_between, tmp_path):
+def test_a_refused_command_under_an_id_of_the_engine_creates_no_run(world, polled_between, tmp_path):
     path = tmp_path / "start.py"
     path.write_text(FAILS_BADLY.format(python=sys.executable, url=world.engine.url, name=NAME).replace(
         '"jobId": sys.argv[2]', '"jobId": __import__("uuid").uuid4().hex'
@@ -246,7 +246,7 @@ def test_a_directory_that_waymark_cannot_reach_is_named(refused, tmp_path, setti
     assert start.left_directory == f"file:{directory}"
 
 
-def test_a_cycle_removes_what_its_refused_starts_left(refused, tmp_path, settings, now):
+def test_a_cycle_removes_leftovers_of_its_refused_starts(refused, tmp_path, settings, now):
     settings.STATE_ROOTS = (str(tmp_path),)
     directory = made_by_flink(tmp_path, "a" * 32)
     refused("a" * 32)

@@ -36,7 +36,7 @@ def asked_for(job_manager) -> list[bool]:
     return [not body.get("automaticRestore", False) for body in job_manager.ran]
 
 
-def test_an_automatic_restart_says_that_no_person_asked(job, job_manager, go_on, now):
+def test_an_automatic_restart_is_marked_as_not_requested_by_a_person(job, job_manager, go_on, now):
     go_on(job, now)
     assert asked_for(job_manager) == [False]
 
@@ -48,7 +48,7 @@ def test_a_restart_by_hand_is_a_persons(job, job_manager, go_on, now):
     assert asked_for(job_manager) == [True]
 
 
-def test_flink_gets_no_field_that_it_does_not_know(job, job_manager, go_on, now):
+def test_flink_gets_no_unknown_field(job, job_manager, go_on, now):
     Job.objects.update(launch=job.launch | {"kind": "flink-jar"})
     job.refresh_from_db()
     go_on(job, now)
@@ -135,14 +135,14 @@ def test_nothing_follows_the_savepoint_that_a_run_was_stopped_with(ended, now):
     assert Restores(ended).of("file:/sp/earlier") == AGAIN
 
 
-def test_a_run_that_never_came_to_its_operators_is_judged_by_the_one_before(job, rows):
+def test_a_run_without_operators_is_judged_by_the_previous_one(job, rows):
     Run.objects.update(vertices=SINKS)
     rows.run(job, RunState.FAILED, number=2, vertices=[])
     job.refresh_from_db()
     assert Restores(job).of("file:/chk/7") == AGAIN
 
 
-def test_an_engine_that_does_not_say_is_not_known(job):
+def test_an_engine_without_the_field_gives_an_unknown_value(job):
     job.current_run.vertices = [{"id": "a", "name": "Sink: kafka", "parallelism": 1}]
     assert (of_run(job.current_run), of_run(None)) == (RowsWrittenAgain(), RowsWrittenAgain())
 
@@ -167,7 +167,7 @@ def stored(**more: object) -> list[dict[str, object]]:
     return [vertex.as_row() for vertex in detail.vertices]
 
 
-def test_a_sink_is_stored_with_its_query_and_what_a_restore_does():
+def test_a_sink_is_stored_with_its_query_and_its_behaviour_after_a_restore():
     queries = [{"name": "words", "sink": "Sink: kafka", "after-restore": "written-again"}]
     source, sink = stored(queries=queries)
     assert "query" not in source
@@ -175,5 +175,5 @@ def test_a_sink_is_stored_with_its_query_and_what_a_restore_does():
 
 
 @pytest.mark.parametrize("more", [{}, {"queries": []}, {"queries": [{"name": "words", "after-restore": None}]}])
-def test_an_engine_that_does_not_say_it_adds_nothing(more):
+def test_an_engine_without_the_field_adds_no_text(more):
     assert [set(row) for row in stored(**more)] == [{"id", "name", "parallelism"}] * 2

@@ -33,7 +33,7 @@ def started(job_manager) -> list[str | None]:
     return [body.get("savepointPath") for body in job_manager.ran]
 
 
-def test_it_goes_on_from_the_final_savepoint(ended, rows, job_manager, go_on, now):
+def test_the_run_continues_from_the_final_savepoint(ended, rows, job_manager, go_on, now):
     row = Savepoint.objects.create(
         job=ended,
         run=ended.current_run,
@@ -51,7 +51,7 @@ def test_it_goes_on_from_the_final_savepoint(ended, rows, job_manager, go_on, no
     assert started(job_manager) == ["file:/sp/end"]
 
 
-def test_the_engine_says_where_it_goes_on_though_the_history_knows_a_newer_state(ended, rows, job_manager, go_on, now):
+def test_the_engine_chooses_the_state_even_if_the_history_has_a_newer_one(ended, rows, job_manager, go_on, now):
     Savepoint.objects.create(
         job=ended, run=ended.current_run, origin="manual", state="completed", path="file:/sp/other", requested_at=now
     )
@@ -104,19 +104,19 @@ def still_runs():
     return RecoveryReason.BAD_STATE(value="'RUNNING'", allowed=RecoveryReason.STILL_RUNS())
 
 
-def test_it_is_refused_while_the_job_runs(live, now):
+def test_a_new_run_is_refused_while_the_job_runs(live, now):
     with pytest.raises(RestartRefused) as refused:
         run_again(live, "ada", now)
     assert refused.value.reason == still_runs()
 
 
-def test_it_is_refused_while_a_run_is_being_started(ended, now):
+def test_a_new_run_is_refused_while_a_run_is_being_started(ended, now):
     run_again(ended, "ada", now)
     with pytest.raises(AttemptOpen):
         run_again(ended, "bob", now)
 
 
-def test_a_job_that_lives_all_the_same_is_left_alone(ended, job_manager, go_on, now):
+def test_a_job_that_still_runs_is_not_started_again(ended, job_manager, go_on, now):
     run_again(ended, "ada", now)
     job_manager.add("f" * 32, "flights", "RUNNING")
 
@@ -142,7 +142,7 @@ def hourly(ended: Job, now) -> Job:
     return ended
 
 
-def test_a_run_starts_when_its_time_comes(hourly, job_manager, go_on, now):
+def test_a_run_starts_at_its_due_time(hourly, job_manager, go_on, now):
     assert awaited(now + timedelta(minutes=59)).soonest == now + timedelta(hours=1)
     advance(now + timedelta(minutes=59))
     assert not RestartAttempt.objects.exists()
@@ -163,7 +163,7 @@ def test_times_that_were_missed_are_one_run(hourly, job_manager, go_on, now):
     assert Job.objects.get().next_run_at == now + timedelta(hours=6)
 
 
-def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so(hourly, job_manager, now):
+def test_a_scheduled_time_during_a_run_is_skipped_with_a_reason(hourly, job_manager, now):
     run = hourly.current_run
     run.state, run.ended_at = RunState.RUNNING, None
     run.save()
@@ -180,7 +180,7 @@ def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_cluster_that_is_away_is_waited_for(hourly, job_manager, go_on, now):
+def test_a_run_waits_for_an_unreachable_cluster(hourly, job_manager, go_on, now):
     cluster = hourly.cluster
     type(cluster).objects.filter(pk=cluster.pk).update(unreachable_since=now)
     at = now + timedelta(hours=1)

@@ -41,7 +41,7 @@ def test_checkpoint_locations_are_copied_and_the_job_starts_from_the_copy(cluste
     assert (job.launch, attempt.new_run) == (LAUNCH, job.current_run)
 
 
-def test_a_copy_that_takes_its_time_is_waited_for(cluster, job_manager, settle, now):
+def test_a_submission_waits_for_a_slow_copy(cluster, job_manager, settle, now):
     job_manager.completes_savepoints = False
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     for minute in range(0, 40, 5):
@@ -54,7 +54,7 @@ def test_a_copy_that_takes_its_time_is_waited_for(cluster, job_manager, settle, 
 
 
 @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
-def test_an_answer_that_was_lost_makes_no_second_copy(cluster, job_manager, settle, now, lost):
+def test_a_lost_answer_causes_no_second_copy(cluster, job_manager, settle, now, lost):
     getattr(job_manager, lost).add("import")
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     advance(now)
@@ -70,13 +70,13 @@ def test_a_location_that_is_refused_ends_the_start_with_the_reason(cluster, job_
     assert attempt.error == f"The checkpoint location cannot be imported: {job_manager.import_fails}"
 
 
-def test_an_engine_that_cannot_import_is_told_apart(cluster, job_manager, settle, now):
+def test_an_engine_that_cannot_import_is_distinguished(cluster, job_manager, settle, now):
     job_manager.answers["import"] = (404, "Not found.")
     attempt = settle(submit(cluster, "orders", LAUNCH, ORDERS, "ada", now), now)
     assert attempt.error.endswith("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")
 
 
-def test_it_can_be_canceled_while_the_state_is_copied(cluster, job_manager, now):
+def test_a_submission_can_be_canceled_while_the_state_is_copied(cluster, job_manager, now):
     job_manager.completes_savepoints = False
     attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
     advance(now)
@@ -125,7 +125,7 @@ def test_the_name_of_a_job_that_left_no_state_is_free_again(cluster, rows, now, 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_submissions_in_the_same_moment_one_starts(cluster, now):
+def test_one_of_two_concurrent_submissions_starts(cluster, now):
     together = Barrier(2, timeout=30)
 
     def send(parallelism):
@@ -142,7 +142,7 @@ def test_of_two_submissions_in_the_same_moment_one_starts(cluster, now):
     assert [attempt.launch for attempt in started] == [Job.objects.get().launch]
 
 
-def test_the_name_of_another_job_is_taken(job, now):
+def test_the_name_of_another_job_is_refused(job, now):
     with pytest.raises(RestartRefused) as refused:
         submit(job.cluster, "flights", LAUNCH, Origin(), "ada", now)
     allowed = RecoveryReason.FREE_NAME_NEEDED(cluster=str(job.cluster))

@@ -52,7 +52,7 @@ def store(ensemble: KazooClient, quorum: Quorum, job_id: str, place: str = "exec
 
 
 @pytest.mark.parametrize("place", ["execution-plans", "jobgraphs"])
-def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, place):
+def test_a_stored_job_may_be_recovered_until_its_locks_are_released(ensemble, quorum, place):
     path = store(ensemble, quorum, "abc", place)
     assert stored_job_reason(quorum, "abc") == EngineReason.JOB_STORED(job_id="abc")
     assert not stored_job_reason(quorum, "def")
@@ -60,7 +60,7 @@ def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, p
     assert not stored_job_reason(quorum, "abc")
 
 
-def test_a_silent_ensemble_is_no_word_that_it_will_not():
+def test_a_silent_ensemble_does_not_exclude_a_recovery():
     silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
     why = stored_job_reason(silent, "abc", limit_s=0.5)
     assert why == EngineReason.ZOOKEEPER_SILENT(hosts=silent.hosts)
@@ -81,7 +81,7 @@ def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_
     assert job_manager.count("run") == 1
 
 
-def test_nothing_is_started_while_what_zookeeper_is_asked_with_cannot_be_read(available, job_manager, now, settings):
+def test_nothing_is_started_while_the_zookeeper_credentials_are_unreadable(available, job_manager, now, settings):
     """Without the secret it is unknown whether the job is still stored in ZooKeeper."""
     cluster, key = available.cluster, settings.SECRET_KEY
     cluster.zookeeper_password = "hunter2"
@@ -97,7 +97,7 @@ def test_nothing_is_started_while_what_zookeeper_is_asked_with_cannot_be_read(av
     assert job_manager.count("run") == 1
 
 
-def test_one_that_is_taken_up_again_is_left_alone(available, ensemble, quorum, job_manager, now):
+def test_a_recovered_job_is_not_restarted(available, ensemble, quorum, job_manager, now):
     engine_id = available.current_run.engine_job_id
     store(ensemble, quorum, engine_id)
     advance(now)

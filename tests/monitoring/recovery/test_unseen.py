@@ -13,7 +13,7 @@ from monitoring.recovery.candidates import State
 from monitoring.recovery.manual import restart_from
 from monitoring.recovery.states import restore_candidates
 from monitoring.recovery.unseen import MOST_GUESSED, following, found_checkpoints
-from monitoring.savepoints.looking import Patience
+from monitoring.savepoints.storage_threads import TimeLimit
 from tests.monitoring.savepoints import snapshots
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -33,7 +33,7 @@ class TestFollowing:
     def test_there_is_a_limit(self):
         assert len(following(SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_GUESSED
 
-    def test_what_is_not_numbered_has_no_successor(self):
+    def test_a_path_without_a_number_has_no_successor(self):
         own = replace(SEEN, path="s3://b/own-layout")
         assert not following(own, NOON + timedelta(hours=1), timedelta(seconds=1))
 
@@ -67,18 +67,18 @@ def offered(job: Job) -> list[str]:
     return [state.path for state in restore_candidates(job)]
 
 
-def test_what_lies_there_is_taken_and_nothing_is_guessed(job, lost, root):
+def test_existing_checkpoints_are_offered_and_none_is_guessed(job, lost, root):
     [eight, nine] = lay_down(root, lost, 8, 9)
     assert offered(job) == [nine, eight]
 
 
-def test_it_may_lie_further_than_anything_would_be_guessed(rows, job, lost, root):
+def test_existing_checkpoints_beyond_the_guessed_range_are_offered(rows, job, lost, root):
     Run.objects.filter(pk=lost.pk).update(ended_at=rows.ago(-3600))
     [_, far, further] = lay_down(root, lost, 8, 40, 41)
     assert offered(job)[:2] == [further, far]
 
 
-def test_one_without_metadata_was_never_completed(job, lost, root):
+def test_a_checkpoint_without_metadata_was_never_completed(job, lost, root):
     lay_down(root, lost, 8, 9)
     (root / lost.engine_job_id / "chk-9" / "_metadata").unlink()
     assert [Path(path).name for path in offered(job)] == ["chk-8"]
@@ -92,7 +92,7 @@ def test_other_names_in_the_directory_are_no_checkpoints(job, lost, root):
     assert [Path(path).name for path in offered(job)] == ["chk-8"]
 
 
-def test_it_is_no_younger_than_the_runs_end_and_no_older_than_the_interval_says(job, lost, root):
+def test_the_estimated_time_is_between_the_interval_and_the_end_of_the_run(job, lost, root):
     lay_down(root, lost, 9, 10, 11)
     seen_at = lost.checkpoints.get().triggered_at
     [eleven, ten, nine, _] = restore_candidates(job)
@@ -101,7 +101,7 @@ def test_it_is_no_younger_than_the_runs_end_and_no_older_than_the_interval_says(
 
 
 @pytest.mark.parametrize("reached", ["no root", "another root", "an empty root"])
-def test_where_it_cannot_be_seen_it_is_guessed_behind_what_was_seen(job, lost, tmp_path, settings, reached):
+def test_without_access_the_next_checkpoint_is_guessed_from_the_last_known_one(job, lost, tmp_path, settings, reached):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     settings.STATE_ROOTS = {"no root": (), "another root": (str(empty),), "an empty root": (str(tmp_path),)}[reached]
@@ -110,14 +110,14 @@ def test_where_it_cannot_be_seen_it_is_guessed_behind_what_was_seen(job, lost, t
     assert [Path(path).name for path in offered(job)] == ["chk-8", "chk-9", "chk-10", "chk-11"]
 
 
-def test_a_run_of_which_nothing_was_seen_lies_beside_the_one_before(rows, job, lost, root):
+def test_the_directory_of_an_unseen_run_is_next_to_that_of_the_previous_run(rows, job, lost, root):
     """The run was lost before any of its checkpoints was polled, so its directory follows from the previous run's."""
     following = rows.run(job, "LOST", number=lost.number + 1, started_at=rows.ago(1), ended_at=rows.ago(0))
     [eight, unseen] = [*lay_down(root, lost, 8), *lay_down(root, following, 10)]
     assert offered(job) == [unseen, eight]
 
 
-def test_one_that_failed_is_looked_at_too(job, lost, root):
+def test_a_failed_run_is_searched_too(job, lost, root):
     """A failed run's last checkpoints are read from the engine, but the restart does not wait for ever."""
     Run.objects.filter(pk=lost.pk).update(state="FAILED")
     [eight, nine] = lay_down(root, lost, 8, 9)
@@ -132,20 +132,20 @@ def test_one_that_failed_is_looked_at_too(job, lost, root):
         {"checkpoint_config": {"externalization": {"enabled": False}}},
     ],
 )
-def test_a_run_that_lives_was_stopped_or_retains_nothing_is_not_looked_at(job, lost, root, change):
+def test_a_run_that_lives_was_stopped_or_retains_nothing_is_not_searched(job, lost, root, change):
     lay_down(root, lost, 8, 9)
     Run.objects.filter(pk=lost.pk).update(**change)
     assert not any(path.endswith("chk-9") for path in offered(job))
 
 
-def test_a_job_that_goes_on_from_savepoints_only_has_no_unseen_ones(job, lost, root):
+def test_a_job_that_restores_only_savepoints_has_no_unseen_checkpoints(job, lost, root):
     lay_down(root, lost, 8, 9)
     job.restore_from = RestoreFrom.SAVEPOINT
     assert offered(job) == []
 
 
 @pytest.mark.parametrize("reached", [True, False])
-def test_what_somebody_went_back_behind_is_not_looked_for(rows, job, lost, root, settings, reached):
+def test_checkpoints_after_a_manually_restored_one_are_not_searched(rows, job, lost, root, settings, reached):
     """A person restored the 7th checkpoint, and that run died before its first checkpoint."""
     [seven, *_] = lay_down(root, lost, 7, 8, 9)
     rows.checkpoint(lost, 7, external_path=seven, triggered_at=rows.ago(30))
@@ -155,19 +155,19 @@ def test_what_somebody_went_back_behind_is_not_looked_for(rows, job, lost, root,
     assert offered(job) == [seven]
 
 
-def test_a_person_may_choose_what_was_found_even_where_the_automation_takes_savepoints_only(job, lost, root):
+def test_a_person_may_choose_a_found_checkpoint_even_if_only_savepoints_are_restored(job, lost, root):
     [nine] = lay_down(root, lost, 9)
     job.restore_from = RestoreFrom.SAVEPOINT
-    assert [state.path for state in found_checkpoints(job, Patience(60))] == [nine]
+    assert [state.path for state in found_checkpoints(job, TimeLimit(60))] == [nine]
 
 
 def test_a_person_is_never_shown_a_guess(job, lost):
     assert following(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
     assert len(offered(job)) > 1  # the automation guesses paths, which do not exist
-    assert found_checkpoints(job, Patience(60)) == []
+    assert found_checkpoints(job, TimeLimit(60)) == []
 
 
-def test_when_a_chosen_one_was_taken_is_known_to_the_restart(job, lost, root, now):
+def test_the_restart_has_the_time_of_a_chosen_checkpoint(job, lost, root, now):
     [nine] = lay_down(root, lost, 9)
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     attempt = restart_from(job, nine, "ada", now)

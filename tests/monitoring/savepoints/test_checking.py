@@ -24,8 +24,8 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import LOOK_AGAIN, RECHECK_IN_STORAGE, RETRY, check_completed
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
-from monitoring.savepoints.keeping import retention_reason, verdicts
 from monitoring.savepoints.request import request_savepoint
+from monitoring.savepoints.retention_actions import retention_reason, verdicts
 from tests.monitoring.savepoints.snapshots import lay_down
 
 
@@ -59,7 +59,7 @@ def reload(savepoint):
     return savepoint
 
 
-def test_one_that_was_just_taken_is_looked_at(job, job_manager, now):
+def test_a_new_savepoint_is_checked(job, job_manager, now):
     savepoint = request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
     for second in range(3):
         advance(now + timedelta(seconds=second))
@@ -67,7 +67,7 @@ def test_one_that_was_just_taken_is_looked_at(job, job_manager, now):
     assert (reload(savepoint).checked_at, savepoint.problem) == (now + timedelta(seconds=120), "")
 
 
-def test_the_newest_is_looked_at_again_every_day(savepoint, job, now):
+def test_the_newest_savepoint_is_checked_every_day(savepoint, job, now):
     Cluster.objects.update(engine=Engine.SPARK)
     older = completed(job, now, 5)
     assert check_completed(now) == {}
@@ -76,7 +76,7 @@ def test_the_newest_is_looked_at_again_every_day(savepoint, job, now):
     assert (savepoint.checked_at, older.checked_at) == (now, now)
 
 
-def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manager, now):
+def test_damage_is_reported_and_the_next_newest_savepoint_is_protected(savepoint, job, job_manager, now):
     older = completed(job, now, 5)
     job_manager.invalid_paths[savepoint.path] = "state/7.sst is missing"
     assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
@@ -90,7 +90,7 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_where_nobody_can_tell_only_the_newest_is_due_again_for_that_may_change(
+def test_only_the_newest_savepoint_is_checked_again_if_the_engine_cannot_check(
     savepoint, job, job_manager, now, status
 ):
     """Some engines cannot check savepoints, and others may not read this one."""
@@ -107,7 +107,7 @@ class TestOneThatSomebodyElseRemoved:
         job_manager.missing_paths.add(savepoint.path)
         return savepoint
 
-    def test_is_gone_and_the_next_newest_is_looked_at_in_its_place(self, removed, job, now):
+    def test_is_marked_as_gone_and_the_next_newest_is_checked_instead(self, removed, job, now):
         older = completed(job, now, 5, next_check_at=None)
         assert check_completed(now) == {WorkReason.SAVEPOINTS_GONE: 1}
         assert (reload(removed).state, removed.gone_at, removed.checked_at) == ("completed", now, now)
@@ -124,7 +124,7 @@ class TestOneThatSomebodyElseRemoved:
         assert found == [(older.pk, False), (oldest.pk, True)]
         assert retention_reason(removed, now) is None
 
-    def test_comes_last_of_what_the_automation_tries(self, removed, job, now):
+    def test_is_the_last_state_that_the_automation_tries(self, removed, job, now):
         older = completed(job, now, 5)
         check_completed(now)
         assert [each.savepoint_row for each in restore_candidates(job)] == [older.pk, removed.pk]
@@ -137,13 +137,13 @@ class TestOneThatSomebodyElseRemoved:
         assert refused.value.reason.args["allowed"] == RecoveryReason.FILES_GONE()
         assert not RestartAttempt.objects.exists()
 
-    def test_may_be_back_when_its_storage_was_away(self, removed, job_manager, now):
+    def test_may_return_when_its_storage_was_unreachable(self, removed, job_manager, now):
         check_completed(now)
         job_manager.missing_paths.clear()
         check_completed(now + RECHECK_IN_STORAGE)
         assert (reload(removed).gone_at, removed.problem) == (None, "")
 
-    def test_is_looked_at_again_soon_at_first_and_then_daily(self, removed, now):
+    def test_is_checked_again_soon_and_then_daily(self, removed, now):
         check_completed(now)
         assert reload(removed).next_check_at == now + RECHECK_IN_STORAGE
         Savepoint.objects.update(next_check_at=now + LOOK_AGAIN)
@@ -155,7 +155,7 @@ class TestOneThatSomebodyElseRemoved:
 
 @pytest.mark.parametrize("way", ["refuses the launch", "fails when it starts"])
 @pytest.mark.parametrize("can_validate", [False, True])
-def test_a_restart_that_failed_on_it_finds_it_gone(savepoint, job, job_manager, now, way, can_validate):
+def test_a_failed_restart_marks_it_as_gone(savepoint, job, job_manager, now, way, can_validate):
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     job.save()
     Run.objects.update(state="CANCELED", ended_at=now)
@@ -177,7 +177,7 @@ def test_a_restart_that_failed_on_it_finds_it_gone(savepoint, job, job_manager, 
     assert "Cannot find checkpoint or savepoint file/directory" in savepoint.problem
 
 
-def test_a_program_that_is_not_there_says_nothing_about_the_savepoint(savepoint, job, job_manager, now):
+def test_a_missing_program_does_not_mark_the_savepoint_as_damaged(savepoint, job, job_manager, now):
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     job.save()
     Run.objects.update(state="CANCELED", ended_at=now)
@@ -201,7 +201,7 @@ def test_an_engine_that_does_not_answer_proves_nothing(savepoint, job_manager, n
     assert savepoint.next_check_at == now + RETRY
 
 
-def test_a_cluster_that_is_away_is_not_asked(savepoint, job, job_manager, now):
+def test_an_unreachable_cluster_is_not_contacted(savepoint, job, job_manager, now):
     job.cluster.unreachable_since = now
     job.cluster.save()
     check_completed(now + CLAIM)
@@ -216,7 +216,7 @@ class TestWhereTheEngineCannotTell:
         directory = lay_down("2.3.0-rocksdb-0b-savepoint-native", tmp_path / "savepoint-1")
         return directory, completed(job, now, 1, path=f"file:{directory}")
 
-    def test_it_is_looked_at_where_it_lies(self, flinks, now):
+    def test_the_savepoint_is_checked_in_its_storage(self, flinks, now):
         directory, savepoint = flinks
         check_completed(now)
         assert (reload(savepoint).checked_at, savepoint.problem) == (now, "")
@@ -241,13 +241,13 @@ class TestWhereTheEngineCannotTell:
         assert check_completed(now) == {WorkReason.SAVEPOINTS_DAMAGED: 1}
         assert reload(flinks[1]).problem == "its _metadata cannot be read: it is truncated after 1000 bytes"
 
-    def test_the_disk_of_another_machine_tells_nothing(self, flinks, now):
+    def test_the_disk_of_another_machine_gives_no_verdict(self, flinks, now):
         savepoint = flinks[1]
         Savepoint.objects.update(path="file://another-machine/savepoint-1")
         assert check_completed(now) == {}
         assert (reload(savepoint).checked_at, savepoint.problem) == (None, "")
 
-    def test_a_storage_that_is_not_mounted_tells_nothing(self, flinks, now, tmp_path, settings):
+    def test_a_storage_that_is_not_mounted_gives_no_verdict(self, flinks, now, tmp_path, settings):
         settings.STATE_ROOTS = [str(tmp_path / "mount")]
         (tmp_path / "mount").mkdir()
         savepoint = flinks[1]

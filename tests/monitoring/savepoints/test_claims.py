@@ -23,7 +23,7 @@ def read(savepoint):
     return Savepoint.objects.get(pk=savepoint.pk)
 
 
-def test_of_two_workers_that_saw_one_row_the_first_has_it(savepoint, now):
+def test_the_first_of_two_workers_that_read_a_row_claims_it(savepoint, now):
     first, second = read(savepoint), read(savepoint)
     assert claim(first, now, posted_at=now) == 1
     assert claim(second, now + timedelta(seconds=1), posted_at=None) == 0
@@ -36,7 +36,7 @@ def test_a_row_whose_state_moved_on_is_nobodys_to_claim(savepoint, now):
     assert claim(seen, now) == 0
 
 
-def test_a_claim_takes_no_other_row_along(savepoint, rows, now):
+def test_a_claim_changes_no_other_row(savepoint, rows, now):
     other = rows.job(savepoint.job.cluster)
     rows.run(other)
     another = request_savepoint(other, SavepointOrigin.MANUAL, "ada", now)
@@ -60,9 +60,7 @@ def test_a_worker_that_has_it_writes_once(savepoint, now):
     assert read(savepoint).state == SavepointState.FAILED
 
 
-def test_a_cycle_that_read_the_due_rows_before_another_cycle_claimed_them_sends_nothing(
-    savepoint, job_manager, now, monkeypatch
-):
+def test_a_cycle_that_read_rows_before_another_claimed_them_sends_nothing(savepoint, job_manager, now, monkeypatch):
     due = cycle._due(now)
     assert cycle.advance(now) == savepoints(sent=1)
     monkeypatch.setattr(cycle, "_due", lambda _now: due)

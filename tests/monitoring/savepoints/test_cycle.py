@@ -51,7 +51,7 @@ def test_a_savepoint_is_sent_followed_and_recorded(rows, savepoint, job_manager,
     assert advance(seconds(now, 60)) == NOTHING
 
 
-def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job_manager, now):
+def test_its_size_is_that_of_the_history_once_polled(rows, savepoint, job_manager, now):
     advance(now)
     advance(seconds(now, 1))
     path = reload(savepoint).path.replace("file:/", "file:///")
@@ -61,7 +61,7 @@ def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job
     assert (reload(savepoint).checkpoint, savepoint.size) == (row, 4321)
 
 
-def test_it_is_followed_for_as_long_as_it_takes_until_its_time_is_over(savepoint, job_manager, now):
+def test_a_savepoint_is_followed_until_its_deadline(savepoint, job_manager, now):
     job_manager.completes_savepoints = False
     advance(now)
     assert advance(seconds(now, 1)) == NOTHING  # nothing to report
@@ -100,7 +100,7 @@ class TestAScheduledOneThatFails:
         job.refresh_from_db()
         return (job.next_savepoint_at - seconds(now, 1)) / timedelta(minutes=1), job.next_savepoint_at
 
-    def test_is_tried_again_later_and_later_and_not_only_in_a_week(self, weekly, job_manager, now):
+    def test_is_retried_at_growing_intervals_and_not_only_in_a_week(self, weekly, job_manager, now):
         waits = []
         for _ in range(6):
             wait, now = self.fails(weekly, job_manager, now)
@@ -118,7 +118,7 @@ class TestAScheduledOneThatFails:
         set_schedule(weekly, Every(60), "ada", now - timedelta(minutes=2))
         assert self.fails(weekly, job_manager, now)[0] < 1.1
 
-    def test_is_not_tried_again_when_the_schedule_is_gone(self, weekly, job_manager, now):
+    def test_is_not_retried_when_the_schedule_was_deleted(self, weekly, job_manager, now):
         advance(now)
         job_manager.savepoints[Savepoint.objects.get().trigger_id].failure = "Disk is full"
         weekly.refresh_from_db()
@@ -127,7 +127,7 @@ class TestAScheduledOneThatFails:
         weekly.refresh_from_db()
         assert weekly.next_savepoint_at is None
 
-    def test_by_hand_changes_no_schedule(self, weekly, job_manager, now):
+    def test_taken_manually_changes_no_schedule(self, weekly, job_manager, now):
         Job.objects.filter(pk=weekly.pk).update(next_savepoint_at=(later := now + timedelta(days=3)))
         savepoint = request_savepoint(weekly, SavepointOrigin.MANUAL, "ada", now)
         advance(now)
@@ -143,7 +143,7 @@ def test_a_refused_request_fails_with_the_engines_sentence(savepoint, job_manage
     assert (reload(savepoint).state, savepoint.failure) == ("failed", "No savepoint directory is configured.")
 
 
-def test_a_request_whose_answer_was_lost_is_looked_up_and_not_repeated(savepoint, job_manager, now):
+def test_a_request_with_a_lost_answer_is_looked_up_and_not_repeated(savepoint, job_manager, now):
     job_manager.loses_answer_of = {"trigger"}
     advance(now)
     job_manager.loses_answer_of = set()
@@ -191,7 +191,7 @@ def test_a_forgotten_savepoint_is_found_in_the_history(rows, savepoint, job_mana
 
 
 @pytest.mark.parametrize("which", ["older", "another request's", "a checkpoint", "another run's"])
-def test_another_savepoint_in_the_history_is_not_taken_for_it(rows, savepoint, job_manager, now, which):
+def test_another_savepoint_in_the_history_is_not_confused_with_it(rows, savepoint, job_manager, now, which):
     advance(now)
     job_manager.savepoints.clear()
     run = savepoint.run if which != "another run's" else rows.run(savepoint.job, current=False)
@@ -212,7 +212,7 @@ def test_another_savepoint_in_the_history_is_not_taken_for_it(rows, savepoint, j
     assert reload(savepoint).state == SavepointState.FAILED
 
 
-def test_a_savepoint_that_failed_after_it_was_forgotten_says_why(rows, savepoint, job_manager, now):
+def test_a_savepoint_that_failed_after_it_was_forgotten_has_the_cause(rows, savepoint, job_manager, now):
     advance(now)
     job_manager.savepoints.clear()
     rows.failed(savepoint.run, 9, seconds(now, 20)).__class__.objects.update(is_savepoint=True)
@@ -228,7 +228,7 @@ def test_stopping_with_a_savepoint_ends_the_job(job, job_manager, now):
     assert job_manager.jobs[job.current_run.engine_job_id].state == "FINISHED"
 
 
-def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(savepoint, job_manager, now):
+def test_requests_to_a_silent_engine_are_retried_until_the_deadline(savepoint, job_manager, now):
     job_manager.loses_request_of = {"trigger", "status"}
     advance(now)
     advance(seconds(now, 5))
@@ -237,7 +237,7 @@ def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(sa
     assert reload(savepoint).state == SavepointState.FAILED
 
 
-def test_a_cluster_that_hangs_does_not_hold_up_the_others(rows, savepoint, job_manager, now, monkeypatch):
+def test_a_hanging_cluster_does_not_delay_the_others(rows, savepoint, job_manager, now, monkeypatch):
     monkeypatch.setattr(cycle, "call_all", partial(engine_calls.call_all, limit_s=1.0))
     job_manager.hangs_at = {"trigger"}
     with_other = rows.job(rows.cluster(rest_url="http://127.0.0.1:1/"))
@@ -251,7 +251,7 @@ def test_a_cluster_that_hangs_does_not_hold_up_the_others(rows, savepoint, job_m
 
 @pytest.mark.parametrize("killed_in", ["call_all", "settle"])
 @pytest.mark.parametrize("cycles_before", [0, 1])
-def test_a_worker_killed_anywhere_leads_to_one_savepoint(
+def test_a_worker_killed_at_any_point_causes_one_savepoint(
     savepoint, job_manager, now, monkeypatch, killed_in, cycles_before
 ):
     moment = now
@@ -298,7 +298,7 @@ def test_a_worker_killed_before_the_request_left_sends_it_later(savepoint, job_m
     assert len(job_manager.savepoints) == 1
 
 
-def test_a_clock_that_was_set_back_does_not_hold_up_what_is_under_way(savepoint, now):
+def test_a_clock_that_was_set_back_does_not_delay_a_savepoint_in_progress(savepoint, now):
     advance(now)
     advance(now - timedelta(hours=1))
     assert reload(savepoint).state == SavepointState.COMPLETED
@@ -315,7 +315,7 @@ def test_a_clock_that_was_set_back_does_not_hold_up_what_is_under_way(savepoint,
         ("soon", 12),
     ],
 )
-def test_a_savepoint_has_the_jobs_own_checkpoint_timeout_and_a_margin(rows, job, now, timeout, minutes):
+def test_a_savepoint_has_the_checkpoint_timeout_of_the_job_and_a_margin(rows, job, now, timeout, minutes):
     job.current_run.checkpoint_config = {} if timeout is None else {"timeout": timeout}
     savepoint = request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
     assert savepoint.deadline_at == now + timedelta(minutes=minutes)

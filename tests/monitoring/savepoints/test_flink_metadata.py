@@ -14,7 +14,7 @@ NAMES = snapshots.names()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_names_every_file_that_lay_there_with_its_size(name):
+def test_the_metadata_lists_every_file_with_its_size(name):
     lay_there = snapshots.sizes(name)
     needed = {file.location.rpartition("/")[2]: file for file in parse(snapshots.metadata(name)).files}
     assert set(needed) == set(lay_there)
@@ -22,12 +22,12 @@ def test_it_names_every_file_that_lay_there_with_its_size(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_tells_savepoints_from_checkpoints(name):
+def test_the_metadata_distinguishes_savepoints_from_checkpoints(name):
     assert parse(snapshots.metadata(name)).is_savepoint == ("savepoint" in name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_names_the_operators(name):
+def test_the_metadata_names_the_operators(name):
     metadata = parse(snapshots.metadata(name))
     # The REST API has this ID for the job's sink. It is a hash of the user's name for the sink.
     assert "30526b369bc9f4583e22fa19af0d8bf4" in [operator.id for operator in metadata.operators]
@@ -38,7 +38,7 @@ def test_it_names_the_operators(name):
 
 @settings(deadline=None)
 @given(st.sampled_from(NAMES), st.data())
-def test_one_that_is_cut_short_is_refused(name, data):
+def test_truncated_metadata_is_refused(name, data):
     content = snapshots.metadata(name)
     with pytest.raises(CutShort):
         parse(content[: data.draw(st.integers(4, len(content) // 2))])
@@ -54,7 +54,7 @@ def test_garbage_in_it_is_refused_or_read_but_never_ends_in_another_error(name, 
         parse(bytes(content))
 
 
-def test_what_flink_did_not_write_and_other_versions_are_named():
+def test_foreign_formats_and_other_versions_are_named():
     with pytest.raises(NotFlinkMetadata, match="it was not written by Flink"):
         parse(b"PK\x03\x04")
     with pytest.raises(

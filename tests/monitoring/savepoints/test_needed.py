@@ -23,8 +23,8 @@ from monitoring.reasons.work import WorkReason
 from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.manual import RestartRefused, clone, restart_from
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
-from monitoring.savepoints.keeping import NotDisposable, NotPinned, apply_retention, dispose, pin, verdicts
 from monitoring.savepoints.needed import LAUNCH_PENDING
+from monitoring.savepoints.retention_actions import NotDisposable, NotPinned, apply_retention, dispose, pin, verdicts
 from tests.monitoring.recovery.conftest import LAUNCH
 from tests.monitoring.savepoints.snapshots import lay_down
 from tests.waiting import eventually
@@ -84,27 +84,29 @@ class TestAClone:
         assert why(job, old, now) == reason
         assert state(old) == "completed"
 
-    def test_that_is_being_started_from_it_keeps_it(self, job, old, attempt, now):
+    def test_that_is_being_started_from_the_savepoint_keeps_it(self, job, old, attempt, now):
         self.stays(job, old, now, "another job is being started from it")
 
-    def test_whose_run_no_poll_has_stored_yet_keeps_it(self, job, old, attempt, now):
+    def test_whose_run_is_not_stored_yet_keeps_the_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now)
         self.stays(job, old, now + LAUNCH_PENDING - timedelta(seconds=1), "another job is being started from it")
         assert apply_retention(now + LAUNCH_PENDING) == 1
 
-    def test_whose_run_does_not_say_yet_what_it_came_from_keeps_it(self, rows, job, old, attempt, now):
+    def test_whose_run_has_no_known_origin_yet_keeps_the_savepoint(self, rows, job, old, attempt, now):
         self.ended(attempt, now)
         rows.run(attempt.job, engine_job_id=attempt.engine_job_id)
         self.stays(job, old, now + timedelta(days=9), "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.RESTARTING, RunState.FAILED, RunState.LOST])
-    def test_whose_run_came_from_it_and_was_not_ended_by_anybody_keeps_it(self, rows, job, old, attempt, now, state):
+    def test_whose_run_restored_the_savepoint_and_was_not_ended_by_a_person_keeps_it(
+        self, rows, job, old, attempt, now, state
+    ):
         RestartAttempt.objects.all().delete()
         rows.run(attempt.job, state, restored_path=old.path.replace("file:/", "file:///") + "/")
         self.stays(job, old, now, "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELED])
-    def test_that_somebody_ended_keeps_it_from_the_retention_and_not_from_people(
+    def test_that_was_ended_keeps_the_savepoint_from_the_retention_but_not_from_people(
         self, rows, job, old, attempt, now, state
     ):
         self.ended(attempt, now)
@@ -113,19 +115,19 @@ class TestAClone:
         dispose(old, "not needed", "ada", now)
         assert old.__class__.objects.get(pk=old.pk).state == "disposing"
 
-    def test_that_went_on_from_something_else_needs_it_no_more(self, rows, job, old, attempt, now):
+    def test_that_continued_from_another_snapshot_does_not_need_the_savepoint(self, rows, job, old, attempt, now):
         self.ended(attempt, now)
         rows.run(attempt.job, RunState.FAILED, engine_job_id=attempt.engine_job_id, restored_path=old.path)
         rows.run(attempt.job, restored_path="file:/chk/9")
         assert apply_retention(now) == 1
 
-    def test_that_was_refused_before_its_launch_needs_it_no_more(self, job, old, attempt, now):
+    def test_that_was_refused_before_its_launch_does_not_need_the_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now, AttemptState.FAILED)
         RestartAttempt.objects.update(launch_sent_at=None)
         assert apply_retention(now) == 1
 
 
-def test_a_job_that_somebody_started_from_it_after_it_was_let_go_keeps_its_files(rows, job, old, job_manager, now):
+def test_a_job_started_from_a_savepoint_after_its_disposal_began_keeps_its_files(rows, job, old, job_manager, now):
     dispose(old, "not needed", "ada", now)
     rows.run(rows.job(job.cluster, name="by-hand"), restored_path=old.path)
     assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
@@ -135,7 +137,7 @@ def test_a_job_that_somebody_started_from_it_after_it_was_let_go_keeps_its_files
     assert old.failure == "It is not deleted now: a run of another job was started from it."
 
 
-def test_one_that_a_job_has_claimed_is_not_removed_where_it_lies(job, tmp_path, settings, now):
+def test_a_claimed_savepoint_is_not_removed_from_its_storage(job, tmp_path, settings, now):
     settings.STATE_ROOTS = [str(tmp_path)]
     directory = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", tmp_path / "savepoint-claimed")
     take(job, now, 1)
@@ -158,7 +160,7 @@ def test_one_that_a_job_has_claimed_is_not_removed_where_it_lies(job, tmp_path, 
 
 @pytest.mark.parametrize("gone", [SavepointState.DISPOSING, SavepointState.DISPOSED])
 @pytest.mark.parametrize("way", ["restart", "path", "clone"])
-def test_nothing_starts_from_one_that_was_let_go_in_the_meantime(job, old, now, gone, way):
+def test_nothing_starts_from_a_savepoint_whose_disposal_began(job, old, now, gone, way):
     Savepoint.objects.filter(pk=old.pk).update(state=gone)
     begin = {
         "restart": lambda: restart_from(job, old, "ada", now),
@@ -226,7 +228,7 @@ class TestInTheSameMoment:
         )
         assert begun.reason == Why.STAYS(reason=Why.NEEDED_BY_OTHER_START())
 
-    def test_a_pin_after_the_retention_says_that_it_is_too_late(self, job, old, now):
+    def test_a_pin_after_the_retention_is_refused(self, job, old, now):
         outcome = self.race(lambda: apply_retention(now), lambda: pin(old, True, "", "ada"))
         assert isinstance(outcome, NotPinned)
         assert (state(old), old.pinned) == ("disposing", False)
@@ -248,7 +250,7 @@ class TestInTheSameMoment:
         assert state(old) == "completed"
 
 
-def test_the_note_of_one_that_is_gone_may_still_change(job, old, now):
+def test_the_note_of_a_deleted_savepoint_may_still_change(job, old, now):
     Savepoint.objects.filter(pk=old.pk).update(state=SavepointState.DISPOSED)
     old.refresh_from_db()
     pin(old, False, "kept for the audit", "ada")

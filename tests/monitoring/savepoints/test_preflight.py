@@ -32,11 +32,11 @@ def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
         ({"paused": AutomationReason.PAUSED()}, AutomationReason.PAUSED()),
     ],
 )
-def test_what_stands_against_it_is_said(change, reason):
+def test_the_obstacle_to_a_savepoint_is_reported(change, reason):
     assert preflight(PreflightFacts(**{**GOOD, **change})) == NotNow(reason)
 
 
-def test_the_time_is_said_in_utc():
+def test_the_time_is_rendered_in_utc():
     assert str(Why.UNSEEN(since=LONG_AGO)) == "the job has not been seen since 2026-11-21 03:00:09 UTC"
 
 

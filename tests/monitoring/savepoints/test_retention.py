@@ -35,7 +35,7 @@ FIVE = [held(key, hours_old=key) for key in range(1, 6)]
         ({"count": 1, "hours": 4.5}, [5]),
     ],
 )
-def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, expired):
+def test_savepoints_neither_among_the_newest_nor_young_are_deleted_oldest_first(policy, expired):
     assert going(FIVE, **policy) == expired
 
 
@@ -48,13 +48,13 @@ def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, ex
         ({"origin": SavepointOrigin.ADOPTED}, Why.NOT_OURS()),
     ],
 )
-def test_some_stay_whatever_the_policy_says(facts, why):
+def test_some_savepoints_are_kept_under_every_policy(facts, why):
     special = held(9, hours_old=99, **facts)
     assert going([*FIVE, special], count=1) == [5, 4, 3, 2]
     assert next(each.why for each in judge([*FIVE, special], Policy(1), NOW) if each.held == special) == why
 
 
-def test_the_newest_good_one_stays_when_newer_ones_are_damaged():
+def test_the_newest_good_savepoint_is_kept_when_newer_ones_are_damaged():
     damaged = [held(1, 1, good=False), held(2, 2, good=False), held(3, 3), held(4, 4)]
     assert going(damaged, count=0) == [4, 2, 1]
 
@@ -64,7 +64,7 @@ def test_only_those_that_waymark_took_are_counted():
     assert going([*FIVE, *by_hand], count=4) == [5]
 
 
-def test_what_goes_says_why():
+def test_a_deleted_savepoint_has_the_reason():
     verdict = judge(FIVE, Policy(3, timedelta(hours=2)), NOW)[-1]
     assert str(verdict.why) == "number 5 from the newest, 5 h old; the job keeps the newest 3 and those of the last 2 h"
 
@@ -91,7 +91,7 @@ POLICIES = st.builds(
 
 @given(SAVEPOINTS, POLICIES)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine may be slow
-def test_whatever_the_policy_the_way_back_is_kept(savepoints, policy):
+def test_the_newest_good_savepoint_is_kept_under_every_policy(savepoints, policy):
     gone = outlasted(judge(savepoints, policy, NOW))
     kept = [each for each in savepoints if each not in gone]
     good = [each for each in savepoints if each.good]

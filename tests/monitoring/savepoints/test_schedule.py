@@ -30,7 +30,7 @@ def due_time(job):
     return Job.objects.get(pk=job.pk).next_savepoint_at
 
 
-def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
+def test_a_savepoint_is_requested_at_its_due_time(job, now):
     assert not polled_and_due(due_time(job) - timedelta(microseconds=1))
     due = due_time(job)
     assert polled_and_due(due)[WorkReason.SAVEPOINTS_REQUESTED] == 1
@@ -40,13 +40,13 @@ def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
     assert timedelta(seconds=600) <= due_time(job) - due <= timedelta(seconds=630)
 
 
-def test_a_job_given_an_interval_by_other_hands_starts_one_interval_later(rows, now):
+def test_a_job_whose_interval_was_set_directly_starts_one_interval_later(rows, now):
     job = rows.job(savepoint_interval_s=100)
     polled_and_due(now)
     assert timedelta(seconds=100) <= due_time(job) - now <= timedelta(seconds=105)
 
 
-def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job, now):
+def test_an_impossible_savepoint_is_deferred_with_its_reason_and_retried_soon(rows, job, now):
     job.current_run.state = RunState.RESTARTING
     job.current_run.save()
     due = due_time(job)
@@ -86,7 +86,7 @@ def test_the_deferred_one_becomes_the_requested_one(job, now):
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED])
-def test_a_job_that_ended_as_wished_is_left_in_peace(job, state):
+def test_a_job_that_ended_on_request_gets_no_savepoint(job, state):
     job.current_run.state = state
     job.current_run.save()
     assert not polled_and_due(due_time(job))
@@ -100,7 +100,7 @@ def test_a_paused_job_is_not_saved_by_the_schedule_but_by_hand(job, now):
     assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
 
 
-def test_a_second_request_is_told_of_the_first(job, now):
+def test_a_second_request_is_refused_with_the_first(job, now):
     request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
     with pytest.raises(SavepointDeferred, match="already under way"):
         request_savepoint(job, SavepointOrigin.MANUAL, "bob", now)
@@ -129,14 +129,14 @@ def test_a_cron_schedule_is_kept_in_its_time_zone(job, now):
     assert due_time(job) == due + timedelta(days=1)
 
 
-def test_times_missed_while_nobody_was_there_are_one_savepoint(job, now):
+def test_times_missed_during_an_outage_of_waymark_are_one_savepoint(job, now):
     set_schedule(job, Cron("0 * * * *"), "ada", now)
     back = now + timedelta(days=2, minutes=10)
     assert polled_and_due(back)[WorkReason.SAVEPOINTS_REQUESTED] == 1
     assert back < due_time(job) <= back + timedelta(hours=1)
 
 
-def test_a_schedule_that_no_longer_makes_sense_stops_nobody_else(job, rows, now):
+def test_an_invalid_schedule_does_not_stop_other_jobs(job, rows, now):
     Job.objects.filter(pk=job.pk).update(savepoint_interval_s=None, savepoint_cron="0 0 30 2 *", next_savepoint_at=now)
     other = rows.job(savepoint_interval_s=600, next_savepoint_at=now)
     rows.run(other)
@@ -144,7 +144,7 @@ def test_a_schedule_that_no_longer_makes_sense_stops_nobody_else(job, rows, now)
     assert Savepoint.objects.filter(job=other).exists()
 
 
-def test_a_cluster_takes_so_many_at_once_and_the_rest_waits_its_turn(rows, now):
+def test_the_limit_of_a_cluster_delays_further_savepoints(rows, now):
     cluster = rows.cluster(savepoints_at_once=3)
     for late in range(8):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now - timedelta(seconds=late)))
@@ -180,7 +180,7 @@ def test_no_interval_ends_the_schedule(job, now):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_four_schedulers_at_once_ask_once_per_job(rows, now):
+def test_four_concurrent_schedulers_request_one_savepoint_per_job(rows, now):
     cluster = rows.cluster(savepoints_at_once=4)
     for _ in range(6):
         rows.run(rows.job(savepoint_interval_s=600, next_savepoint_at=now))

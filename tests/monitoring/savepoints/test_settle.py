@@ -26,7 +26,7 @@ def test_a_request_that_left_no_trace_is_sent_again(rows, now):
         assert savepoint.posted_at is None
 
 
-def test_it_is_not_sent_again_while_the_engine_lists_a_savepoint_that_may_be_its(rows, now):
+def test_a_request_is_not_sent_again_while_the_engine_lists_a_savepoint_that_may_match(rows, now):
     savepoint = sent(rows, now)
 
     settle(savepoint, ForgottenBut((now + timedelta(seconds=1),)), now + timedelta(seconds=5))
@@ -48,7 +48,7 @@ def test_while_the_history_has_it_under_way_it_is_not_sent_again(rows, now):
 
 
 @pytest.mark.parametrize("path", ["/sp/a", "/sp/b", "/sp/c"])
-def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now, path):
+def test_only_the_row_with_its_path_is_linked_to_it(rows, now, path):
     savepoint = sent(rows, now)
     for each in ("b", "c", "a"):
         rows.checkpoint(
@@ -61,7 +61,7 @@ def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now, path):
     assert savepoint.checkpoint.external_path == f"file:{path}"
 
 
-def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
+def test_the_path_of_another_savepoint_is_not_assigned_to_it(rows, now):
     """Otherwise the disposal of one savepoint would delete the files of the other."""
     savepoint = sent(rows, now)
     other = {"origin": SavepointOrigin.MANUAL, "state": SavepointState.COMPLETED, "path": "file:/sp/1"}

@@ -20,7 +20,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints import checking, disposal, stored
 from monitoring.savepoints.checking import RETRY, check_completed, look_at
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
-from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from monitoring.savepoints.storage_threads import STORAGE_THREADS, StorageSilent, TimeLimit
 from tests.monitoring.savepoints.snapshots import lay_down, names
 from tests.waiting import eventually
 
@@ -47,7 +47,7 @@ def root(request, mute, settings, monkeypatch) -> Iterator[str]:
     yield root
     mute.close()
     lanes = [f"{kind} {root}" for kind in ("", "files", "removals")]
-    eventually("nothing hangs any more", lambda: not any(map(LOOKS.hanging, lanes)), 60)
+    eventually("nothing hangs any more", lambda: not any(map(STORAGE_THREADS.hanging, lanes)), 60)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def let_go(state: Path) -> bool:
     """Release the readers of the pipe, which may open it again. Return whether no read hangs."""
     with contextlib.suppress(OSError):
         os.close(os.open(state / "_metadata", os.O_WRONLY | os.O_NONBLOCK))
-    return LOOKS.hanging(f" {state.parents[1]}") == 0
+    return STORAGE_THREADS.hanging(f" {state.parents[1]}") == 0
 
 
 def silent(look: Callable[[], object]) -> str:
@@ -77,29 +77,29 @@ def silent(look: Callable[[], object]) -> str:
     return str(said.value)
 
 
-def test_every_look_ends_in_time(root, mute):
+def test_every_access_ends_in_time(root, mute):
     path = f"{root}/abc/chk-4"
     said = f"could not be checked within {SOON_S} s: its storage does not respond"
-    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", Patience(SOON_S))) == f"{root}/abc {said}"
+    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", TimeLimit(SOON_S))) == f"{root}/abc {said}"
     mute.settimeout(NEVER_S)
     mute.accept()[0].close()  # the server was contacted
-    assert silent(lambda: stored.size_of(path, Patience(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.look(path, Patience(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.remove(path, Patience(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.size_of(path, TimeLimit(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.check_files(path, TimeLimit(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.remove(path, TimeLimit(SOON_S))) == f"{path} {said}"
 
 
-def test_a_file_that_hangs_is_left_alone_and_let_go_of_later(pipe):
+def test_a_hanging_file_is_skipped_and_released_later(pipe):
     directory = str(pipe.parent)
-    assert stored.checkpoints_in(directory, Patience(NEVER_S)) == [9]
-    silent(lambda: stored.size_of(str(pipe), Patience(SOON_S)))
-    assert LOOKS.hanging(f" {pipe.parents[1]}") == 1
+    assert stored.checkpoints_in(directory, TimeLimit(NEVER_S)) == [9]
+    silent(lambda: stored.size_of(str(pipe), TimeLimit(SOON_S)))
+    assert STORAGE_THREADS.hanging(f" {pipe.parents[1]}") == 1
     eventually("it comes back", lambda: let_go(pipe), 60)
 
 
 def test_a_root_that_hangs_hides_no_other(root, tmp_path, settings):
     settings.STATE_ROOTS = (root, str(tmp_path))
     lay_down(names()[0], tmp_path / "abc" / "chk-9")
-    assert stored.checkpoints_in(str(tmp_path / "abc"), Patience(NEVER_S)) == [9]
+    assert stored.checkpoints_in(str(tmp_path / "abc"), TimeLimit(NEVER_S)) == [9]
 
 
 @pytest.mark.django_db
@@ -128,7 +128,7 @@ class TestWorkers:
             path=f"{root}/savepoint-1",
         )
 
-    def test_a_dead_job_is_restarted_from_what_is_known(self, rows, job, root):
+    def test_a_dead_job_is_restarted_from_a_known_state(self, rows, job, root):
         lost = rows.run(job, "LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
         rows.checkpoint(lost, 8, external_path=f"{root}/{lost.engine_job_id}/chk-8", triggered_at=rows.ago(21))
         began = time.monotonic()
@@ -160,13 +160,13 @@ class TestWorkers:
         assert [each["place"] for each in attempt.silent] == asked
         assert all(0 < each["waited_s"] < NEVER_S for each in attempt.silent)
 
-    def test_a_look_at_a_savepoint_is_tried_again(self, savepoint, now, monkeypatch):
+    def test_the_check_of_a_savepoint_is_retried(self, savepoint, now, monkeypatch):
         monkeypatch.setattr(stored.validate, "__kwdefaults__", {"limit_s": SOON_S})
         assert check_completed(now) == {}
         savepoint.refresh_from_db()
         assert (savepoint.checked_at, savepoint.next_check_at) == (None, now + RETRY)
 
-    def test_who_looks_now_is_told(self, job, root, now):
+    def test_a_person_who_checks_a_state_gets_the_error(self, job, root, now):
         assert "its storage does not respond" in silent(lambda: look_at(job, f"{root}/abc/chk-4", now))
         assert not CheckedState.objects.exists()
 

@@ -38,7 +38,7 @@ def test_the_hour_that_summer_time_skips_and_repeats_saves_once():
     assert nightly.after(autumn, 1, NO_JITTER) == datetime(2027, 11, 1, 1, 30, tzinfo=UTC)
 
 
-def test_jobs_of_one_minute_are_spread_over_the_jitter_each_at_its_own_place():
+def test_jobs_of_one_minute_are_spread_over_the_jitter_each_at_a_fixed_offset():
     jitter = timedelta(seconds=60)
     hourly = Cron("0 * * * *")
     at_one = NOON + timedelta(hours=1)
@@ -51,7 +51,7 @@ def test_jobs_of_one_minute_are_spread_over_the_jitter_each_at_its_own_place():
 
 
 @pytest.mark.parametrize("seconds", [29, 30 * 86_400 + 1, 0, -5, "600", 1.5, True, None])
-def test_an_interval_that_makes_no_sense_is_refused(seconds):
+def test_an_invalid_interval_is_refused(seconds):
     with pytest.raises(BadSchedule, match=r"^savepoint_interval_s is .*: a whole number of seconds from 30 to"):
         Every(seconds)
 
@@ -69,7 +69,7 @@ def test_an_interval_that_makes_no_sense_is_refused(seconds):
         ("0 3 * * *", "", "savepoint_time_zone"),
     ],
 )
-def test_times_that_make_no_sense_are_refused_with_what_is_allowed(expression, zone, told):
+def test_invalid_times_are_refused_with_the_allowed_ones(expression, zone, told):
     with pytest.raises(BadSchedule) as problem:
         Cron(expression, zone)
     assert told in str(problem.value)
@@ -81,6 +81,6 @@ def test_a_timetable_reads_as_a_phrase():
     assert str(Cron("0 3 * * MON-FRI", "Europe/Berlin")) == "at 03:00 on Monday through Friday (Europe/Berlin)"
 
 
-def test_cron_has_no_words_but_english_ones():
+def test_cron_expressions_are_not_translated():
     reason = Cron("0 3 * * MON-FRI", "Europe/Berlin").reason
     assert render(reason, "zh-hans").startswith("0 3 * * MON-FRI")

@@ -28,24 +28,24 @@ def outside(httpserver: HTTPServer, settings) -> HTTPServer:
     return httpserver
 
 
-def test_while_we_see_the_outside_is_told(seeing, outside):
+def test_the_outside_is_pinged_while_clusters_are_polled(seeing, outside):
     assert ping(timezone.now()) is None
     assert len(outside.log) == 1
 
 
-def test_while_we_are_blind_it_hears_nothing(seeing, redis, outside):
+def test_no_ping_is_sent_while_clusters_are_not_polled(seeing, redis, outside):
     redis.flushall()
     assert "No scheduler (beat) is running" in str(ping(timezone.now()))
     assert outside.log == []
 
 
-def test_without_an_address_nothing_is_asked(db, settings, django_assert_num_queries):
+def test_no_ping_is_sent_without_an_address(db, settings, django_assert_num_queries):
     settings.DEAD_MAN_URL = ""
     with django_assert_num_queries(0):
         assert ping(timezone.now()) is None
 
 
-def test_a_ping_that_did_not_arrive_is_a_failure_that_does_not_tell_the_address(seeing, httpserver, settings):
+def test_a_failed_ping_is_reported_without_the_address(seeing, httpserver, settings):
     settings.DEAD_MAN_URL = httpserver.url_for("/ping/secret-word")
     httpserver.expect_request("/ping/secret-word").respond_with_data("no", status=404)
     with pytest.raises(NotPinged, match="answered HTTP 404") as refused:

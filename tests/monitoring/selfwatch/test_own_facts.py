@@ -12,7 +12,7 @@ from monitoring.models import Tick
 from monitoring.selfwatch.own_facts import Database, Queue, Unavailable, gather
 
 
-def test_what_there_is_is_told(rows, redis, later, now):
+def test_all_components_are_reported(rows, redis, later, now):
     east = rows.cluster(name="east", next_poll_at=later(-42), last_answer_at=later(-45))
     rows.cluster(name="off", enabled=False)
     rows.run(rows.job(east, name="old"), observed_at=later(-300))
@@ -31,7 +31,7 @@ def test_what_there_is_is_told(rows, redis, later, now):
     assert facts.stored.ticks["poll_clusters"].runs == 3
 
 
-def test_a_missing_run_was_not_seen_with_its_cluster(rows, redis, later, now):
+def test_a_run_seen_with_its_cluster_is_fresh_and_a_missing_one_is_not(rows, redis, later, now):
     east = rows.cluster(last_answer_at=later(-2))
     rows.run(rows.job(east, name="lives"), observed_at=later(-300))
     rows.run(rows.job(east, name="missing"), observed_at=later(-200), missing_since=later(-200))
@@ -50,13 +50,13 @@ def test_any_number_of_clusters_and_jobs_is_the_same_number_of_queries(rows, red
     assert asked() == before <= 6
 
 
-def test_redis_that_is_away_is_a_fact(db, settings):
+def test_an_unreachable_redis_is_a_fact(db, settings):
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     assert isinstance(gather(timezone.now()).queue, Unavailable)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_is_away_is_a_fact(settings, redis):
+def test_an_unreachable_database_is_a_fact(settings, redis):
     connection.close()
     good = connection.settings_dict["HOST"]
     connection.settings_dict["HOST"] = "/nowhere"

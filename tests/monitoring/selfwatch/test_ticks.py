@@ -24,7 +24,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ticks, "LOG_THROTTLE", LogThrottle())
 
 
-def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
+def test_a_run_of_a_task_stores_its_time_duration_worker_and_report():
     @recorded
     def look() -> CycleReport:
         return CycleReport((CHANGED, WAITING))
@@ -40,7 +40,7 @@ def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
     assert row.took_ms is not None
 
 
-def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
+def test_postponed_work_is_not_logged_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
     said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
     look = recorded(lambda: next(said))
@@ -50,7 +50,7 @@ def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
     assert caplog.messages == ["2 programs copied.", "1 program copied.", "2 programs copied."]
 
 
-def test_a_run_that_found_nothing_keeps_what_was_said_last():
+def test_an_empty_run_keeps_the_last_report():
     said = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
     look = recorded(lambda: next(said))
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_a_run_that_found_nothing_keeps_what_was_said_last():
     assert row.sentence_value == WorkReason.REPORT(parts=[CHANGED])
 
 
-def test_what_was_left_is_said_quietly(caplog):
+def test_postponed_work_is_logged_at_debug_level(caplog):
     look = recorded(lambda: CycleReport(left=(WAITING,)))
     with caplog.at_level(logging.DEBUG):
         look()
@@ -98,7 +98,7 @@ def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, cap
     assert len(caplog.records) == 3
 
 
-def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
+def test_an_unreachable_database_is_one_log_line_for_all_tasks(caplog):
     away = True
 
     def act() -> None:

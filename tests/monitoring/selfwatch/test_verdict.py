@@ -139,7 +139,7 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("found", "part", "code"), BLIND)
-def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str, code: ReasonCode) -> None:
+def test_each_of_these_problems_alone_makes_waymark_unhealthy(found: Verdict, part: str, code: ReasonCode) -> None:
     assert [(finding.part, finding.reason.code) for finding in found.problems] == [(part, code)]
     assert not found.healthy
     assert str(found.reason).startswith("Waymark cannot monitor the jobs: ")
@@ -152,11 +152,11 @@ def test_each_of_these_is_a_warning(found: Verdict, part: str, reason: Reason) -
     assert str(found.reason) == f"Waymark monitors the jobs, but a component needs attention. {reason}"
 
 
-def test_no_cluster_at_all_is_no_blindness() -> None:
+def test_waymark_without_clusters_is_healthy() -> None:
     assert stored(clusters=()).healthy
 
 
-def test_a_task_that_fails_says_why() -> None:
+def test_a_failed_task_has_the_cause() -> None:
     [problem] = stored(ticks={"poll_clusters": FAILING}).problems
     late = HealthReason.TASK_OVERDUE(task=TaskName.POLL_CLUSTERS(), age=70.0)
     assert problem.reason == HealthReason.TASK_FAILS(what=late, failure="ValueError: no such thing")
@@ -169,7 +169,7 @@ def test_a_task_that_failed_once_and_ran_since_is_well() -> None:
     assert stored(ticks={"poll_clusters": tick(failed_at=ago(9), failure="ValueError")}) == Verdict((), ())
 
 
-def test_roll_ups_that_are_not_made_are_a_warning():
+def test_missing_roll_ups_are_a_warning():
     found = stored(history=HealthReason.PIPELINE_IS_BECAUSE(state="FAILED", why="no database."))
     assert found.healthy
     assert [(each.part, str(each.reason)) for each in found.warnings] == [

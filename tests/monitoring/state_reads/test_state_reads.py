@@ -16,13 +16,21 @@ from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
 from monitoring.state_reads import answering
 from monitoring.state_reads.answering import arguments, run_next_read
-from monitoring.state_reads.asking import KEPT_A_JOB, KEPT_FOR, Question, StateReadRefused, ask, snapshot_of, snapshots
+from monitoring.state_reads.queries import (
+    KEPT_A_JOB,
+    KEPT_FOR,
+    StateQuery,
+    StateReadRefused,
+    snapshot_of,
+    snapshots,
+    store_query,
+)
 from tests.dashboard import builders as make
 from tests.monitoring.reported import done
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
-LIST = Question(StateReadKind.LIST)
+LIST = StateQuery(StateReadKind.LIST)
 
 
 @pytest.fixture
@@ -62,7 +70,7 @@ def test_only_completed_snapshots_of_the_job_itself_are_offered(job: Job, now: d
     assert snapshot_of(job, foreign.pk) is None
     assert snapshot_of(job, failed.pk) is None
     with pytest.raises(StateReadRefused, match="does not belong to this job"):
-        ask(job, Checkpoint.objects.select_related("run").get(pk=foreign.pk), LIST, "olga", now)
+        store_query(job, Checkpoint.objects.select_related("run").get(pk=foreign.pk), LIST, "olga", now)
 
 
 def test_flinks_state_is_not_read(job: Job) -> None:
@@ -72,31 +80,31 @@ def test_flinks_state_is_not_read(job: Job) -> None:
 
 
 def test_the_same_question_twice_is_one_row_and_each_is_audited(job: Job, snapshot: Checkpoint, now: datetime) -> None:
-    first = ask(job, snapshot, LIST, "olga", now)
-    assert ask(job, snapshot, LIST, "otto", now).pk == first.pk
-    ask(job, snapshot, Question(StateReadKind.READ, view="default"), "olga", now)
+    first = store_query(job, snapshot, LIST, "olga", now)
+    assert store_query(job, snapshot, LIST, "otto", now).pk == first.pk
+    store_query(job, snapshot, StateQuery(StateReadKind.READ, view="default"), "olga", now)
     assert AuditEntry.objects.filter(action="state.read", actor="olga").count() == 2
 
 
 def test_too_many_questions_are_refused(job: Job, snapshot: Checkpoint, now: datetime) -> None:
     for number in range(20):
-        ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
+        store_query(job, snapshot, StateQuery(StateReadKind.READ, most=number + 1), "olga", now)
     with pytest.raises(StateReadRefused, match="20 requests are already queued"):
-        ask(job, snapshot, LIST, "olga", now)
+        store_query(job, snapshot, LIST, "olga", now)
 
 
 def test_old_answers_are_forgotten(job: Job, snapshot: Checkpoint, now: datetime) -> None:
     for number in range(KEPT_A_JOB + 5):
-        ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
+        store_query(job, snapshot, StateQuery(StateReadKind.READ, most=number + 1), "olga", now)
         StateRead.objects.update(state=StateReadState.DONE)
     assert StateRead.objects.count() == KEPT_A_JOB
-    ask(job, snapshot, LIST, "olga", now + KEPT_FOR + timedelta(seconds=1))
+    store_query(job, snapshot, LIST, "olga", now + KEPT_FOR + timedelta(seconds=1))
     assert StateRead.objects.count() == 1
 
 
 def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) -> None:
-    first = ask(job, snapshot, LIST, "olga", now)
-    second = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
+    first = store_query(job, snapshot, LIST, "olga", now)
+    second = store_query(job, snapshot, StateQuery(StateReadKind.READ), "olga", now)
     running = {"state": StateReadState.RUNNING, "claimed_until": now + timedelta(minutes=1), "started_at": now}
     StateRead.objects.filter(pk=first.pk).update(**running)
     assert run_next_read(now) is None
@@ -104,14 +112,14 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
         StateRead.objects.filter(pk=second.pk).update(**running)
 
 
-def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
+def test_a_query_whose_worker_is_gone_fails_and_the_next_one_is_answered(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any
 ) -> None:
     reader("print('{\"keyed\": []}')")
-    lost = ask(job, snapshot, LIST, "olga", now)
+    lost = store_query(job, snapshot, LIST, "olga", now)
     gone = {"state": StateReadState.RUNNING, "claimed_until": now - timedelta(seconds=1), "started_at": now}
     StateRead.objects.filter(pk=lost.pk).update(**gone)
-    waits = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
+    waits = store_query(job, snapshot, StateQuery(StateReadKind.READ), "olga", now)
     assert run_next_read(now) == done(WorkReason.STATE_READ(snapshot=waits.label_value, job=job.name))
     lost.refresh_from_db()
     waits.refresh_from_db()
@@ -120,11 +128,11 @@ def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
     assert (waits.state, waits.answer) == ("done", {"keyed": []})
 
 
-def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: Checkpoint, now: datetime) -> None:
-    question = Question(
+def test_typed_text_is_never_an_option_of_the_command(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    question = StateQuery(
         StateReadKind.READ, query="--json", operator=0, view="-x", key_field="--where", key_text="1=1", contains="-h"
     )
-    told = arguments(ask(job, snapshot, question, "olga", now))
+    told = arguments(store_query(job, snapshot, question, "olga", now))
     assert told[:3] == ["state", "read", "--json"]
     assert told[3:-2] == [
         "--query=--json", "--operator=0", "--view=-x", "--key=--where=1=1", "--contains=-h", "--limit=100"
@@ -133,14 +141,14 @@ def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: 
 
 
 @pytest.mark.parametrize("kind", list(StateReadKind))
-def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
+def test_the_command_accepts_every_kind_of_query_and_names_missing_arguments(
     job: Job, snapshot: Checkpoint, now: datetime, kind: StateReadKind
 ) -> None:
     """The real command looks for the snapshot before it starts Spark."""
-    question = Question(
+    question = StateQuery(
         kind, query="q", operator=0, view="total", key_field="a", key_text="-1", contains="--", partition=0
     )
-    read = ask(job, snapshot, question, "olga", now, other=snapshot if kind is StateReadKind.DIFF else None)
+    read = store_query(job, snapshot, question, "olga", now, other=snapshot if kind is StateReadKind.DIFF else None)
     run_next_read(now)
     read.refresh_from_db()
     assert read.problem.startswith("/data/checkpoints/chk-5: ")
@@ -155,11 +163,11 @@ def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
         ("print('x' * 5_000_000)", "Request fewer rows."),
     ],
 )
-def test_what_went_wrong_is_kept_for_who_asked(
+def test_an_error_is_stored_for_the_person_who_queried(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, said: str
 ) -> None:
     reader(script)
-    read = ask(job, snapshot, LIST, "olga", now)
+    read = store_query(job, snapshot, LIST, "olga", now)
     run_next_read(now)
     read.refresh_from_db()
     assert read.state == StateReadState.FAILED
@@ -177,7 +185,7 @@ def test_a_reader_that_hangs_is_ended_with_all_that_it_started(
         f"pathlib.Path({str(child)!r}).write_text(str(p.pid))\n"
         "p.wait()\n"
     )
-    read = ask(job, snapshot, LIST, "olga", now)
+    read = store_query(job, snapshot, LIST, "olga", now)
     run_next_read(now)
     read.refresh_from_db()
     assert read.problem_value == StateReadReason.TOO_SLOW(limit_s=4)

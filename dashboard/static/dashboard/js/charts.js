@@ -1,18 +1,13 @@
 // Draw the figures that the server builds. Their traces have roles, and each role gets the colour of the page here.
 import { withOffset } from "./moments.js";
 import { sessionIsOver } from "./session.js";
+import { TEXTS } from "./texts.js";
 
 const RENEW_MS = 10000;
 const LOCALE = document.documentElement.lang;
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE };
-// The formats of dates on axes in Chinese. Plotly has the English formats.
-const months = Array.from({ length: 12 }, (_, month) => `${month + 1}月`);
-window.Plotly.register({
-  moduleType: "locale",
-  name: "zh-hans",
-  dictionary: {},
-  format: { months, shortMonths: months, year: "%Y年", month: "%Y年%-m月", dayMonth: "%-m月%-d日", dayMonthYear: "%Y年%-m月%-d日" },
-});
+// The formats of dates on axes are texts of the page. Plotly has all other formats.
+const LOCALES = { [LOCALE]: { format: TEXTS.dates } };
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE, locales: LOCALES };
 
 let charts = [...document.querySelectorAll("[data-chart]")];
 

@@ -2,12 +2,11 @@
 // parts listen for "tick-2" … "tick-6", which come every 2nd … 6th tick. The refresh pauses while the tab is hidden or
 // text is selected. If a request fails, the page says so and keeps its content.
 import { sessionIsOver } from "./session.js";
+import { TEXTS, filled } from "./texts.js";
 
 const SLOW_MS = 4000;
 const FAST_MS = 1000;
 const SELDOM = [2, 3, 4, 5, 6];
-const CHINESE = document.documentElement.lang === "zh-hans";
-const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应`, over: "会话已结束" } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}`, over: "Session expired" };
 
 export function beat(light) {
   let lost = null;
@@ -21,10 +20,10 @@ export function beat(light) {
   const send = (name) => {
     if (sessionIsOver()) return; // session.js polls for a new log-in
     if (paused()) {
-      if (!lost) show("paused", SAYS.paused);
+      if (!lost) show("paused", TEXTS.paused);
       return;
     }
-    if (!lost) show("on", SAYS.on);
+    if (!lost) show("on", TEXTS.live);
     document.body.dispatchEvent(new CustomEvent(name));
   };
   let ticks = 0;
@@ -39,7 +38,7 @@ export function beat(light) {
 
   const fail = ({ detail }) => {
     lost ??= new Date().toLocaleTimeString();
-    show("lost", detail.xhr?.status === 401 ? SAYS.over : SAYS.lost(lost));
+    show("lost", detail.xhr?.status === 401 ? TEXTS.expired : filled(TEXTS.lost, "time", lost));
   };
   document.body.addEventListener("htmx:sendError", fail);
   document.body.addEventListener("htmx:timeout", fail);
@@ -48,7 +47,7 @@ export function beat(light) {
   document.body.addEventListener("htmx:afterOnLoad", ({ detail }) => {
     if (!detail.successful) return;
     lost = null;
-    show("on", SAYS.on);
+    show("on", TEXTS.live);
   });
 }
 

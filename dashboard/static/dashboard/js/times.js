@@ -1,4 +1,6 @@
 // Update relative times while the page is open. monitoring/units.py has the same formats.
+import { TEXTS, filled } from "./texts.js";
+
 export function keepTimesTrue() {
   // The clocks of server and browser may differ, so ages are computed with the clock of the server.
   const skew = serverSkew();
@@ -18,28 +20,13 @@ function renew(now) {
   }
 }
 
-const WORDS = {
-  en: { now: "due now", ago: (text) => `${text} ago`, until: (text) => `in ${text}`, units: ["s", "min", "h", "d"] },
-  "zh-hans": {
-    now: "现在",
-    ago: (text) => `${text}前`,
-    until: (text) => `${text}后`,
-    units: ["秒", "分钟", "小时", "天"],
-  },
-};
-
-function language() {
-  return WORDS[document.documentElement.lang] ?? WORDS.en;
-}
-
 function words(element, seconds) {
-  const says = language();
-  if ("until" in element.dataset) return seconds >= 0 ? says.now : says.until(age(-seconds));
-  return "ago" in element.dataset ? says.ago(age(seconds)) : age(seconds);
+  if ("until" in element.dataset) return seconds >= 0 ? TEXTS.due : filled(TEXTS.until, "age", age(-seconds));
+  return "ago" in element.dataset ? filled(TEXTS.ago, "age", age(seconds)) : age(seconds);
 }
 
 export function age(exact) {
-  const [s, min, h, d] = language().units;
+  const { s, min, h, d } = TEXTS.units;
   const seconds = Math.max(0, Math.floor(exact));
   if (seconds < 60) return `${seconds} ${s}`;
   const minutes = Math.floor(seconds / 60);

@@ -17,7 +17,7 @@ def changes():
     ]
 
 
-def test_what_is_read_first_is_no_change(rows, reported, now):
+def test_the_first_configuration_is_no_change(rows, reported, now):
     run = rows.run(rows.job())
     configuration.record([reported(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
     assert changes() == []
@@ -66,7 +66,7 @@ def test_the_same_again_and_a_part_that_was_not_read_change_nothing(rows, report
     assert JobConfiguration.objects.get().since == now
 
 
-def test_an_older_run_says_nothing_of_how_the_job_is_now(rows, reported, now, later):
+def test_an_older_run_does_not_change_the_current_configuration(rows, reported, now, later):
     job = rows.job()
     old, current = rows.run(job), rows.run(job)
     configuration.record([reported(current, config=checkpointing())], now)
@@ -75,7 +75,7 @@ def test_an_older_run_says_nothing_of_how_the_job_is_now(rows, reported, now, la
     assert changes() == []
 
 
-def test_operators_of_one_name_are_told_apart(rows, reported, now, later):
+def test_operators_with_the_same_name_are_distinguished(rows, reported, now, later):
     run = rows.run(rows.job())
     configuration.record([reported(run, vertices=(vertex("map", 1), vertex("map", 2)))], now)
     configuration.record([reported(run, vertices=(vertex("map", 1), vertex("map", 3)))], later(5))

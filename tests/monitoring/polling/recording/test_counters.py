@@ -29,7 +29,7 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, re
     ]
 
 
-def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, reported, later):
+def test_failures_are_max_minus_min_over_resets_and_runs(rows, reported, later):
     job = rows.job()
     first, second = rows.run(job), rows.run(job)
     for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # a new job manager at 20: increases of 2, 1 and 1

@@ -20,7 +20,7 @@ def test_an_exception_is_stored_with_its_cause_task_and_host(rows, reported):
     assert (row.task, row.host, row.at) == ("Sink: routes (2/4)", "tm-1:40123", rows.ago(5))
 
 
-def test_one_that_is_told_again_and_again_is_one_row(rows, reported):
+def test_a_repeated_exception_is_one_row(rows, reported):
     run, other = rows.run(rows.job()), rows.run(rows.job())
     for _ in range(3):
         exceptions.record([reported(run, exceptions=(failure(5), failure(9)))])

@@ -27,7 +27,7 @@ class StateReadRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Question:
+class StateQuery:
     """The arguments of `manage.py state`. Empty values and None are left out."""
 
     kind: StateReadKind
@@ -69,8 +69,8 @@ def label_of(checkpoint: Checkpoint) -> Reason:
     return code(number=checkpoint.checkpoint_id, run=checkpoint.run.number)
 
 
-def ask(
-    job: Job, snapshot: Checkpoint, question: Question, by: str, now: datetime, other: Checkpoint | None = None
+def store_query(
+    job: Job, snapshot: Checkpoint, question: StateQuery, by: str, now: datetime, other: Checkpoint | None = None
 ) -> StateRead:
     """Store the query and return its row. If the same query is already waiting, return that one.
 
@@ -93,7 +93,7 @@ def ask(
         return StateRead.objects.create(asked_by=by, asked_at=now, **asked, **labels)
 
 
-def _fields(job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None) -> dict[str, object]:
+def _fields(job: Job, snapshot: Checkpoint, question: StateQuery, other: Checkpoint | None) -> dict[str, object]:
     return {
         "job": job,
         "snapshot": snapshot.pk,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.alerts.incidents import Opening, open_incidents, resolve_incident
-from monitoring.diagnosis.asking import of_checkpoint, of_incident, of_job
+from monitoring.diagnosis.diagnoses import of_checkpoint, of_incident, of_job
 from monitoring.diagnosis.signs.base import milliseconds
 from monitoring.diagnosis.signs.skew import SkewReason
 from monitoring.models import (
@@ -16,7 +16,6 @@ from monitoring.models import (
     Delivery,
     Job,
     JobConfiguration,
-    Language,
     OperatorCheckpoint,
     Run,
     RunException,
@@ -25,7 +24,7 @@ from monitoring.models import (
 from monitoring.notify.delivery import deliver_due
 from monitoring.notify.message import message_of
 from monitoring.notify.wording.texts import text_of
-from tests.monitoring.diagnosis.scenes import CONFIG, DECLINED
+from tests.monitoring.diagnosis.builders import CONFIG, DECLINED
 
 pytestmark = pytest.mark.django_db
 
@@ -111,7 +110,7 @@ def test_a_usual_one_needs_no_explanation_and_neither_does_its_job(rows, run) ->
     assert (healthy.causes, healthy.advices, healthy.checkpoint) == ([], [], None)
 
 
-def test_a_job_shows_what_is_wrong_until_one_completes_again(rows, run) -> None:
+def test_a_job_shows_its_diagnosis_until_a_checkpoint_completes(rows, run) -> None:
     failed = declined(rows, run)
     now = of_job(fresh(run.job), rows.ago(30))
     assert (names(now.causes), now.checkpoint) == (["external_timeout"], failed)
@@ -124,14 +123,14 @@ def test_a_job_shows_what_is_wrong_until_one_completes_again(rows, run) -> None:
     assert of_job(fresh(run.job), rows.ago(30)).causes == []
 
 
-def test_a_job_whose_cluster_is_silent_says_only_that(rows, run) -> None:
+def test_a_job_on_an_unreachable_cluster_has_only_that_cause(rows, run) -> None:
     declined(rows, run)
     run.job.cluster.unreachable_since = rows.ago(50)
     run.job.cluster.save()
     assert names(of_job(fresh(run.job), rows.now).causes) == ["not_seen"]
 
 
-def test_a_cluster_that_nobody_asks_is_not_said_to_trigger_nothing(rows, run) -> None:
+def test_a_cluster_that_is_not_polled_is_not_reported_as_triggering_no_checkpoint(rows, run) -> None:
     run.job.cluster.enabled = False
     run.job.cluster.last_answer_at = rows.ago(3000)
     run.job.cluster.save()
@@ -141,14 +140,14 @@ def test_a_cluster_that_nobody_asks_is_not_said_to_trigger_nothing(rows, run) ->
 @pytest.mark.parametrize(
     ("state", "expected"), [("FAILED", ["external_timeout"]), ("RESTARTING", ["external_timeout"]), ("CANCELED", [])]
 )
-def test_what_was_thrown_is_told_while_the_job_is_in_trouble(rows, run, state, expected) -> None:
+def test_an_exception_is_reported_while_the_job_has_a_problem(rows, run, state, expected) -> None:
     declined(rows, run)
     run.state = state
     run.save()
     assert names(of_job(fresh(run.job), rows.now).causes) == expected
 
 
-def test_settings_come_from_the_engine_and_from_what_is_stored_of_the_job(rows, run) -> None:
+def test_settings_are_those_of_the_engine_and_of_the_stored_job(rows, run) -> None:
     run.job.savepoint_interval_s = None
     run.job.save()
     parts = {"execution": {"restart-strategy.type": "none", "state.checkpoints.num-retained": "1"}}
@@ -196,18 +195,18 @@ def test_evidence_that_names_no_row_explains_nothing(rows, run, row) -> None:
     assert of_incident(incident_of(rows, run, "failed_in_window", {"last_row": row}), rows.now) == []
 
 
-def test_a_row_of_another_job_is_not_looked_at(rows, run) -> None:
+def test_a_row_of_another_job_is_ignored(rows, run) -> None:
     other = declined(rows, rows.run(rows.job(), checkpoint_config=CONFIG))
     assert of_incident(incident_of(rows, run, "failed_in_window", {"last_row": other.pk}), rows.now) == []
 
 
 @pytest.mark.parametrize("kind", ["job_failed", "restart_loop", "not_restarted"])
-def test_a_death_is_explained_by_what_was_thrown_last(rows, run, kind: str) -> None:
+def test_a_failed_job_is_explained_by_the_last_exception(rows, run, kind: str) -> None:
     declined(rows, run)
     assert names(of_incident(incident_of(rows, run, kind, {}), rows.now)) == ["external_timeout"]
 
 
-def test_a_job_that_was_lost_is_not_explained_by_what_was_thrown_before(rows, run) -> None:
+def test_a_lost_job_is_not_explained_by_earlier_exceptions(rows, run) -> None:
     declined(rows, run)
     Run.objects.filter(pk=run.pk).update(state="LOST", ended_at=rows.now)
     Job.objects.filter(pk=run.job_id).update(current_run=run)
@@ -222,11 +221,11 @@ def test_an_incident_of_a_cluster_has_no_cause_of_a_job(rows, run) -> None:
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        (Language.ENGLISH, "Likely cause: An external system did not respond in time or rejected a request, in enrich"),
-        (Language.CHINESE, "可能原因：作业访问的外部系统超时或拒绝连接（任务 enrich (2/4)）"),
+        ("en", "Likely cause: An external system did not respond in time or rejected a request, in enrich"),
+        ("zh-hans", "可能原因：作业访问的外部系统超时或拒绝连接（任务 enrich (2/4)）"),
     ],
 )
-def test_people_are_told_the_likely_cause_in_their_language(rows, run, mail_sink, language, said) -> None:
+def test_a_message_has_the_likely_cause_in_the_language_of_the_channel(rows, run, mail_sink, language, said) -> None:
     channel = Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]}, language=language)
     incident_of(rows, run, "failed_in_window", {"count": 1, "last_row": declined(rows, run).pk})
     deliver_due(rows.now + timedelta(seconds=30))

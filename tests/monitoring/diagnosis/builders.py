@@ -6,7 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.diagnosis_facts import (
+    CheckpointFacts,
+    DiagnosisFacts,
+    Normal,
+    OperatorFacts,
+    Raised,
+    Settings,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EXPIRED = "Checkpoint expired before completing."
@@ -72,8 +79,8 @@ def expired(**values: Any) -> CheckpointFacts:
     return checkpoint(**{"status": "FAILED", "failure": EXPIRED, "lasted": 60_000, **values})
 
 
-def scene(asked: CheckpointFacts | None = None, config: dict[str, Any] | None = None, **values: Any) -> Scene:
-    """Return a scene. `config` overrides usual values of the checkpoint configuration; `keys` has further settings."""
+def facts(asked: CheckpointFacts | None = None, config: dict[str, Any] | None = None, **values: Any) -> DiagnosisFacts:
+    """Return facts. `config` overrides usual values of the checkpoint configuration; `keys` has further settings."""
     keys = values.pop("keys", {})
     defaults = {
         "now": NOW,
@@ -85,7 +92,7 @@ def scene(asked: CheckpointFacts | None = None, config: dict[str, Any] | None = 
         "run_started_at": NOW - timedelta(hours=5),
         "last_triggered_at": NOW - timedelta(seconds=8),
     }
-    return Scene(**{**defaults, **values})
+    return DiagnosisFacts(**{**defaults, **values})
 
 
 def thrown(text: str, stacktrace: str = "", seconds_ago: float = 65) -> Raised:

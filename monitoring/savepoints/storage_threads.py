@@ -29,13 +29,13 @@ class StorageSilent(OSError):
     `waited_s`: the length of the wait, nearly 0 if earlier accesses used up the time or hang.
     """
 
-    def __init__(self, place: str, patience: Patience, waited_s: float) -> None:
-        self.reason = SavepointReason.STORAGE_SILENT(place=place, limit_s=patience.limit_s)
+    def __init__(self, place: str, time_limit: TimeLimit, waited_s: float) -> None:
+        self.reason = SavepointReason.STORAGE_SILENT(place=place, limit_s=time_limit.limit_s)
         super().__init__(str(self.reason))
         self.place, self.waited_s = place, waited_s
 
 
-class Patience:
+class TimeLimit:
     """A time limit in seconds for several accesses together."""
 
     def __init__(self, limit_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +48,7 @@ class Patience:
         return max(0.0, self._until - self._monotonic())
 
 
-class Looks:
+class StorageThreads:
     """The storage accesses of one process. May be used from any thread."""
 
     def __init__(self, places: int = PLACES) -> None:
@@ -62,26 +62,28 @@ class Looks:
         with self._lock:
             return self._hanging[root]
 
-    def look(self, root: str, place: str, read: Callable[[], T], patience: Patience) -> T:
+    def run(self, root: str, place: str, read: Callable[[], T], time_limit: TimeLimit) -> T:
         """Return or raise the result of `read`.
 
         Raise StorageSilent if it takes too long or all threads for the root hang.
         """
-        left_s = patience.left_s
+        left_s = time_limit.left_s
         with self._lock:
             free, hopeless = self._free[root], self._hanging[root] >= self._places
         if hopeless or not free.acquire(timeout=left_s):
-            raise StorageSilent(place, patience, left_s - patience.left_s)
+            raise StorageSilent(place, time_limit, left_s - time_limit.left_s)
         found: Future[T] = Future()
-        threading.Thread(target=self._run, args=(root, read, found), name=f"looks at {place}", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(root, read, found), name=f"storage access {place}", daemon=True
+        ).start()
         try:
-            return found.result(patience.left_s)
+            return found.result(time_limit.left_s)
         except TimeoutError:
             if self._give_up(root, found):
-                raise StorageSilent(place, patience, left_s - patience.left_s) from None
+                raise StorageSilent(place, time_limit, left_s - time_limit.left_s) from None
             return found.result()  # the result came at the last moment, or is a TimeoutError of the storage
 
-    def _run(self, root: str, read: Callable[[], T], found: Future[T]) -> None:
+    def _read(self, root: str, read: Callable[[], T], found: Future[T]) -> None:
         try:
             answer = read()
         except BaseException as error:  # noqa: BLE001  (the waiting caller handles it)
@@ -104,4 +106,4 @@ class Looks:
             return gone
 
 
-LOOKS = Looks()
+STORAGE_THREADS = StorageThreads()

@@ -20,7 +20,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
 from monitoring.savepoints.flink_metadata import MAGIC
-from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, retention_reason
+from monitoring.savepoints.retention_actions import NotDisposable, apply_retention, dispose, pin, retention_reason
 from tests.monitoring.savepoints.snapshots import lay_down
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
@@ -52,7 +52,7 @@ def state(savepoint):
     return savepoint.state
 
 
-def test_what_the_retention_lets_go_is_removed_step_by_step(job, taken, job_manager, now):
+def test_a_savepoint_that_the_retention_releases_is_removed_step_by_step(job, taken, job_manager, now):
     kept, old, older = taken(1), taken(2), taken(3)
     job.savepoints_kept = 1
     job.save()
@@ -71,13 +71,13 @@ def test_what_the_retention_lets_go_is_removed_step_by_step(job, taken, job_mana
     assert apply_retention(now) == 0
 
 
-def test_without_a_policy_nothing_goes(job, taken, now):
+def test_without_a_policy_nothing_is_deleted(job, taken, now):
     for hours in range(20):
         taken(hours)
     assert apply_retention(now) == 0
 
 
-def test_a_pinned_one_and_the_one_that_the_live_run_came_from_stay(job, taken, now):
+def test_a_pinned_savepoint_and_the_one_restored_by_the_live_run_are_kept(job, taken, now):
     taken(1)
     pinned, restored, old = taken(2), taken(3), taken(4)
     pin(pinned, True, "before the migration", "ada")
@@ -104,7 +104,7 @@ def test_a_person_may_dispose_of_any_but_the_protected(job, taken, now, hours):
             dispose(chosen, "again", "ada", now)
 
 
-def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
+def test_nothing_is_deleted_during_a_restart(job, taken, now):
     taken(1)
     old = taken(2)
     job.savepoints_kept = 1
@@ -165,7 +165,7 @@ class TestDisposal:
                 return
             at = going.next_check_at
 
-    def test_a_failure_is_told_and_tried_again_later_and_later(self, going, job_manager, now):
+    def test_a_failure_is_reported_and_retried_at_growing_intervals(self, going, job_manager, now):
         job_manager.disposal_fails = "Permission denied"
         self.steps(going, now)
         assert (going.state, going.failure, going.disposal_tries) == ("disposing", "Permission denied", 3)
@@ -174,14 +174,14 @@ class TestDisposal:
         self.steps(going, going.next_check_at)
         assert (going.state, going.failure) == ("disposed", "")
 
-    def test_what_is_gone_already_is_disposed_of(self, going, job_manager, now):
+    def test_a_missing_savepoint_counts_as_disposed(self, going, job_manager, now):
         job_manager.disposed.append(going.path)
         self.steps(going, now)
         assert going.state == "disposed"
         assert going.failure.startswith("There was nothing to delete: Cannot find checkpoint or savepoint file")
 
     @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
-    def test_a_lost_answer_is_asked_again(self, going, job_manager, now, lost):
+    def test_a_request_with_a_lost_answer_is_repeated(self, going, job_manager, now, lost):
         getattr(job_manager, lost).add("dispose")
         self.steps(going, now, 2)
         assert going.state == "disposing"
@@ -189,7 +189,7 @@ class TestDisposal:
         self.steps(going, going.next_check_at)
         assert going.state == "disposed"
 
-    def test_a_forgotten_request_is_told_again(self, going, job_manager, now):
+    def test_a_forgotten_request_is_sent_again(self, going, job_manager, now):
         advance_disposals(now)
         job_manager.disposals.clear()
         self.steps(going, now + timedelta(seconds=1))
@@ -234,18 +234,18 @@ class TestOfAClusterThatIsGone:
         silent(job, now - GONE_AFTER)
         return old
 
-    def test_its_files_are_removed_where_they_lie(self, going, storage, now):
+    def test_its_files_are_removed_from_their_storage(self, going, storage, now):
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
         assert state(going) == "disposed"
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
 
-    def test_one_that_was_removed_in_part_goes_wholly(self, going, storage, now):
+    def test_a_partly_removed_savepoint_is_removed_completely(self, going, storage, now):
         (storage / "savepoint-7a1d0f-cf7caa3e7cc8" / "_metadata").unlink()
         advance_disposals(now)
         assert (state(going), going.failure) == ("disposed", "")
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
 
-    def test_one_that_is_not_there_is_disposed_of(self, going, storage, now):
+    def test_a_savepoint_without_a_directory_counts_as_disposed(self, going, storage, now):
         shutil.rmtree(storage / "savepoint-7a1d0f-cf7caa3e7cc8")
         advance_disposals(now)
         assert state(going) == "disposed"
@@ -253,7 +253,7 @@ class TestOfAClusterThatIsGone:
         assert going.failure_value.args["why"].code is Why.NOT_REMOVED_FROM_STORAGE
 
     @pytest.mark.parametrize("name", ["chk-6", "savepoint-7a1d0f-0123456789ab"])
-    def test_a_checkpoint_is_never_removed_whatever_its_directory_is_called(self, going, storage, now, name):
+    def test_a_checkpoint_is_never_removed_for_any_name_of_its_directory(self, going, storage, now, name):
         directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / name)
         Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
@@ -267,9 +267,7 @@ class TestOfAClusterThatIsGone:
         assert not directory.exists()
 
     @pytest.mark.parametrize(("name", "removed"), [("savepoint-7a1d0f-0123456789ab", True), ("chk-6", False)])
-    def test_of_metadata_that_does_not_tell_which_it_is_the_directorys_name_does(
-        self, going, storage, now, name, removed
-    ):
+    def test_the_name_of_the_directory_decides_if_the_metadata_has_no_kind(self, going, storage, now, name, removed):
         (storage / name).mkdir()
         (storage / name / "_metadata").write_bytes(MAGIC + struct.pack(">iqii", 3, 6, 0, 0))  # before Flink 1.15
         Savepoint.objects.filter(pk=going.pk).update(path=str(storage / name))
@@ -277,7 +275,7 @@ class TestOfAClusterThatIsGone:
         assert (storage / name).exists() is not removed
 
     @pytest.mark.parametrize("kind", CheckpointKind)
-    def test_of_waymarks_own_job_manager_a_savepoint_goes_and_a_checkpoint_never(self, going, storage, now, kind):
+    def test_a_savepoint_of_waymarks_job_manager_is_removed_and_a_checkpoint_never(self, going, storage, now, kind):
         directory = taken_by_waymark(storage, kind)
         Savepoint.objects.filter(pk=going.pk).update(path=directory)
         advance_disposals(now)
@@ -292,7 +290,7 @@ class TestOfAClusterThatIsGone:
             assert reload(going).failure == "Nobody is to ask it."
         assert len(list(elsewhere.iterdir())) == 3
 
-    def test_of_one_that_was_silent_for_a_moment_only_the_engine_is_asked(self, going, job, now):
+    def test_only_the_engine_disposes_after_a_short_outage(self, going, job, now):
         silent(job, now - GONE_AFTER + timedelta(seconds=1))
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_NOT_DISPOSED: 1}
 

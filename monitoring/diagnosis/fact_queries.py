@@ -1,4 +1,4 @@
-"""Build scenes from stored rows. The number of queries is constant, independent of the history's size."""
+"""Build the facts of a diagnosis from stored rows. The number of queries does not depend on the size of the history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 from django.db import connection
 
-from monitoring.diagnosis.scene import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.diagnosis_facts import (
+    CheckpointFacts,
+    DiagnosisFacts,
+    Normal,
+    OperatorFacts,
+    Raised,
+    Settings,
+)
 from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
 from monitoring.history.baselines import forecast_from_rollups, usual_from_rollups
 from monitoring.models import (
@@ -61,13 +68,15 @@ SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.
 """
 
 
-def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> Scene:
-    """Return the scene of a checkpoint, which the caller should select together with its run, job and cluster."""
+def facts_of_checkpoint(
+    checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime
+) -> DiagnosisFacts:
+    """Return the facts of a checkpoint, which the caller should select together with its run, job and cluster."""
     run = checkpoint.run
     found = facts_of(checkpoint, operators, now)
     end = found.ended_at or now
     around = RunException.objects.filter(run=run, at__gte=found.triggered_at - BEFORE, at__lte=end + AFTER)
-    return Scene(
+    return DiagnosisFacts(
         now=now,
         checkpoint=found,
         normal=normal_before(run.job_id, checkpoint.triggered_at),
@@ -79,12 +88,12 @@ def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorChec
     )
 
 
-def scene_of_job(job: Job, now: datetime) -> Scene:
-    """Return the scene of the job now. It reads the job's current run and cluster."""
+def facts_of_job(job: Job, now: datetime) -> DiagnosisFacts:
+    """Return the facts of the job now. It reads the job's current run and cluster."""
     run, cluster = job.current_run, job.cluster
     failed, restarted, last_triggered_at = _lately(job, now)
     troubled = run is not None and run.state in TROUBLED
-    return Scene(
+    return DiagnosisFacts(
         now=now,
         normal=normal_before(job.pk, now),
         usual=usual_from_rollups(job, now),
@@ -112,14 +121,14 @@ def silent_since(cluster: Cluster, now: datetime) -> datetime | None:
     return cluster.unreachable_since
 
 
-def scene_of_death(job: Job, now: datetime) -> Scene:
-    """Return the scene of a failed job with the exceptions of all its runs, newest first.
+def facts_of_death(job: Job, now: datetime) -> DiagnosisFacts:
+    """Return the facts of a failed job with the exceptions of all its runs, newest first.
 
     A job whose current run is LOST has no exceptions: the engine does not report why it no longer knows the job.
     """
     is_lost = job.current_run is not None and job.current_run.state == RunState.LOST
     raised = () if is_lost else _raised(RunException.objects.filter(run__job=job))
-    return Scene(now=now, raised=raised, settings=settings_of(job, job.current_run), runs=False)
+    return DiagnosisFacts(now=now, raised=raised, settings=settings_of(job, job.current_run), runs=False)
 
 
 def facts_of(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> CheckpointFacts:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from monitoring.diagnosis.fact_queries import facts_of_checkpoint, facts_of_death, facts_of_job
 from monitoring.diagnosis.finding import Finding
-from monitoring.diagnosis.scene_queries import scene_of_checkpoint, scene_of_death, scene_of_job
 from monitoring.diagnosis.signs import advices, causes
 from monitoring.history.expectations import Expectation, Forecast
 from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
@@ -41,26 +41,26 @@ class Diagnosis:
 
 
 def of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> list[Finding]:
-    return causes(scene_of_checkpoint(checkpoint, operators, now))
+    return causes(facts_of_checkpoint(checkpoint, operators, now))
 
 
 def of_job(job: Job, now: datetime) -> Diagnosis:
     """Return the job's current findings: causes for the newest problem since the last good checkpoint, and advices."""
-    scene = scene_of_job(job, now)
-    found = advices(scene)
-    if scene.silent_since is None and scene.runs:
+    facts = facts_of_job(job, now)
+    found = advices(facts)
+    if facts.silent_since is None and facts.runs:
         for checkpoint in _newest(job):
-            why = causes(scene_of_checkpoint(checkpoint, checkpoint.operators.all(), now))
+            why = causes(facts_of_checkpoint(checkpoint, checkpoint.operators.all(), now))
             if why:
-                return Diagnosis(why, found, checkpoint, scene.usual, scene.forecast)
+                return Diagnosis(why, found, checkpoint, facts.usual, facts.forecast)
             if checkpoint.status == "COMPLETED":
                 break
-    return Diagnosis(causes(scene), found, None, scene.usual, scene.forecast)
+    return Diagnosis(causes(facts), found, None, facts.usual, facts.forecast)
 
 
 def advice_for(job: Job, now: datetime) -> Diagnosis:
     """Return only the advices about the job's settings."""
-    return Diagnosis(advices=advices(scene_of_job(job, now)))
+    return Diagnosis(advices=advices(facts_of_job(job, now)))
 
 
 def of_incident(incident: Incident, now: datetime) -> list[Finding]:
@@ -80,7 +80,7 @@ def _of_the_job(incident: Incident, now: datetime) -> list[Finding]:
     if job is None:
         return []
     if incident.kind in FAILURE_INCIDENTS:
-        return causes(scene_of_death(job, now))
+        return causes(facts_of_death(job, now))
     return of_job(job, now).causes
 
 

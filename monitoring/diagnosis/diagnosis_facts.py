@@ -150,7 +150,7 @@ _LARGEST = 2**53  # Flink writes "never" as its largest number
 
 
 @dataclass(frozen=True)
-class Scene:
+class DiagnosisFacts:
     """The facts about one job at one time. `checkpoint`: the one to diagnose; None: the job as a whole."""
 
     now: datetime

@@ -82,7 +82,7 @@ def test_dates_are_kept_between_history_and_charts(viewer: Client, job: Job) -> 
     page = opened(viewer, "job-history", job, since="2026-11-21T10:00:00+08:00", status="FAILED").content.decode()
     kept = "?since=2026-11-21T10%3A00%3A00%2B08%3A00"
     assert f'<a href="{reverse("job", args=[job.pk])}{kept}"' in page
-    assert f'<a href="{reverse("job-summary", args=[job.pk])}{kept}"' in page
+    assert f'<a href="{reverse("job-history", args=[job.pk])}{kept}"' in page
 
 
 def test_run_of_another_page_is_no_range(viewer: Client, job: Job) -> None:

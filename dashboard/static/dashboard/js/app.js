@@ -36,7 +36,7 @@ showWhereOneIs();
 
 // On a phone, the navigation and the tabs are scrollable rows: scroll to the current page.
 function showWhereOneIs() {
-  for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current=page]")) {
+  for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current]")) {
     const row = link.parentElement;
     row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
   }

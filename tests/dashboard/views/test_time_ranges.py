@@ -73,9 +73,6 @@ def test_tabs_keep_the_range(viewer: Client, job: Job, tab: str) -> None:
         assert f'<a href="{reverse(linked, args=[job.pk])}?range=7d&amp;run=1"' in page
     assert f'<a href="{reverse("job-history", args=[job.pk])}?run=1"' in page
     assert f'<a href="{reverse("job-exceptions", args=[job.pk])}"' in page
-    assert f'hx-get="{reverse("job-header", args=[job.pk])}?range=7d&amp;run=1&amp;tab={tab}"' in page
-    part = opened(viewer, "job-header", job, range="7d", run="1", tab=tab).content.decode()
-    assert f'<a href="{reverse("job-summary", args=[job.pk])}?range=7d&amp;run=1"' in part
 
 
 def test_dates_are_kept_between_history_and_charts(viewer: Client, job: Job) -> None:

@@ -22,7 +22,17 @@ from dashboard.queries.series import (
     read_run_starts,
     span_of,
 )
-from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint, Run, RunStateChange
+from monitoring.models import (
+    Checkpoint,
+    CheckpointGap,
+    ConfigurationChange,
+    Job,
+    LaunchOrigin,
+    LaunchVersion,
+    OperatorCheckpoint,
+    Run,
+    RunStateChange,
+)
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -167,6 +177,27 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
     later = make.make_run(run.job, now, age=timedelta(minutes=5), restored_checkpoint_id=42, restored_is_savepoint=True)
     starts = read_run_starts(run.job, span_of(run.job, "7d", now))
     assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
+
+
+def test_marks_of_runs_say_what_changed(run: Run, now: datetime) -> None:
+    job = run.job
+    record: dict[str, Any] = {"spec": {"kind": "jar"}, "origin": LaunchOrigin.EDITED, "created_at": now}
+    first, second = (LaunchVersion.objects.create(job=job, number=number, **record) for number in (1, 2))
+    Run.objects.filter(pk=run.pk).update(launch_version=first)
+    same = make.make_run(job, now, age=timedelta(minutes=20), launch_version=first)
+    upgraded = make.make_run(job, now, age=timedelta(minutes=5), launch_version=second, restored_checkpoint_id=42)
+    for run_of, keys in ((run, "ab"), (upgraded, "cd")):
+        for key in keys:
+            ConfigurationChange.objects.create(job=job, run=run_of, at=now, part="execution", key=key, kind="changed")
+    starts = read_run_starts(job, span_of(job, "7d", now))
+    assert [(start.number, start.version, start.settings) for start in starts] == [
+        (same.number, None, 0),
+        (upgraded.number, 2, 2),
+    ]
+    assert [start.label for start in starts] == [
+        "run 2",
+        "run 3 · version 2 · 2 settings changed · restored from checkpoint 42",
+    ]
 
 
 @pytest.mark.parametrize(

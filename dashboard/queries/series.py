@@ -275,7 +275,7 @@ def _versions(job: Job, runs: Sequence[Run]) -> dict[int, int]:
     numbers = {run.number + back for run in runs for back in (-1, 0)}
     rows = Run.objects.filter(job=job, number__in=numbers).values_list("number", "launch_version__number")
     found = {number: version for number, version in rows if version is not None}
-    return {number: found[number] for number in found if found.get(number - 1, found[number]) != found[number]}
+    return {number: version for number, version in found.items() if found.get(number - 1, version) != version}
 
 
 def _run_marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django import template
 from django.template.context import RequestContext
@@ -10,7 +11,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
-from dashboard.templatetags.figures import kept_range
 from monitoring.models import Engine, Job
 
 register = template.Library()
@@ -21,7 +21,7 @@ class _Page:
     """A page of a tab.
 
     `name` is the `tab` in the context of its view, and `url` the name of its URL. `ranges` are the parameters of a
-    time range that it keeps, or None if it has no time range.
+    time range that it has besides start, end and run, or None if it has no time range.
     """
 
     name: str
@@ -62,6 +62,7 @@ _TABS: tuple[tuple[str, tuple[_Page, ...]], ...] = (
         (_Page("exceptions", "job-exceptions", noop("Exceptions")), _Page("logs", "job-logs", noop("Logs"))),
     ),
 )
+_WITH_RANGE = {page.name for _label, pages in _TABS for page in pages if page.ranges is not None}
 
 
 @dataclass(frozen=True)
@@ -99,5 +100,10 @@ def job_tabs(context: RequestContext) -> list[Tab]:
 
 
 def _address(context: RequestContext, job: Job, page: _Page) -> str:
-    kept = "" if page.ranges is None else kept_range(context, *page.ranges)
-    return reverse(page.url, args=[job.pk]) + kept
+    """Return the address of a page, with the time range and the run of the current page if both pages have them."""
+    address = reverse(page.url, args=[job.pk])
+    if page.ranges is None or context.get("tab") not in _WITH_RANGE:  # other pages have another `run`
+        return address
+    query = context["request"].GET
+    kept = {name: query[name] for name in (*page.ranges, "since", "until", "run") if query.get(name)}
+    return f"{address}?{urlencode(kept)}" if kept else address

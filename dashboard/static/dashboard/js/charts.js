@@ -166,7 +166,7 @@ setInterval(() => {
 async function unfold({ target }) {
   for (const chart of charts.filter((each) => target.open && target.contains(each))) {
     await renew(chart);
-    if (chart.drawn) window.Plotly.Plots.resize(chart);
+    if (chart.drawn && isShown(chart)) window.Plotly.Plots.resize(chart);
   }
 }
 document.addEventListener("toggle", unfold, true); // it does not bubble

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_lanes_are_above_each_other_and_have_one_time_axis() -> None:
     assert len(places) == 5  # durations, failures, alignment, full size, written
     assert places[0][1] == 1
     assert places[-1][0] == 0
-    assert all(above[0] > below[1] for above, below in zip(places, places[1:], strict=False))
+    assert all(above[0] > below[1] for above, below in pairwise(places))
     assert [name for name in drawn["layout"] if name.startswith("xaxis")] == ["xaxis"]
     assert {trace.get("xaxis", "x") for trace in drawn["data"]} == {"x"}
     assert {trace["yaxis"] for trace in drawn["data"]} == set(axes(drawn))

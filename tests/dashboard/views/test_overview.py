@@ -45,8 +45,9 @@ def test_tiles_come_first_then_the_figure_the_latest_checkpoints_and_the_rest(vi
 def test_only_the_figure_is_not_folded(viewer: Client, run: Run) -> None:
     page = overview(viewer, run.job)
     open_part, *folded = page.split('<details class="card folded"')
-    assert re.findall(r"charts/([a-z]+)\.json", open_part) == ["lanes"]
-    assert [re.findall(r"charts/([a-z]+)\.json", part) for part in folded] == [[], ["alignments"], ["delays"], ["moved"]]
+    charts = re.compile(r"charts/([a-z]+)\.json")
+    assert charts.findall(open_part) == ["lanes"]
+    assert [charts.findall(part) for part in folded] == [[], ["alignments"], ["delays"], ["moved"]]
     assert all("data-remember" in part[:60] for part in folded)
 
 

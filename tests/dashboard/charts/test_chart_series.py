@@ -147,6 +147,7 @@ def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
     assert point.alignment == alignment
     figure = durations_figure([point], [], span_of(run.job, "1h", now))
     drawn = {trace["meta"]["role"]: sum(trace["y"]) for trace in figure["data"]}
+    assert drawn.pop("hover") == sink_end
     assert (drawn["alignment"], sum(drawn.values())) == (alignment, sink_end)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from django import template
 from django.db.models import Model
@@ -64,7 +64,6 @@ from monitoring.units import (
 )
 
 register = template.Library()
-_TABS_WITH_RANGE = ("overview", "history", "summary")
 
 
 def _nothing() -> SafeString:
@@ -505,17 +504,6 @@ def query_with(context: RequestContext, **changes: Any) -> str:
 def isolated(name: str) -> SafeString:
     """Render a name so that a right-to-left character in it does not turn around the sentence."""
     return format_html("<bdi>{}</bdi>", name)
-
-
-@register.simple_tag(takes_context=True)
-def kept_range(context: RequestContext, *more: str, **added: str) -> str:
-    """Return a query string with the time range and the run of a job's page, for links to pages that know them.
-
-    `more` are the names of further parameters that the linked page knows. `added` are new parameters.
-    """
-    query = context["request"].GET if context.get("tab") in _TABS_WITH_RANGE else {}  # others have another `run`
-    kept = {name: query[name] for name in (*more, "since", "until", "run") if query.get(name)} | added
-    return f"?{urlencode(kept)}" if kept else ""
 
 
 @register.filter

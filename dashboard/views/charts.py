@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
 from dashboard.charts.figure import clock_of, note_of
+from dashboard.charts.lanes import lanes_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
@@ -45,6 +46,10 @@ BUILDERS: dict[str, Builder] = {
     "delays": delays_figure,
 }
 
+# The lanes of the overview's figure for long time ranges, and all figures of roll-ups that they need.
+_LANES = ("durations", "alignments", "sizes")
+_LANE_FIGURES = tuple(figure for name in _LANES for figure in FIGURES[name])
+
 # Whether a chart has anything to draw: a failed checkpoint may have neither a size, an alignment nor a start delay.
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
@@ -60,6 +65,8 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     job = find_job(pk)
     window = window_of(request, job, timezone.now())
     axis = window.axis
+    if name == "lanes":
+        return JsonResponse(_lanes(job, window))
     if name == "alignment":
         return JsonResponse(_alignment(job, axis))
     if name not in BUILDERS:
@@ -119,14 +126,37 @@ def _beginning(window: Window) -> str:
     return _("The history begins on %(at)s.") % {"at": clock_of(span.start)}
 
 
+def _lanes(job: Job, window: Window) -> dict[str, Any]:
+    """Return the figure of the overview: durations, alignment and sizes with one time axis.
+
+    The lane of alignment has each subtask. Long time ranges have its trend instead.
+    """
+    axis = window.axis
+    rolled, points = read_chart(job, window.span, _LANE_FIGURES, axis)
+    starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
+    if rolled.points is not None:
+        figures = [rolled_figure(name, rolled.points, [], axis) for name in _LANES]
+        notes = [_rollup_note(rolled.points, whole_days=rolled.whole_days)]
+        drawn = [has_figures(name, rolled.points) for name in _LANES]
+    else:
+        grid = read_alignment(job, axis)
+        figures = [durations_figure(points, [], axis), alignment_figure(grid, axis), sizes_figure(points, [], axis)]
+        notes = [_points_note(points, starts, axis, gaps, rolled.behind), _worst(grid, axis) if grid.values else ""]
+        drawn = [bool(points), bool(grid.values), _HAS_FIGURES["sizes"](points)]
+    texts = ("", _("No subtask data in this time range."), _("No completed checkpoint in this time range."))
+    missing = ["" if is_drawn else text for text, is_drawn in zip(texts, drawn, strict=True)]
+    notes += [*dict.fromkeys(note_of(figure) for figure in figures), _beginning(window)]
+    return {
+        "figure": lanes_figure(figures, starts, axis, gaps, missing),
+        "note": _joined(*notes),
+        "empty": not any(drawn),
+        **({"rolled": True} if rolled.points is not None else {}),
+    }
+
+
 def _alignment(job: Job, span: Span) -> dict[str, Any]:
     grid = read_alignment(job, span)
-    return {
-        "figure": alignment_figure(grid, span),
-        "note": _worst(grid, span),
-        "empty": not grid.values,
-        "rows": len(grid.values),
-    }
+    return {"figure": alignment_figure(grid, span), "note": _worst(grid, span), "empty": not grid.values}
 
 
 def _worst(grid: AlignmentGrid, span: Span) -> str:

@@ -68,7 +68,7 @@ def _ending(job: Job) -> dict[str, Any]:
 
 def header(request: HttpRequest, pk: int) -> HttpResponse:
     """Render only the heading, when it refreshes itself."""
-    return render(request, "job/header.html", job_context(find_job(pk), request.GET.get("tab", "overview")))
+    return render(request, "job/header.html", job_context(find_job(pk), ""))
 
 
 def show_overview(request: HttpRequest, pk: int) -> HttpResponse:

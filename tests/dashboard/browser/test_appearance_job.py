@@ -39,7 +39,7 @@ def pages_of(job: Job) -> dict[str, str]:
 def settle(page: Page, name: str) -> None:
     """Wait until the page is rendered, and open its details."""
     if page.locator("[data-chart]").count():
-        expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
+        expect(page.locator(".chart .loading:visible")).to_have_count(0, timeout=60_000)
     if name == "checkpoint":
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row").get_by_role("button", name="Async").click()

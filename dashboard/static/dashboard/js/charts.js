@@ -3,6 +3,7 @@ import { withOffset } from "./moments.js";
 import { sessionIsOver } from "./session.js";
 
 const RENEW_MS = 10000;
+const FLAG_PX = 24; // the height of the part of a chart in which a click is one on a flag
 const LOCALE = document.documentElement.lang;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE };
 // The formats of dates on axes in Chinese. Plotly has the English formats.
@@ -55,22 +56,37 @@ function draw(chart) {
   if (chart.zooms) return;
   chart.zooms = true;
   chart.on("plotly_relayout", zoom);
-  chart.on("plotly_hover", (event) => chart.toggleAttribute("data-linked", Boolean(checkpointOf(chart, event))));
+  chart.on("plotly_hover", (event) => chart.toggleAttribute("data-linked", Boolean(addressOf(chart, event))));
   chart.on("plotly_unhover", () => chart.removeAttribute("data-linked"));
-  chart.on("plotly_click", (event) => openCheckpoint(chart, event));
+  chart.on("plotly_click", (event) => open(chart, event));
 }
 
 // The key of the checkpoint nearest to the pointer. Points of roll-ups have none.
 function checkpointOf(chart, { points, event }) {
   const left = chart.querySelector(".nsewdrag").getBoundingClientRect().left;
   const distance = (point) => Math.abs(point.xaxis.d2p(point.x) - (event.clientX - left));
-  return points.filter((point) => point.customdata).sort((a, b) => distance(a) - distance(b))[0]?.customdata;
+  const linked = points.filter((point) => point.customdata && !isFlag(point));
+  return linked.sort((a, b) => distance(a) - distance(b))[0]?.customdata;
 }
 
-function openCheckpoint(chart, event) {
+const isFlag = (point) => point.data.meta.role === "change";
+
+// The URL that a flag opens. A click below the flags is one on the points of the chart.
+function comparisonOf(chart, { points, event }) {
+  const flag = points.find(isFlag);
+  const top = chart.querySelector(".nsewdrag").getBoundingClientRect().top;
+  return flag && event.clientY - top < FLAG_PX ? flag.customdata : undefined;
+}
+
+function addressOf(chart, event) {
   const key = checkpointOf(chart, event);
-  if (!key || !chart.dataset.checkpoint) return;
-  const address = chart.dataset.checkpoint.replace("/0/", `/${key}/`);
+  const checkpoint = key && chart.dataset.checkpoint ? chart.dataset.checkpoint.replace("/0/", `/${key}/`) : undefined;
+  return comparisonOf(chart, event) ?? checkpoint;
+}
+
+function open(chart, event) {
+  const address = addressOf(chart, event);
+  if (!address) return;
   if (event.event.ctrlKey || event.event.metaKey) window.open(address, "_blank", "noopener");
   else location.assign(address);
 }

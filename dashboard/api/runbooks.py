@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from ninja import ModelSchema, Query, Status
 from pydantic import Field
 
@@ -38,7 +39,7 @@ def runbooks(request: HttpRequest, params: Query[PageParams]) -> dict[str, Any]:
 
 @routes.get("/runbooks/{int:runbook_id}", response=answers(RunbookOut), summary="Get a runbook")
 def runbook(request: HttpRequest, runbook_id: int) -> Runbook:
-    return Runbook.objects.get(pk=runbook_id)
+    return _find(runbook_id)
 
 
 @routes.post("/runbooks", response=answers(RunbookOut, 201), summary="Create a runbook")
@@ -48,14 +49,18 @@ def add(request: HttpRequest, body: RunbookFields) -> Status[Runbook]:
 
 @routes.patch("/runbooks/{int:runbook_id}", response=answers(RunbookOut), summary="Change a runbook")
 def change(request: HttpRequest, runbook_id: int, body: RunbookFields) -> Runbook:
-    return _save(request, Runbook.objects.get(pk=runbook_id), body)
+    return _save(request, _find(runbook_id), body)
 
 
 @routes.delete("/runbooks/{int:runbook_id}", response=answers(None, 204), summary="Delete a runbook")
 def remove(request: HttpRequest, runbook_id: int) -> Status[None]:
     require(request, Role.OPERATOR)
-    remove_runbook(Runbook.objects.get(pk=runbook_id), actor_of(request))
+    remove_runbook(_find(runbook_id), actor_of(request))
     return Status(204, None)
+
+
+def _find(runbook_id: int) -> Runbook:
+    return get_object_or_404(Runbook, pk=runbook_id)
 
 
 def _save(request: HttpRequest, found: Runbook, body: RunbookFields) -> Runbook:

@@ -191,16 +191,22 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
 
 
 def compare_spans(job: Job, a: Span, b: Span) -> Comparison:
-    """Compare two time ranges. The settings are those of the run at the end of each range."""
+    """Compare two time ranges. The settings are those of the run at the end of each range.
+
+    A run that starts when the first range ends and the second one begins belongs to the second one.
+    """
     first, second = _summaries(job, [a, b])
-    thrown = [RunException.objects.filter(run__job=job, at__range=(span.start, span.end)).count() for span in (a, b)]
-    started = [job.runs.filter(started_at__range=(span.start, span.end)).count() for span in (a, b)]
+    exceptions = RunException.objects.filter(run__job=job)
+    thrown, thrown_since = (exceptions.filter(at__gte=span.start, at__lt=span.end).count() for span in (a, b))
+    started, started_since = (
+        job.runs.filter(started_at__gte=span.start, started_at__lt=span.end).count() for span in (a, b)
+    )
     counts = [
         *_outcomes(first, second),
-        Difference("Exceptions", "count", *thrown),
-        Difference("Started runs", "count", *started),
+        Difference("Exceptions", "count", thrown, thrown_since),
+        Difference("Started runs", "count", started, started_since),
     ]
-    before, after = (job.runs.filter(started_at__lte=span.end).order_by("-number").first() for span in (a, b))
+    before, after = (job.runs.filter(started_at__lt=span.end).order_by("-number").first() for span in (a, b))
     settings = _settings(before, after) if before and after and before != after else []
     return Comparison([("Checkpoints", counts), ("Metrics", _metrics(first, second))], settings)
 

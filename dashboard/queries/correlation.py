@@ -19,7 +19,7 @@ from monitoring.units import age_text
 WITHIN = timedelta(minutes=2)
 FEWEST_JOBS = 3
 MOST_GROUPS, MOST_SHOWN = 5, 20
-_EXAMINED = 2000
+_EXAMINED = 1000
 
 
 @dataclass(frozen=True)

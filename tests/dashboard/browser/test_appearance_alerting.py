@@ -89,6 +89,7 @@ def test_an_incident_is_one_screen_on_a_phone(read_as: Callable[..., Reader], no
     make.make_operators(made[-12:])
     rule = make.make_rule(job, runbook="https://wiki.example.org/runbooks/failed-checkpoints")
     incident = make.make_incident(rule, now - timedelta(minutes=2), assigned_to="olga")
+    incident.events.update(evidence={"last_row": made[-4].pk, "count": 6})
     for key, back in (("execution.checkpointing.interval", 30), ("mode", 20), ("timeout", 10)):
         values = {"part": "checkpointing", "kind": "changed", "before": 10_000, "after": 20_000}
         ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=back), key=key, **values)

@@ -40,6 +40,7 @@ PERMISSIONS: dict[str, str] = {
     "api/v1/jobs/<int:job_id>/automation": "GET viewer, PATCH operator",
     "api/v1/jobs/<int:job_id>/breaker/close": "POST operator",
     "api/v1/jobs/<int:job_id>/cancel": "POST operator",
+    "api/v1/jobs/<int:job_id>/changes": "GET viewer",
     "api/v1/jobs/<int:job_id>/checkpoints": "GET viewer",
     "api/v1/jobs/<int:job_id>/configuration": "GET viewer",
     "api/v1/jobs/<int:job_id>/diagnosis": "GET viewer",

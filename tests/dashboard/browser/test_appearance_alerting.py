@@ -23,6 +23,10 @@ LISTS = ("incidents", "channels", "deliveries", "maintenance", "runbooks")
 
 def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
     night = make_alerts(now)
+    together = make.make_cluster(now, "us-prod")
+    for name in ("prices", "orders", "clicks"):
+        rule = make.make_rule(make.make_job(together, name))
+        make.make_incident(rule, now - timedelta(minutes=3), assigned_to="olga" if name == "prices" else "")
     text = "https://wiki.example.org/runbooks/eu-prod\nCall ada."
     runbook = Runbook.objects.create(selector="cluster=eu-prod", text=text)
     pages = {

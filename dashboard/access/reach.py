@@ -99,9 +99,8 @@ def operators_of(job: Job | None, cluster: Cluster | None) -> list[str]:
     granted = Grant.objects.filter(role="operator", user__in=active)
     labels = labels_of(job.name, job.labels, cluster) if job and cluster else None
     for name, cluster_id, selector in granted.values_list("user__username", "cluster", "selector"):
-        if cluster is not None and cluster_id == cluster.pk:
-            names.add(name)
-        elif selector and labels is not None and selects(selector, labels):
+        on_cluster = cluster is not None and cluster_id == cluster.pk
+        if on_cluster or (selector and labels is not None and selects(selector, labels)):
             names.add(name)
     return sorted(names, key=str.casefold)
 

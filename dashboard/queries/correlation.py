@@ -54,7 +54,7 @@ class Correlation:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence such as `7 jobs on cluster eu-prod slowed down within 1 min 40 s.`"""
+        """Return a sentence such as `7 jobs on cluster eu-prod slowed down within 2 min`."""
         if self.label:
             where = _("with the label %(label)s") % {"label": f"{self.label}={self.place}"}
         else:

@@ -70,6 +70,11 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "channel.test": _("tested the channel"),
     "delivery.retry": _("retried the message"),
     "incident.snooze": _("snoozed the incident"),
+    "incident.assign": lambda details: (
+        _("assigned the incident to %(name)s") % {"name": details["now"]}
+        if details.get("now")
+        else _("removed the assignment of the incident")
+    ),
     "maintenance.end": _("ended the maintenance window"),
     "maintenance.plan": _("scheduled a maintenance window"),
     "incident.resolve": _("resolved the incident"),
@@ -108,6 +113,9 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "rule.change": lambda details: (
         _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
     ),
+    "runbook.add": _("added a runbook"),
+    "runbook.change": _("changed the runbook"),
+    "runbook.remove": _("deleted the runbook"),
     "job.run_schedule": lambda details: _("set the run schedule to %(schedule)s") % {"schedule": _schedule(details)},
     "savepoint.dispose": _("deleted a savepoint"),
     "savepoint.keep": lambda details: _("edited a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))},

@@ -31,6 +31,7 @@ WITHOUT_SECTION = (
     *("alerts.restart-as-run", "alerts.restart-by-engine"),
     # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
+    *("alerts.assigned", "alerts.assigned-note", "alerts.unassigned", "alerts.unassigned-note"),
     *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
     *("alerts.hid-incidents", "alerts.test", "alerts.note", "alerts.reopened", "alerts.reopened-note"),
     # the reason for a start, and its snapshot

@@ -21,6 +21,7 @@ from dashboard.api import (
     maintenance,
     restarts,
     rules,
+    runbooks,
     savepoints,
     states,
     submitting,
@@ -50,8 +51,8 @@ api = NinjaAPI(
     docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "list"}),
 )
 for each in (
-    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
-    *(clusters, submitting, diagnosis, states, system),
+    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, channels, maintenance),
+    *(automation, clusters, submitting, diagnosis, states, system),
 ):
     api.add_router("", each.routes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from html import escape
 from math import ceil, log2
 from typing import Any
 
@@ -11,10 +12,13 @@ import plotly.graph_objects as go
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from dashboard.queries.changes import JobChange
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_texts, span_ms_texts, time_text
 
 _LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
+_FLAGS_APART = 100  # flags within this share of the time range become one
+_FLAG_LINES, _FLAG_WIDTH = 6, 110
 _ENOUGH = 8  # with fewer values, an axis shows all of them
 _FAR = 3  # an axis ends at this multiple of the usual highest value
 _DURATION_STEPS = [
@@ -158,6 +162,48 @@ def above_axis(
 def note_of(figure: dict[str, Any]) -> str:
     """Return the note about values above the axis, or an empty text."""
     return next((trace["meta"]["note"] for trace in figure["data"] if trace["meta"].get("note")), "")
+
+
+def add_flags(figure: dict[str, Any], changes: Sequence[tuple[JobChange, str]], span: Span) -> None:
+    """Add a flag at the top of a figure for each change, and one flag for changes that are close together.
+
+    A change comes with the URL of its comparison. The page opens the URL that `comparisons` has for the time of a flag.
+    """
+    groups = {moment(group[0][0].at): group for group in _close_together(changes, span)}
+    flags = [_flag(at, [change for change, _url in group]) for at, group in groups.items()]
+    shape = figure["layout"]
+    shape["annotations"] = [*shape.get("annotations", ()), *flags]
+    shape["meta"] = {"comparisons": {at: group[0][1] for at, group in groups.items()}}
+
+
+def _flag(at: str, changes: Sequence[JobChange]) -> dict[str, Any]:
+    """Return the flag of changes. It answers only to a pointer on it. The page takes the colour from `name`."""
+    place = {"x": at, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False}
+    return {"name": "change", "text": "▼", "hovertext": _flag_text(changes), **place}
+
+
+def _close_together(changes: Sequence[tuple[JobChange, str]], span: Span) -> Iterator[list[tuple[JobChange, str]]]:
+    """Yield groups of changes, oldest first, whose flags would cover each other."""
+    group: list[tuple[JobChange, str]] = []
+    for each in sorted(changes, key=lambda each: each[0].at):
+        if group and each[0].at - group[0][0].at > (span.end - span.start) / _FLAGS_APART:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _flag_text(changes: Sequence[JobChange]) -> str:
+    shown = [(clock_of(change.at), escape(_cut(change.sentence), quote=False)) for change in changes[:_FLAG_LINES]]
+    lines = [f"{at} · {sentence}" for at, sentence in shown]
+    if len(changes) > _FLAG_LINES:
+        lines.append(_("and %(count)s more") % {"count": len(changes) - _FLAG_LINES})
+    return "<br>".join([*lines, f"<i>{_('Click: compare the time before and after')}</i>"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _FLAG_WIDTH else f"{text[: _FLAG_WIDTH - 1]}…"
 
 
 def marks(starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.forms.choices import in_language
 from dashboard.forms.measures import field_of
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
+from dashboard.forms.runbook import RunbookField
 from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
@@ -85,6 +86,7 @@ class RuleForm(forms.Form):
         label=_("Notify"),
         help_text=_("If you select none, the rule notifies all channels."),
     )
+    runbook = RunbookField(required=False, help_text=_("A URL, or what to do. Incidents and messages show it."))
     enabled = forms.BooleanField(
         required=False,
         label=_("Enabled"),
@@ -205,7 +207,7 @@ class RuleForm(forms.Form):
         rule.threshold, rule.window_s = cleaned.get("threshold"), cleaned.get("window_s")
         rule.parameters = self._parameters()
         names = ["name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s"]
-        for name in [*names, "check_every_s", "severity", "enabled"]:
+        for name in [*names, "check_every_s", "severity", "runbook", "enabled"]:
             if name in cleaned:
                 setattr(rule, name, cleaned[name])
         return rule
@@ -217,7 +219,7 @@ class RuleForm(forms.Form):
 
 def _initial(rule: AlertRule, terms: Terms) -> dict[str, Any]:
     names = ("name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "check_every_s")
-    own = {name: getattr(rule, name) for name in (*names, "severity", "enabled")}
+    own = {name: getattr(rule, name) for name in (*names, "severity", "runbook", "enabled")}
     channels = list(rule.channels.all()) if rule.pk else []
     measured = {"threshold": terms.threshold, "window_s": terms.window_s, **terms.parameters}
     return own | measured | {"scope": rule.scope.value, "channels": channels}

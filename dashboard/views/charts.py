@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -13,10 +13,11 @@ from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
-from dashboard.charts.figure import clock_of, note_of
+from dashboard.charts.figure import add_flags, clock_of, note_of
 from dashboard.charts.lanes import lanes_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
+from dashboard.queries.changes import JobChange, read_changes, with_comparisons
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
@@ -62,37 +63,55 @@ _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
 
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """Return `{"figure", "note", "empty"}` as JSON. An unknown range counts as the default range."""
-    job = find_job(pk)
-    window = window_of(request, job, timezone.now())
+    job, now = find_job(pk), timezone.now()
+    window = window_of(request, job, now)
     axis = window.axis
     if name == "lanes":
-        return JsonResponse(_lanes(job, window))
-    if name == "alignment":
-        return JsonResponse(_alignment(job, axis))
-    if name not in BUILDERS:
+        drawn = _lanes(job, window)
+    elif name == "alignment":
+        drawn = _alignment(job, axis)
+    elif name in BUILDERS:
+        drawn = _chart(job, name, window)
+    else:
         raise Http404
+    if not drawn["empty"] and (changes := _changes_of(job, axis, now)):
+        add_flags(drawn["figure"], changes, axis)
+        drawn["note"] = _joined(drawn["note"], _("Flags: changes. Click one to compare the time before and after it."))
+    return JsonResponse(drawn)
+
+
+def changes(request: HttpRequest, pk: int) -> HttpResponse:
+    """Render the changes of the time range as a list, because the flags of charts cannot be reached by keyboard."""
+    job, now = find_job(pk), timezone.now()
+    window = window_of(request, job, now)
+    return render(request, "job/changes.html", {"changes": _changes_of(job, window.axis, now)})
+
+
+def _changes_of(job: Job, axis: Span, now: datetime) -> list[tuple[JobChange, str]]:
+    """Return the changes, each with a comparison that covers a quarter of the time range on both sides."""
+    return with_comparisons(read_changes(job, axis), job.pk, (axis.end - axis.start) / 4, now)
+
+
+def _chart(job: Job, name: str, window: Window) -> dict[str, Any]:
+    axis = window.axis
     rolled, points = read_chart(job, window.span, FIGURES[name], axis)
     starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
     if rolled.points is not None:
         figure = rolled_figure(name, rolled.points, starts, axis, gaps)
         note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
-        return JsonResponse(
-            {
-                "figure": figure,
-                "note": _joined(note, note_of(figure), _beginning(window)),
-                "empty": not has_figures(name, rolled.points),
-                "rolled": True,
-            }
-        )
-    figure = BUILDERS[name](points, starts, axis, gaps)
-    note = _points_note(points, starts, axis, gaps, rolled.behind)
-    return JsonResponse(
-        {
+        return {
             "figure": figure,
             "note": _joined(note, note_of(figure), _beginning(window)),
-            "empty": not _HAS_FIGURES[name](points),
+            "empty": not has_figures(name, rolled.points),
+            "rolled": True,
         }
-    )
+    figure = BUILDERS[name](points, starts, axis, gaps)
+    note = _points_note(points, starts, axis, gaps, rolled.behind)
+    return {
+        "figure": figure,
+        "note": _joined(note, note_of(figure), _beginning(window)),
+        "empty": not _HAS_FIGURES[name](points),
+    }
 
 
 def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:

@@ -124,7 +124,7 @@ def template_of(kind: Kind, job: Job | None) -> AlertRule:
     wider = next((each for each in rules_for(job) if each.kind == kind.name), None) if job else None
     if wider is not None:
         names = ("threshold", "window_s", "parameters", "check_every_s", "open_hold_s", "close_hold_s")
-        for name in (*names, "flap_opens", "flap_window_s", "severity"):
+        for name in (*names, "flap_opens", "flap_window_s", "severity", "runbook"):
             setattr(fresh, name, getattr(wider, name))
     return fresh
 

@@ -62,6 +62,7 @@ from monitoring.models.rules import (
     RulePhase,
     RuleScope,
     RuleState,
+    Runbook,
     Severity,
 )
 from monitoring.models.saved_views import SavedView
@@ -143,6 +144,7 @@ __all__ = [
     "RunException",
     "RunState",
     "RunStateChange",
+    "Runbook",
     "SavedView",
     "Savepoint",
     "SavepointOrigin",

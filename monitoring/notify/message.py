@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.asking import of_incident
 from monitoring.models import (
     Channel,
@@ -19,6 +20,7 @@ from monitoring.models import (
     IncidentEventKind,
     Notification,
     NotificationReason,
+    Runbook,
 )
 from monitoring.notify.verdict import LISTED
 from monitoring.reasons.alerts import AlertReason
@@ -48,10 +50,11 @@ class Item:
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
     cause: Reason | None = None  # the likeliest cause of an unresolved incident
+    runbook: str = ""  # what to do at an unresolved incident: URLs and texts
 
     def __post_init__(self) -> None:
         """Remove line breaks from all texts, because a job's name or an exception could forge lines of a message."""
-        for name in ("job", "cluster", "evidence"):
+        for name in ("job", "cluster", "evidence", "runbook"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
 
     def text(self, language: str = SOURCE) -> str:
@@ -162,6 +165,10 @@ def message_of(delivery: Delivery) -> Message:
     explained = listed[: EXPLAINED if len(notifications) <= EXPLAINED else 1]
     for place, each in enumerate(explained):
         items[place] = replace(items[place], cause=_cause(each, delivery.created_at))
+    runbooks = list(Runbook.objects.all())
+    for place, each in enumerate(listed):
+        if not _is_over(each):
+            items[place] = replace(items[place], runbook=" · ".join(runbooks_of(each.event.incident, runbooks)))
     ended = tuple(
         each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
     )
@@ -221,7 +228,8 @@ def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> 
 
 
 def _by_severity(delivery: Delivery) -> Sequence[Notification]:
-    found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
+    relations = ("event__incident__job", "event__incident__cluster", "event__incident__rule")
+    found = delivery.notifications.select_related(*relations).order_by("id")
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
 
 

@@ -79,6 +79,7 @@ def _item(item: Item) -> dict[str, object]:
         "sentence_value": _as_json(item.sentence),
         "likely_cause": item.cause_text(),
         "likely_cause_value": _as_json(item.cause),
+        "runbook": item.runbook,
         "at": item.at.isoformat(),
         "incident": {"id": item.incident_id, "url": item.incident_url},
         "job_url": item.job_url,

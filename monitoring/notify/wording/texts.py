@@ -85,6 +85,7 @@ def _values(item: Item, language: Language) -> dict[str, object]:
         "sentence": item.text(language.value),
         "named_sentence": item.named_text(language.value),
         "cause": item.cause_text(language.value),
+        "runbook": item.runbook,
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,

@@ -64,7 +64,10 @@ def one_of_each_kind(job: Job) -> None:
         )
         rule.channels.add(channel)
     AlertRule.objects.create(job=job, threshold=7, window_s=600, enabled=False, open_hold_s=90)
-    AlertRule.objects.create(name="by label", selector="team=a|b,!old", kind="state_size", threshold=3 * 1024**3)
+    runbook = "https://wiki.example.org/size\nThen: call ada."
+    AlertRule.objects.create(
+        name="by label", selector="team=a|b,!old", kind="state_size", threshold=3 * 1024**3, runbook=runbook
+    )
 
 
 def test_export_and_import_round_trip(job: Job, now: datetime) -> None:

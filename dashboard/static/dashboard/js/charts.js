@@ -62,6 +62,7 @@ function draw(chart) {
   chart.on("plotly_hover", (event) => chart.toggleAttribute("data-linked", Boolean(checkpointOf(chart, event))));
   chart.on("plotly_unhover", () => chart.removeAttribute("data-linked"));
   chart.on("plotly_click", (event) => openCheckpoint(chart, event));
+  chart.on("plotly_clickannotation", ({ annotation, event }) => open(chart.drawn.layout.meta.comparisons[annotation.x], event));
 }
 
 // The key of the checkpoint nearest to the pointer. Points of roll-ups have none.
@@ -73,9 +74,11 @@ function checkpointOf(chart, { points, event }) {
 
 function openCheckpoint(chart, event) {
   const key = checkpointOf(chart, event);
-  if (!key || !chart.dataset.checkpoint) return;
-  const address = chart.dataset.checkpoint.replace("/0/", `/${key}/`);
-  if (event.event.ctrlKey || event.event.metaKey) window.open(address, "_blank", "noopener");
+  if (key && chart.dataset.checkpoint) open(chart.dataset.checkpoint.replace("/0/", `/${key}/`), event.event);
+}
+
+function open(address, { ctrlKey, metaKey }) {
+  if (ctrlKey || metaKey) window.open(address, "_blank", "noopener");
   else location.assign(address);
 }
 
@@ -127,14 +130,14 @@ function dress(layout) {
     else if (shape.name === "gap") shape.fillcolor = colour("--warn-soft");
     else shape.line.color = soft;
   }
-  for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
+  for (const label of layout.annotations ?? []) label.font = { size: 11, color: label.name === "change" ? colour("--chart-change") : soft };
 }
 
 // On a phone, shorten the labels: only numbers of subtasks, fewer times, and only the newest restart.
 function squeeze({ data, layout }) {
   layout.xaxis.nticks = 4;
   const [newest] = labelsOfRuns(layout);
-  layout.annotations = layout.annotations?.filter((label) => label === newest || label.name === "lane");
+  layout.annotations = layout.annotations?.filter((label) => label === newest || label.name);
   if (layout.margin.r > NARROW_MARGIN) layout.margin.r = NARROW_MARGIN;
   for (const { meta, yaxis = "y" } of data) {
     const axis = meta.role === "steps" && layout[yaxis.replace("y", "yaxis")];
@@ -142,9 +145,9 @@ function squeeze({ data, layout }) {
   }
 }
 
-// The labels of runs and restarts, the newest first. Other annotations are texts in a lane.
+// The labels of runs and restarts, the newest first. Other annotations have names: flags of changes and texts in a lane.
 function labelsOfRuns(layout) {
-  return (layout.annotations ?? []).filter((label) => label.name !== "lane");
+  return (layout.annotations ?? []).filter((label) => !label.name);
 }
 
 // light-dark() and var() are resolved only in the style of an element.

@@ -101,7 +101,7 @@ export function keepFocus() {
 // It keeps input in fields with data-keep, which are found by name and value (checkboxes) or by name (text).
 export function keepInput() {
   let kept = [];
-  const fields = (root) => [...root.querySelectorAll("input[data-keep]")];
+  const fields = (root) => [...root.querySelectorAll(":is(input, select)[data-keep]")];
   const key = (field) => (field.type === "checkbox" ? `${field.name}=${field.value}` : field.name);
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
     kept = fields(detail.target).map((f) => [key(f), f.checked, f.value, f === document.activeElement]);

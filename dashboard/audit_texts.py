@@ -108,6 +108,10 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "rule.change": lambda details: (
         _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
     ),
+    "objective.change": lambda details: (
+        _("changed the objective: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "objective.remove": _("deleted the objective"),
     "job.run_schedule": lambda details: _("set the run schedule to %(schedule)s") % {"schedule": _schedule(details)},
     "savepoint.dispose": _("deleted a savepoint"),
     "savepoint.keep": lambda details: _("edited a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))},

@@ -44,6 +44,12 @@ _FIELDS = {
     "savepoints_kept": _("newest savepoints kept"),
     "savepoints_kept_s": _("savepoints kept for"),
     "window_s": _("window"),
+    "percent": _("share"),
+    "limit_ms": _("time (ms)"),
+    "days": _("days"),
+    "summary_cron": _("times of the shift summary"),
+    "summary_time_zone": _("time zone of the summary"),
+    "summary_hours": _("hours in the summary"),
 }
 
 # Actors that are no accounts. The audit log stores these names.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.utils.translation import gettext_noop as _
 
@@ -53,7 +53,6 @@ class ObjectiveBudgetUsed(Kind):
         _("Percent of the failed and slow checkpoints that the objective allows. At 100, it is missed."),
     )
     check_every_s = 300
-    reach = timedelta(days=1)
 
     def explain(self, terms: Terms) -> Reason:
         return ObjectiveBudgetReason.RULE(threshold=terms.threshold or 0)

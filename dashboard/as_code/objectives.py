@@ -34,7 +34,8 @@ def entry_of_objective(objective: Objective) -> Values:
     cluster, job, labels = key_of_objective(objective)
     scope = {"cluster": cluster, "job": job} if job else {"labels": labels} if labels else {}
     limit = format_value(Unit.MILLISECONDS, objective.limit_ms)
-    return scope | {"percent": f"{objective.percent:g}", "limit": limit, "days": objective.days}
+    percent = int(objective.percent) if objective.percent == int(objective.percent) else objective.percent
+    return scope | {"percent": percent, "limit": limit, "days": objective.days}
 
 
 def form_of_objective(values: Mapping[str, object], objective: Objective | None, job: Job | None) -> ObjectiveForm:

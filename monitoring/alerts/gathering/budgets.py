@@ -21,9 +21,8 @@ def gather_budgets(query: FactQuery) -> Found:
     one row per job.
     """
     budgets = ObjectiveBudget.objects.in_bulk(list(query.jobs))
-    events = _ends_of_days(
-        query, budgets if _a_day_ends(query) else {job: budgets[job] for job in _known(query, budgets)}
-    )
+    with_days = budgets.keys() if _a_day_ends(query) else budgets.keys() & set(query.must)
+    events = _ends_of_days(query, {job: budgets[job] for job in with_days})
     for job, budget in budgets.items():
         # The measurement may be a little newer than the evaluation, which began before it.
         if budget.used_percent is not None and budget.measured_at <= query.until + LATE:
@@ -32,10 +31,6 @@ def gather_budgets(query: FactQuery) -> Found:
     told = {job for job, found in events.items() if any(event.value >= query.least for event in found)}
     goals = {job: Goal(each.percent, each.limit_ms, each.days) for job, each in budgets.items()}
     return {job: Facts(events=sorted(events[job]), goal=goals.get(job)) for job in {*told, *query.must}}
-
-
-def _known(query: FactQuery, budgets: Mapping[int, ObjectiveBudget]) -> list[int]:
-    return [job for job in query.must if job in budgets]
 
 
 def _a_day_ends(query: FactQuery) -> bool:

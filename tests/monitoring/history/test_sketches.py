@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.history.sketches import K, RANK_ERROR, UnknownSketch, encode, merged, quantiles, share_below
+from monitoring.history.sketches import RANK_ERROR, K, UnknownSketch, encode, merged, quantiles, share_below
 from tests.monitoring.history.percentiles import near, nth
 
 VALUES = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=1, max_size=K)

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from monitoring.alerts.gathering.ordered import without_ordered_aborts
 from monitoring.alerts.gathering.query import select
+from monitoring.alerts.kinds.objective_budget import used_percent, window
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.history.day_counts import PIECES, DayCount, JobDay, count_days, parameters_of
@@ -58,19 +59,6 @@ def _selector(objective: Objective) -> Selector | None:
         return parse(objective.selector)
     except BadSelector:
         return None
-
-
-def used_percent(counted: int, missed: int, percent: float) -> float | None:
-    """Return which share of the allowed misses has happened: above 100, the objective is missed.
-
-    None: there are no checkpoints.
-    """
-    return round(10_000 * missed / (counted * (100 - percent)), 6) if counted else None
-
-
-def window(last: date, days: int) -> tuple[date, date]:
-    """Return the first and the last day of an objective over `days` days."""
-    return last - timedelta(days=days - 1), last
 
 
 def measure_due(now: datetime) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.alerts.kinds.base import checkpoints
 from monitoring.alerts.kinds.counting import FailedInWindowReason
-from monitoring.alerts.objectives import used_percent
+from monitoring.alerts.kinds.objective_budget import used_percent
 from monitoring.models import (
     AlertRule,
     AttemptOutcome,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, date, timedelta
 
 from monitoring.alerts.gathering.query import FactQuery, Found
-from monitoring.alerts.objectives import used_percent, window
+from monitoring.alerts.kinds.objective_budget import used_percent, window
 from monitoring.alerts.rule_facts import Event, Facts, Goal
 from monitoring.alerts.walk import LATE
 from monitoring.history.day_counts import DAY, midnight

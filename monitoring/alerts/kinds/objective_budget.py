@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
@@ -89,6 +89,19 @@ class ObjectiveBudgetUsed(Kind):
                 "days": goal.days,
             },
         )
+
+
+def used_percent(counted: int, missed: int, percent: float) -> float | None:
+    """Return which share of the allowed misses has happened: above 100, the objective is missed.
+
+    None: there are no checkpoints.
+    """
+    return round(10_000 * missed / (counted * (100 - percent)), 6) if counted else None
+
+
+def window(last: date, days: int) -> tuple[date, date]:
+    """Return the first and the last day of an objective over `days` days."""
+    return last - timedelta(days=days - 1), last
 
 
 KINDS = (ObjectiveBudgetUsed(),)

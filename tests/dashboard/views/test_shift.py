@@ -112,7 +112,7 @@ def test_invalid_times_are_explained(operator: Client, values: dict[str, str], f
 
 
 def test_a_paging_service_is_refused(operator: Client) -> None:
-    values = {**FIELDS, "apprise_url": "pagerduty://integration@key/", "summary_cron": "0 8 * * *"}
+    values = {**FIELDS, "apprise_url": "pagerduty://routing-key@api-key", "summary_cron": "0 8 * * *"}
     response = operator.post(reverse("channel-add", args=["apprise"]), values)
     assert list(response.context["form"].errors) == ["summary_cron"]
 

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from monitoring.alerts.objectives import MEASURED_EVERY, measure_due, objectives_of, used_percent
+from monitoring.alerts.kinds.objective_budget import used_percent
+from monitoring.alerts.objectives import MEASURED_EVERY, measure_due, objectives_of
 from monitoring.alerts.scope import watched_jobs
 from monitoring.models import Objective, ObjectiveBudget, ObjectiveDay, Savepoint, SavepointOrigin, SavepointState
 

@@ -146,5 +146,5 @@ def test_the_number_of_statements_is_constant(rows, jobs, django_assert_num_quer
         incident(rows, run.job, HOUR)
         attempt(rows, run.job, HOUR, AttemptState.SUCCEEDED)
         rows.failed(run, 1, rows.ago(60))
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         read(rows)

@@ -155,5 +155,5 @@ def test_a_summary_names_no_incident_in_json(message):
 
 
 def test_a_paging_service_gets_no_summary(message):
-    pager = Channel(name="p", kind="apprise", secret="pagerduty://integration@key/")
+    pager = Channel(name="p", kind="apprise", secret="pagerduty://routing-key@api-key")
     assert AppriseTransport().send(pager, message, EIGHT) == Failed(NotifyReason.NO_SUMMARY(), permanent=True)

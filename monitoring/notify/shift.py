@@ -74,11 +74,11 @@ class ShiftIncident:
 
     @property
     def state_label(self) -> str:
-        return IncidentState(self.state).label
+        return str(IncidentState(self.state).label)
 
     @property
     def severity_label(self) -> str:
-        return Severity(self.severity).label
+        return str(Severity(self.severity).label)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ShiftRestart:
 
     @property
     def state_label(self) -> str:
-        return AttemptState(self.state).label
+        return str(AttemptState(self.state).label)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class ShiftOutage:
 
     @property
     def kind_label(self) -> str:
-        return OutageKind(self.kind).label
+        return str(OutageKind(self.kind).label)
 
 
 @dataclass(frozen=True)

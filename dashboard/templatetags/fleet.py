@@ -158,7 +158,7 @@ class _Rows:
         """Return what is left of the budget of the job's objective, with the objective as the title."""
         budget = figures.budget
         if budget is None:
-            return self._number("Budget left", "")
+            return self._number("Budget left", '<span class="nothing">–</span>')
         tone = budget_tone(budget)
         mark = f' class="level level-{tone}"' if tone else ""
         shown = f'<span{mark} title="{escape(objective_text(budget))}">{budget_left(budget)}</span>'

@@ -9,7 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.http import QueryDict
-from django.utils.text import capfirst
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.automation import allowed_text
@@ -91,7 +91,7 @@ class ChannelForm(ChannelModelForm):
         help_text=_("For example Asia/Shanghai. Empty: UTC."),
     )
     summary_hours = forms.TypedChoiceField(
-        choices=[(hours, f"{hours} h") for hours in HOURS],
+        choices=[(hours, format_lazy("{} {}", hours, _("h"))) for hours in HOURS],
         coerce=int,
         empty_value=12,
         required=False,

@@ -202,8 +202,9 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     active = _without_ended(matching)
     groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group)
     listed = [row for rows in groups.values() for row in rows]
+    has_objectives = not _with_objective().isdisjoint(_ids(listed))
     return Fleet(
-        shown=_build_page(listed, chosen, now),
+        shown=_build_page(listed, chosen, now, has_objectives=has_objectives),
         strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in all_rows),
         levels=Counter(row.health.level for row in active),
@@ -213,17 +214,19 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
         groups={value: Counter(row.health.level for row in rows) for value, rows in groups.items()},
         ended=sum(row.health.level is Level.ENDED for row in matching),
         matching=listed,
-        has_objectives=not _with_objective().isdisjoint(_ids(listed)),
+        has_objectives=has_objectives,
     )
 
 
-def _build_page(matching: list[JobRow], chosen: Selection, now: datetime) -> FleetPage:
+def _build_page(matching: list[JobRow], chosen: Selection, now: datetime, *, has_objectives: bool) -> FleetPage:
     paginator = Paginator(matching, PAGE_SIZE)
     first = paginator.get_page(chosen.page).number
     wanted = int(chosen.upto) if chosen.upto.isdecimal() and len(chosen.upto) < 9 else first
     last = min(max(wanted, first), first + PAGES_AT_ONCE - 1, paginator.num_pages)
     rows = matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE]
-    return FleetPage(with_figures(rows, now), first, last, paginator.num_pages, len(matching))
+    return FleetPage(
+        with_figures(rows, now, has_objectives=has_objectives), first, last, paginator.num_pages, len(matching)
+    )
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
@@ -333,10 +336,15 @@ def with_budgets(rows: list[JobRow]) -> list[JobRow]:
     return [row._replace(figures=Figures(budget=budgets.get(row.facts.pk))) for row in rows]
 
 
-def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
+def with_figures(rows: list[JobRow], now: datetime, *, has_objectives: bool = True) -> list[JobRow]:
+    """Return the rows with their figures. Without `has_objectives`, no job has a budget."""
     ids, hour = _ids(rows), now - timedelta(hours=1)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
-    savepoints, failed, budgets = _newest_savepoints(ids), _failures_per_day(ids, now), _budgets(ids)
+    savepoints, failed, budgets = (
+        _newest_savepoints(ids),
+        _failures_per_day(ids, now),
+        _budgets(ids if has_objectives else []),
+    )
     return [
         row._replace(
             figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk), budgets.get(pk))

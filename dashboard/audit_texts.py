@@ -44,6 +44,12 @@ _FIELDS = {
     "savepoints_kept": _("newest savepoints kept"),
     "savepoints_kept_s": _("savepoints kept for"),
     "window_s": _("window"),
+    "percent": _("share"),
+    "limit_ms": _("time (ms)"),
+    "days": _("days"),
+    "summary_cron": _("times of the shift summary"),
+    "summary_time_zone": _("time zone of the summary"),
+    "summary_hours": _("hours in the summary"),
 }
 
 # Actors that are no accounts. The audit log stores these names.
@@ -116,6 +122,10 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "runbook.add": _("added a runbook"),
     "runbook.change": _("changed the runbook"),
     "runbook.remove": _("deleted the runbook"),
+    "objective.change": lambda details: (
+        _("changed the objective: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "objective.remove": _("deleted the objective"),
     "job.run_schedule": lambda details: _("set the run schedule to %(schedule)s") % {"schedule": _schedule(details)},
     "savepoint.dispose": _("deleted a savepoint"),
     "savepoint.keep": lambda details: _("edited a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))},

@@ -19,6 +19,7 @@ from dashboard.api import (
     incidents,
     jobs,
     maintenance,
+    objectives,
     restarts,
     rules,
     runbooks,
@@ -51,7 +52,7 @@ api = NinjaAPI(
     docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "list"}),
 )
 for each in (
-    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, channels, maintenance),
+    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, objectives, channels, maintenance),
     *(automation, clusters, submitting, diagnosis, states, system),
 ):
     api.add_router("", each.routes)

@@ -30,7 +30,7 @@ from dashboard.queries.changes import read_changes
 from dashboard.queries.facts import gather_facts
 from dashboard.queries.series import Span as TimeRange
 from dashboard.views.job import find_job
-from monitoring.models import Job, Run, RunException, Savepoint
+from monitoring.models import Job, ObjectiveBudget, Run, RunException, Savepoint
 from monitoring.recovery.run_schedule import run_timetable
 from monitoring.savepoints.keeping import verdicts
 from monitoring.savepoints.schedule import timetable_of
@@ -77,7 +77,7 @@ class RetentionVerdictOut(SavepointOut):
 def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     now = timezone.now()
     facts = gather_facts([find_job(job_id)], now)[0]
-    return facts_out(facts, judge(facts, now))
+    return facts_out(facts, judge(facts, now), ObjectiveBudget.objects.filter(job=job_id).first())
 
 
 @routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="List the runs of a job, newest first")

@@ -172,7 +172,7 @@ class AutomationForm(JobModelForm):
             )
         except BadSchedule as problem:
             at = "savepoint_time_zone" if problem.field == "savepoint_time_zone" else "savepoint_schedule"
-            self.add_error(at, _allowed(problem))
+            self.add_error(at, allowed_text(problem))
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
         try:
@@ -180,7 +180,7 @@ class AutomationForm(JobModelForm):
             self.run_timetable = Cron(runs_at, cleaned.get("run_time_zone", "UTC")) if runs_at else None
         except BadSchedule as problem:
             at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
-            self.add_error(at, _allowed(problem))
+            self.add_error(at, allowed_text(problem))
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", _("Enter the reason for the pause."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
@@ -195,7 +195,8 @@ class AutomationForm(JobModelForm):
         return None if lasts is None else timezone.now() + timedelta(seconds=lasts)
 
 
-def _allowed(problem: BadSchedule) -> str:
+def allowed_text(problem: BadSchedule) -> str:
+    """Return what is allowed instead, as a sentence in the language of the page."""
     return capfirst(rendered(SavepointReason.SENTENCE(clause=problem.reason)))
 
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from dashboard import launch_wait
 from dashboard.audit_texts import action_text, actor_name, reason_text, target_text
@@ -43,6 +44,8 @@ from monitoring.models import (
     IncidentState,
     Job,
     NotificationState,
+    Objective,
+    ObjectiveBudget,
     Run,
     RunState,
     Savepoint,
@@ -59,11 +62,13 @@ from monitoring.units import (
     age_text,
     bytes_text,
     flink_duration_text,
+    span_ms_text,
     span_text,
     time_text,
 )
 
 register = template.Library()
+LITTLE_LEFT = 20  # percent of the budget of an objective
 
 
 def _nothing() -> SafeString:
@@ -521,3 +526,32 @@ def why_queued(run: Run) -> str:
 def queued_since(run: Run) -> datetime | None:
     since = run.launch_wait.get("since")
     return None if since is None else datetime.fromisoformat(since)
+
+
+@register.filter
+def objective_text(objective: Objective | ObjectiveBudget) -> str:
+    """Return a sentence without an end, such as `99 % of the checkpoints in less than 30 s over 30 days`."""
+    text = ngettext(
+        "%(percent)s %% of the checkpoints in less than %(limit)s over %(days)s day",
+        "%(percent)s %% of the checkpoints in less than %(limit)s over %(days)s days",
+        objective.days,
+    )
+    return text % {
+        "percent": f"{objective.percent:g}",
+        "limit": span_ms_text(objective.limit_ms),
+        "days": objective.days,
+    }
+
+
+@register.filter
+def budget_left(budget: ObjectiveBudget) -> str:
+    """Return what is left of the budget as a percentage, or a dash if the job has no checkpoints."""
+    return "–" if budget.left_percent is None else f"{budget.left_percent:.0f} %".replace("-", "−")
+
+
+@register.filter
+def budget_tone(budget: ObjectiveBudget) -> str:
+    """Return the word of the level in whose colour the budget is shown, or "" if enough of it is left."""
+    if budget.left_percent is None or budget.left_percent > LITTLE_LEFT:
+        return ""
+    return Level.DEGRADED.word if budget.left_percent > 0 else Level.FAILING.word

@@ -22,10 +22,13 @@ from dashboard.queries.fleet import Figures, JobRow, label_of
 from dashboard.templatetags.figures import (
     age,
     badge,
+    budget_left,
+    budget_tone,
     bytes_,
     day_bars,
     duration,
     level_tone,
+    objective_text,
     sparkline,
     translated,
 )
@@ -51,7 +54,8 @@ class _Rows:
         self._drawn = _("Durations of the latest checkpoints")
         self._p95 = _("p95 of the last hour: %(p95)s")
         columns = ("Last checkpoint", "Duration", "Alignment p95", "State size", "Failures (7 d)")
-        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age")}
+        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Budget left")}
+        self._has_objectives = context["fleet"].has_objectives
         self._badges: dict[tuple[str, Level], str] = {}
         self._group, self._groups = context["chosen"].group, context["fleet"].groups
         self._levels = {level: escape(_(level.word)) for level in Level}
@@ -73,7 +77,8 @@ class _Rows:
             title = escape(_("without the label %(key)s") % {"key": self._group})
         counts = self._groups[value]
         levels = (f"{counts[level]} {word}" for level, word in self._levels.items() if counts.get(level))
-        return f'\n      <tr class="group-row"><td colspan="11"><b>{title}</b> {" · ".join(levels)}</td></tr>'
+        cell = f'<td colspan="{11 + self._has_objectives}"><b>{title}</b> {" · ".join(levels)}</td>'
+        return f'\n      <tr class="group-row">{cell}</tr>'
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
@@ -139,6 +144,8 @@ class _Rows:
         failed = figures.failed_per_day
         yield self._number("Failures (7 d)", f"{sum(failed)}{day_bars(failed)}", " failures")
         yield self._number("Savepoint age", age(figures.savepoint_at))
+        if self._has_objectives:
+            yield self._budget(figures)
 
     def _duration(self, row: JobRow) -> str:
         """Return the duration of the last checkpoint, by which the list can be sorted, with the p95 of the hour."""
@@ -146,6 +153,16 @@ class _Rows:
         title = "" if p95 is None else f' title="{escape(self._p95 % {"p95": duration(p95)})}"'
         shown = duration(row.facts.last_duration_ms)
         return f'<td class="num" data-name="{self._names["Duration"]}"{title}>{shown}</td>'
+
+    def _budget(self, figures: Figures) -> str:
+        """Return what is left of the budget of the job's objective, with the objective as the title."""
+        budget = figures.budget
+        if budget is None:
+            return self._number("Budget left", '<span class="nothing">–</span>')
+        tone = budget_tone(budget)
+        mark = f' class="level level-{tone}"' if tone else ""
+        shown = f'<span{mark} title="{escape(objective_text(budget))}">{budget_left(budget)}</span>'
+        return self._number("Budget left", shown)
 
     def _number(self, column: str, text: str, more: str = "") -> str:
         return f'<td class="num{more}" data-name="{self._names[column]}">{text}</td>'

@@ -27,10 +27,11 @@ from dashboard.views.job import find_job, job_context
 from dashboard.views.maintenance import offered_jobs, visible_jobs
 from monitoring.alerts.kinds import UnknownKind, kind_of, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
-from monitoring.alerts.scope import rules_for, terms_of
+from monitoring.alerts.objectives import objectives_of
+from monitoring.alerts.scope import rules_for, terms_of, watched_jobs
 from monitoring.alerts.standing import derives_limit, limit_now, standings
 from monitoring.alerts.walk import Watch
-from monitoring.models import AlertRule, Channel, Job
+from monitoring.models import AlertRule, Channel, Job, ObjectiveBudget
 
 RECENT = 20
 PAGE_SIZE = 50
@@ -50,6 +51,8 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "alerts")
     context |= {
         "standings": standings(job, context["now"]),
+        "objective": objectives_of(watched_jobs([job.pk])).get(job.pk),
+        "budget": ObjectiveBudget.objects.filter(job=job).first(),
         "incidents": job.incidents.order_by("-opened_at")[:RECENT],
     }
     return render(request, "job/alerts.html", context)
@@ -57,13 +60,13 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
 
 def choose_kind(request: HttpRequest) -> HttpResponse:
     require_on_any(request, Role.OPERATOR)
-    job = _asked_job(request)
+    job = asked_job(request)
     groups = kinds_by_group(of_jobs=job is not None or not operates_everything(reach_at(request)))
     return render(request, "rules/kinds.html", {"groups": groups, "job": job, "section": "rules"})
 
 
 def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
-    job, found = _asked_job(request), known_kind(kind)
+    job, found = asked_job(request), known_kind(kind)
     if job is not None and found.subject is not Subject.JOB:
         raise Http404
     if job is None and found.subject is Subject.JOB:
@@ -135,7 +138,7 @@ def derived_limit(watch: Watch, job: Job | None) -> str:
     return watch.kind.unit.text(limit) if limit is not None else ""
 
 
-def _asked_job(request: HttpRequest) -> Job | None:
+def asked_job(request: HttpRequest) -> Job | None:
     asked = request.GET.get("job", "")
     if not asked:
         return None

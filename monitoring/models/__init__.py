@@ -35,6 +35,7 @@ from monitoring.models.notifications import (
     NotificationReason,
     NotificationState,
 )
+from monitoring.models.objectives import Objective, ObjectiveBudget, ObjectiveDay
 from monitoring.models.programs import PlacedProgram, Program, ProgramPart
 from monitoring.models.recorded import (
     ChangeKind,
@@ -122,6 +123,9 @@ __all__ = [
     "Notification",
     "NotificationReason",
     "NotificationState",
+    "Objective",
+    "ObjectiveBudget",
+    "ObjectiveDay",
     "OperatorCheckpoint",
     "Outage",
     "OutageKind",

@@ -22,6 +22,7 @@ from monitoring.models import (
     NotificationReason,
     Runbook,
 )
+from monitoring.notify.shift import Shift, from_stored, hours_of
 from monitoring.notify.verdict import LISTED
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
@@ -73,6 +74,7 @@ class Item:
 class Message:
     """A message. `items` are the first of `total` incidents, the gravest first, and at least one.
 
+    `summary`: the message is a shift summary, and its only item has the event "summary" and no incident.
     `key` is the same at every retry, so that the receiver can recognize a repeated message.
     """
 
@@ -81,6 +83,7 @@ class Message:
     total: int = 1
     is_digest: bool = False
     ended_unlisted: tuple[int, ...] = ()  # resolved incidents that are not in `items`
+    summary: Shift | None = None
 
     @property
     def lead(self) -> Item:
@@ -97,6 +100,8 @@ class Message:
     @property
     def subject(self) -> str:
         """The English subject for Waymark's pages. `wording` renders the channel's subject."""
+        if self.summary is not None:
+            return f"[summary] {self.lead.text()}"
         if self.is_single:
             return f"[{self.lead.event}] {self.lead.named_text()}"
         if self.is_digest:
@@ -158,6 +163,8 @@ class BadChannel(ValueError):
 
 
 def message_of(delivery: Delivery) -> Message:
+    if delivery.summary is not None:
+        return summary_message(delivery.key, from_stored(delivery.summary))
     notifications = _by_severity(delivery)
     listed = notifications[:LISTED]
     changed = _newest_changes([each.event.incident_id for each in listed])
@@ -191,6 +198,31 @@ def sample_message(key: str, channel: Channel, now: datetime) -> Message:
         evidence={},
     )
     return Message(key, (item,))
+
+
+def summary_message(key: str, shift: Shift) -> Message:
+    item = Item(
+        event="summary",
+        severity="info",
+        kind="shift_summary",
+        job="",
+        cluster="",
+        sentence=NotifyReason.SHIFT(
+            hours=hours_of(shift),
+            opened=shift.opened,
+            resolved=shift.resolved,
+            unresolved=shift.unresolved,
+            restarts=shift.restarts_in_total,
+            failed=shift.restarts_failed,
+            savepoints=shift.savepoints_failed,
+            blind=shift.blind_s,
+        ),
+        at=shift.until_at,
+        incident_id=0,
+        incident_url=f"{_site()}/incidents/",
+        job_url=f"{_site()}/shift/",
+    )
+    return Message(key, (item,), summary=shift)
 
 
 def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:

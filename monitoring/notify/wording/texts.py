@@ -10,7 +10,9 @@ from django.template.loader import render_to_string
 
 from monitoring.models import Channel, Language
 from monitoring.notify.message import Item, Message
+from monitoring.notify.shift import Shift
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
+from monitoring.notify.wording.shifts import values_of_shift
 from monitoring.notify.wording.words import event_label, kind_label, severity_label
 
 SUBJECT_LENGTH = 180
@@ -26,8 +28,13 @@ class Text:
 
 
 def text_of(channel: Channel, message: Message) -> Text:
-    """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent."""
+    """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent.
+
+    Summaries always have Waymark's templates.
+    """
     language = Language(channel.language)
+    if message.summary is not None:
+        return _summary(message.summary, channel, subject_of(message, language))
     context = _context(message, language)
     subject = _own(channel.subject_template, message, language) or subject_of(message, language)
     body = _own(channel.body_template, message, language)
@@ -35,8 +42,15 @@ def text_of(channel: Channel, message: Message) -> Text:
     return Text(_in_one_line(subject), body or _stock(language, "body.txt", context), html)
 
 
+def _summary(shift: Shift, channel: Channel, subject: str) -> Text:
+    values, language = values_of_shift(shift, channel), Language(channel.language)
+    return Text(subject, _stock(language, "shift.txt", values), _stock(language, "shift.html", values))
+
+
 def subject_of(message: Message, language: Language) -> str:
     """Return the subject of Waymark's template. It depends only on the lead and the number of notifications."""
+    if message.summary is not None:
+        return _in_one_line(_stock(language, "shift_subject.txt", {"sentence": message.lead.text(language.value)}))
     return _in_one_line(_stock(language, "subject.txt", _context(message, language)))
 
 

@@ -44,6 +44,7 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
     savepoint = make.make_savepoint(run, now - timedelta(minutes=5), note=f"{name}-note")
     rule = make.make_rule(job)
     incident = make.make_incident(rule, now - timedelta(minutes=3))
+    objective = make.make_objective(job, now)
     channel = make.make_channel(f"on-call {cluster.pk}")  # a channel belongs to no cluster: any rule may use it
     runbook = Runbook.objects.create(selector=f"team={name}", text=f"{name}-runbook")
     message = make.make_delivery(incident, channel, now - timedelta(minutes=3), state=DeliveryState.DEAD)
@@ -65,6 +66,7 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
         "savepoints": savepoint.pk,
         "rules": rule.pk,
         "runbooks": runbook.pk,
+        "objectives": objective.pk,
         "incidents": incident.pk,
         "channels": channel.pk,
         "messages": message.pk,

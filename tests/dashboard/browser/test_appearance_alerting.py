@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from monitoring.models import ConfigurationChange, Incident, IncidentState, Runbook
+from monitoring.models import ConfigurationChange, Incident, IncidentState, Objective, Runbook
 from tests.dashboard import builders as make
 from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
@@ -18,7 +18,7 @@ from tests.dashboard.sample_alerts import make_alerts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-LISTS = ("incidents", "channels", "deliveries", "maintenance", "runbooks")
+LISTS = ("incidents", "shift", "objectives", "channels", "deliveries", "maintenance", "runbooks")
 
 
 def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
@@ -29,6 +29,9 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
         make.make_incident(rule, now - timedelta(minutes=3), assigned_to="olga" if name == "prices" else "")
     text = "https://wiki.example.org/runbooks/eu-prod\nCall ada."
     runbook = Runbook.objects.create(selector="cluster=eu-prod", text=text)
+    jobs = night.cluster_incident.cluster.jobs.order_by("name")
+    own = [make.make_objective(job, now, missed=missed) for job, missed in zip(jobs, (0, 90, 140), strict=False)]
+    Objective.objects.create(selector="team=payments,env!=dev", percent=99.9, limit_ms=500, days=7)
     pages = {
         **{name: reverse(name) for name in LISTS},
         "incident-cluster": reverse("incident", args=[night.cluster_incident.pk]),
@@ -38,6 +41,10 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
         "channel-remove": reverse("channel-remove", args=[night.channel.pk]),
         "message-dead": reverse("delivery", args=[night.dead_message.pk]),
         "message-digest": reverse("delivery", args=[night.digest.pk]),
+        "fleet-objectives": reverse("fleet"),
+        "job-objective": reverse("job-alerts", args=[own[1].job_id]),
+        "objective": reverse("objective", args=[own[1].pk]),
+        "objective-new": reverse("objective-new"),
         "window": reverse("maintenance-window", args=[night.window.pk]),
         "runbook": reverse("runbook", args=[runbook.pk]),
     }

@@ -48,8 +48,8 @@ def pause(request: HttpRequest) -> HttpResponse:
     same = pauses.active(now).filter(cluster=typed["cluster"])
     if (other := newer_than_shown(same, request.POST).first()) is not None:
         text = _(
-            "%(who)s has already paused this automation since this page was loaded. Reason: “%(reason)s”. Your input is "
-            "kept. To add another pause, send the form again."
+            "%(who)s has already paused this automation since this page was loaded. Reason: “%(reason)s”. Your input "
+            "is kept. To add another pause, send the form again."
         )
         form.add_error(None, text % {"who": other.author, "reason": other.reason})
         return _show(request, form, 422)

@@ -19,6 +19,7 @@ from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.access.same_site import own_path
 from dashboard.charts.backtest import backtest_figure
+from dashboard.forms.editing import newer_than_shown, newest_key
 from dashboard.forms.note import (
     NoteForm,
     PresetForm,
@@ -43,7 +44,8 @@ from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.alerts.kinds import kind_of
 from monitoring.diagnosis.asking import of_incident
-from monitoring.models import Incident, IncidentState, Severity
+from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Severity
+from monitoring.reasons.columns import stored
 
 PAGE_SIZE = 50
 HIDDEN_SHOWN = 20
@@ -182,6 +184,11 @@ def add_note(request: HttpRequest, pk: int) -> HttpResponse:
 
 @action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
+    snoozes = IncidentEvent.objects.filter(incident=pk, kind=IncidentEventKind.SNOOZED)
+    if (other := newer_than_shown(snoozes, request.POST).order_by("-pk").first()) is not None:
+        text = _("Nothing was changed. The incident has been snoozed since this page was loaded: %(event)s")
+        messages.warning(request, text % {"event": rendered(stored(other, "text"))})
+        return redirect("incident", pk)
     form: PresetForm | SnoozeForm
     form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
 
@@ -230,6 +237,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "hidden": hidden,
         "hidden_count": count,
         "form": form,
+        "newest": newest_key(found.events.all()),
         "section": "incidents",
     }
     return render(request, f"incidents/{template}.html", context, status=status)

@@ -66,8 +66,8 @@ def _overlapping(window: MaintenanceWindow, request: HttpRequest) -> QuerySet[Ma
 
 def _newer_window_text(other: MaintenanceWindow) -> str:
     text = _(
-        "%(who)s has planned a window with this scope since this page was loaded, from %(starts_at)s until %(ends_at)s. "
-        "Your input is kept. To plan another window, send the form again."
+        "%(who)s has planned a window with this scope since this page was loaded, from %(starts_at)s until "
+        "%(ends_at)s. Your input is kept. To plan another window, send the form again."
     )
     starts_at, ends_at = (
         format(timezone.localtime(at), "%Y-%m-%d %H:%M %Z") for at in (other.starts_at, other.ends_at)

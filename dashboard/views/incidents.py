@@ -65,6 +65,7 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
         "choosing": any(_may_act(request, each) for each in page),
+        "newest": newest_key(IncidentEvent.objects.all()),
         "all_unresolved": chosen == IncidentFilter(state=UNRESOLVED),
         "section": "incidents",
     }
@@ -106,6 +107,8 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
 @require_POST
 def snooze_several(request: HttpRequest) -> HttpResponse:
     def act(found: Incident, by: str, form: SnoozeSeveralForm, now: datetime) -> None:
+        if _snoozed_since(request, found.pk) is not None:
+            raise lifecycle.IncidentMovedOn(found)
         lifecycle.snooze(found, form.until(now), by, form.cleaned_data["note"], now)
 
     def text(done: int) -> str:
@@ -184,8 +187,7 @@ def add_note(request: HttpRequest, pk: int) -> HttpResponse:
 
 @action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
-    snoozes = IncidentEvent.objects.filter(incident=pk, kind=IncidentEventKind.SNOOZED)
-    if (other := newer_than_shown(snoozes, request.POST).order_by("-pk").first()) is not None:
+    if (other := _snoozed_since(request, pk)) is not None:
         text = _("Nothing was changed. The incident has been snoozed since this page was loaded: %(event)s")
         messages.warning(request, text % {"event": rendered(stored(other, "text"))})
         return redirect("incident", pk)
@@ -198,6 +200,12 @@ def snooze(request: HttpRequest, pk: int) -> HttpResponse:
         return _("Incident snoozed until %(until)s.") % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"}
 
     return _move(request, pk, form, act)
+
+
+def _snoozed_since(request: HttpRequest, incident: int) -> IncidentEvent | None:
+    """Return the newest snooze of the incident since the page was loaded."""
+    snoozes = IncidentEvent.objects.filter(incident=incident, kind=IncidentEventKind.SNOOZED)
+    return newer_than_shown(snoozes, request.POST).order_by("-pk").first()
 
 
 def _refusal(form: forms.Form) -> str:

@@ -199,6 +199,19 @@ def test_snooze(ada: Client, bob: Client, job: Job, now: datetime) -> None:
     assert Incident.objects.get(pk=incident.pk).snoozed_until != until
 
 
+def test_snooze_of_several(ada: Client, bob: Client, job: Job, now: datetime) -> None:
+    first = make.make_incident(make.make_rule(job), now)
+    second = make.make_incident(make.make_rule(make.make_job(job.cluster, "other")), now)
+    page, action = reverse("incidents"), reverse("incidents-snooze")
+    found = re.findall(r'form="bulk" name="shown_newest" value="(\d+)"', bob.get(page).content.decode())
+    answer_of(ada, action, {"preset": "2h", "incident": [first.pk]})
+    until = Incident.objects.get(pk=first.pk).snoozed_until
+    typed = {"preset": "30m", "incident": [first.pk, second.pk], "shown_newest": found[0]}
+    text = answer_of(bob, action, typed)
+    assert "1 incident snoozed. 1 incident had already changed." in text
+    assert Incident.objects.get(pk=first.pk).snoozed_until == until
+
+
 # Actions that a row allows only once, so that their forms need no hidden field. A case has the address, the input, what
 # the second person reads, and the rows that show how often it was done.
 Case = tuple[str, dict[str, Any], str, QuerySet[Any]]

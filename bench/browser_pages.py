@@ -86,12 +86,12 @@ class _Traffic:
     @classmethod
     def of(cls, page: Page) -> _Traffic:
         traffic = cls(page.context.new_cdp_session(page))
-        traffic.client.on("Network.requestWillBeSent", lambda _event: traffic._count(1, 0))
-        traffic.client.on("Network.loadingFinished", lambda event: traffic._count(0, event["encodedDataLength"]))
+        traffic.client.on("Network.requestWillBeSent", lambda _event: traffic.count(1, 0))
+        traffic.client.on("Network.loadingFinished", lambda event: traffic.count(0, event["encodedDataLength"]))
         traffic.client.send("Network.enable")
         return traffic
 
-    def _count(self, requests: int, size: int) -> None:
+    def count(self, requests: int, size: int) -> None:
         self._now.requests += requests
         self._now.size += size
 

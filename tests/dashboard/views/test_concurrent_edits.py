@@ -18,6 +18,7 @@ from django.urls import reverse
 
 from dashboard.api.typed import filled
 from dashboard.forms.automation import AutomationForm
+from monitoring.engine import examination
 from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Discovery, Job
 from tests.dashboard import builders as make
 
@@ -199,7 +200,10 @@ def test_changed_secret_is_not_shown(ada: Client, bob: Client) -> None:
     assert "s3cret" not in page
 
 
-def test_leader_that_moved_is_no_change_of_a_person(bob: Client, now: datetime) -> None:
+def test_leader_that_moved_is_no_change_of_a_person(
+    bob: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "LIMIT_S", 0.2)  # no ensemble answers
     cluster = make.make_cluster(now)
     place = {"discovery": Discovery.ZOOKEEPER, "zookeeper_hosts": "127.0.0.1:1", "zookeeper_root": "/flink"}
     Cluster.objects.update(**place, zookeeper_cluster_id="/default")
@@ -237,7 +241,8 @@ def test_preview_of_a_retention_says_that_the_values_changed(ada: Client, bob: C
 def test_one_of_two_requests_at_the_same_time_is_refused(ada: Client, bob: Client, now: datetime, name: str) -> None:
     edit = edit_of(name, now)
     sent = [(ada, load(ada, edit, edit.first)), (bob, load(bob, edit, edit.second))]
-    together, codes = threading.Barrier(2), []
+    together = threading.Barrier(2)
+    codes: list[int] = []
 
     def send(client: Client, data: dict[str, Any]) -> None:
         together.wait()

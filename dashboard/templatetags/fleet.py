@@ -166,7 +166,6 @@ class _Rows:
     def _automation(self, row: JobRow) -> str:
         return f'<td class="soft small by-itself less hide-narrow">{_automation(row)}</td>'
 
-
     def _menu(self, row: JobRow) -> str:
         """Return the cell with the links to act on the job. Without links it is empty."""
         facts, acts = row.facts, acts_on(self._access, row.facts.job)

@@ -48,7 +48,6 @@ from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.looking import StorageSilent
 
-
 NEWEST_SAVEPOINT = "savepoint"  # the value of `from` in links of lists, which do not know the savepoint
 
 

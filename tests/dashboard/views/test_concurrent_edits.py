@@ -59,16 +59,12 @@ def edit_of(name: str, now: datetime) -> Edit:
             address = reverse("channel", args=[channel.pk])
             typed = {"group_wait_s": 120}, {"messages_per_10_min": 7}
             change = "Collect for (seconds) is now 120."
-            return Edit(
-                address, address, *typed, change, channel, lambda r: (r.group_wait_s, r.messages_per_10_min)
-            )
+            return Edit(address, address, *typed, change, channel, lambda r: (r.group_wait_s, r.messages_per_10_min))
         case "automation":
             page, action = (reverse(each, args=[job.pk]) for each in ("job-configuration", "job-automation"))
             typed = {"max_restarts_per_hour": 7}, {"max_restarts_per_day": 11}
             change = "Max. restarts per hour is now 7."
-            return Edit(
-                page, action, *typed, change, job, lambda r: (r.max_restarts_per_hour, r.max_restarts_per_day)
-            )
+            return Edit(page, action, *typed, change, job, lambda r: (r.max_restarts_per_hour, r.max_restarts_per_day))
         case "retention":
             page, action = (reverse(each, args=[job.pk]) for each in ("job-retention", "job-change-retention"))
             typed = {"savepoints_kept": 5}, {"savepoints_kept_s": "7 d"}
@@ -88,9 +84,7 @@ def edit_of(name: str, now: datetime) -> Edit:
                 {"savepoint_jitter_s": 90, "unanswered": True},
             )
             change = "Max. concurrent requests is now 3."
-            return Edit(
-                address, address, *typed, change, cluster, lambda r: (r.requests_at_once, r.savepoint_jitter_s)
-            )
+            return Edit(address, address, *typed, change, cluster, lambda r: (r.requests_at_once, r.savepoint_jitter_s))
         case "launch":
             address = reverse("job-launch", args=[job.pk])
             typed = {"parallelism": 8}, {"entry_class": "flights.py:by_aircraft"}

@@ -311,18 +311,14 @@ def _delete_channel(job: Job, now: datetime) -> Case:
 
 def _new_rule(job: Job, now: datetime) -> Case:
     address = f"{reverse('rule-new', args=['failed_in_window'])}?job={job.pk}"
-    typed = {
-        **{"threshold": "3", "window_s": "15 min", "severity": "warning", "enabled": "on", "check_every_s": "30 s"},
-        **{"open_hold_s": "0 s", "close_hold_s": "5 min", "flap_opens": "0", "flap_window_s": "1 h"},
-    }
+    typed = {"threshold": "3", "window_s": "15 min", "severity": "warning", "enabled": "on", "check_every_s": "30 s"}
+    typed |= {"open_hold_s": "0 s", "close_hold_s": "5 min", "flap_opens": "0", "flap_window_s": "1 h"}
     return address, typed, "The job already has a rule of this type and severity.", AlertRule.objects.all()
 
 
 def _new_channel(job: Job, now: datetime) -> Case:
-    typed = {
-        **{"name": "on-call", "language": "en", "enabled": "on", "group_wait_s": "30", "messages_per_10_min": "20"},
-        "to": "ops@example.org",
-    }
+    typed = {"name": "on-call", "to": "ops@example.org", "language": "en", "enabled": "on"}
+    typed |= {"group_wait_s": "30", "messages_per_10_min": "20"}
     return reverse("channel-add", args=["mail"]), typed, "Another channel has this name.", Channel.objects.all()
 
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
 from django.db.models import Max, Model, QuerySet
@@ -155,7 +155,8 @@ def _text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.BooleanField):
         return _("on") if value else _("off")
     if isinstance(field, forms.ChoiceField):
-        labels = {str(key): str(label) for key, label in field.choices}
+        choices = cast("Iterable[tuple[object, object]]", field.choices)
+        labels = {str(key): str(label) for key, label in choices}
         chosen: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
         keys = ["" if key is None else str(key) for key in chosen]
         value = ", ".join(labels.get(key, key) for key in keys)

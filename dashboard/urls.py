@@ -66,6 +66,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("views/<int:pk>/forget/", saved_views.forget_view, name="view-forget"),
     path("jobs/<int:pk>/history/", checkpoints.history, name="job-history"),
     path("jobs/<int:pk>/history/news/", checkpoints.new_checkpoints, name="job-history-news"),
+    path("jobs/<int:pk>/failure/", checkpoints.newest_failure, name="job-failure"),
     path("jobs/<int:pk>/download/<slug:what>.<slug:form>", downloads.of_job, name="job-download"),
     path("checkpoints/<int:pk>/subtasks.<slug:form>", downloads.of_checkpoint, name="checkpoint-download"),
     path("jobs/<int:pk>/state/", state.state, name="job-state"),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.db.models import QuerySet
 from django.template.defaultfilters import capfirst
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
+from dashboard.forms.editing import EditForm
 from dashboard.forms.spans import SpanField
 from dashboard.language import rendered
-from monitoring.models import Cluster, Job
+from monitoring.models import AuditEntry, Cluster, Job
 from monitoring.pauses import LONGEST_REASON
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
@@ -32,7 +35,7 @@ def _code_field(**more: Any) -> forms.CharField:
     return forms.CharField(required=False, widget=widget, **more)
 
 
-class AutomationForm(JobModelForm):
+class AutomationForm(EditForm, JobModelForm):
     """The automation of a job. `timetable` is the schedule of savepoints, `run_timetable` that of runs, or None."""
 
     timetable: Timetable | None = None
@@ -143,6 +146,13 @@ class AutomationForm(JobModelForm):
         super().__init__(*args, **options | {"instance": instance, "initial": written})
         restore = self.fields["restore_from"]
         restore.choices = in_language(restore.choices)  # type: ignore[attr-defined]
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="job.automation", target=f"job {self.instance.name}")
+
+    def stored_values(self) -> dict[str, object]:
+        # The field has the rest of the pause, which becomes shorter by itself.
+        return super().stored_values() | {"pause_lasts": self.instance.automation_paused_until}
 
     @property
     def schedule_changed(self) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.automation import allowed_text
+from dashboard.forms.editing import EditForm
 from dashboard.forms.spans import SpanField
 from dashboard.language import rendered
-from monitoring.models import Channel, ChannelKind
+from monitoring.models import AuditEntry, Channel, ChannelKind
 from monitoring.notify.apprise.transport import opens_alerts, service_name
 from monitoring.notify.message import BadChannel
 from monitoring.notify.shift import HOURS
@@ -34,7 +37,7 @@ LONGEST_RECIPIENTS = 50
 _MINUTE, _DAY = 60, 86_400
 
 
-class ChannelForm(ChannelModelForm):
+class ChannelForm(EditForm, ChannelModelForm):
     """The form fields that all kinds of channels have. Only an administrator has `may_allow_private`."""
 
     kind: ClassVar[ChannelKind]
@@ -134,6 +137,12 @@ class ChannelForm(ChannelModelForm):
         self.fields["escalate_to"].queryset = others  # type: ignore[attr-defined]
         self.fields["escalate_to"].empty_label = _("no escalation")  # type: ignore[attr-defined]
         self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="channel.change", target=f"channel {self.instance.name}")
+
+    def stored_values(self) -> dict[str, object]:
+        return super().stored_values() | {self.secret_field: self.instance.secret}
 
     def first_values(self) -> dict[str, object]:
         """Return the initial values of the fields of this kind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
+from dashboard.forms.editing import EditForm
 from dashboard.forms.measures import field_of
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from dashboard.forms.runbook import RunbookField
@@ -19,14 +20,14 @@ from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
 from monitoring.alerts.scope import terms_of
-from monitoring.models import AlertRule, Channel, Job, RuleScope, Severity
+from monitoring.models import AlertRule, AuditEntry, Channel, Job, RuleScope, Severity
 
 _DAY = 86_400
 _ONE_JOB = (RuleScope.JOB.value, _("One job"))
 _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 
 
-class RuleForm(forms.Form):
+class RuleForm(EditForm, forms.Form):
     """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
     _offered_jobs: QuerySet[Job]
@@ -102,6 +103,16 @@ class RuleForm(forms.Form):
         own = {name: field_of(measure) for name, measure in measures.items() if measure is not None}
         self.fields = {**own, **self.fields}
         self.own_names = list(own)
+
+    def edited_row(self) -> AlertRule:
+        return self.rule
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        job = self.rule.job
+        entries = AuditEntry.objects.filter(action="rule.change")
+        if job is None:
+            return entries.filter(target=f"rule {self.rule.name}")
+        return entries.filter(target=f"job {job.name}", details__has_any_keys=list(names))
 
     def offer_channels(self, offered: QuerySet[Channel]) -> None:
         """Offer only these channels, because an account that may not select channels must not see other names."""

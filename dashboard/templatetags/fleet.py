@@ -51,6 +51,15 @@ class _Rows:
         self._choosing, self._access = context["may_act_somewhere"], context["access"]
         self._before, _zero, self._after = reverse("job", args=[0]).rpartition("0")
         self._fleet = reverse("fleet")
+        self._new_rule = reverse("rule-new", args=["failed_in_window"])
+        texts = {
+            "failure/": _("Newest failed checkpoint"),
+            "rule": _("New alert rule"),
+            "restart/": _("Restart from…"),
+            "restart/?from=savepoint": _("Restart from the newest savepoint"),
+        }
+        self._menu_texts = {name: escape(text) for name, text in texts.items()}
+        self._menu_name = _("Actions for %(name)s")
         self._drawn = _("Durations of the latest checkpoints")
         self._p95 = _("p95 of the last hour: %(p95)s")
         columns = ("Last checkpoint", "Duration", "Alignment p95", "State size", "Failures (7 d)")
@@ -77,13 +86,13 @@ class _Rows:
             title = escape(_("without the label %(key)s") % {"key": self._group})
         counts = self._groups[value]
         levels = (f"{counts[level]} {word}" for level, word in self._levels.items() if counts.get(level))
-        cell = f'<td colspan="{11 + self._has_objectives}"><b>{title}</b> {" · ".join(levels)}</td>'
+        cell = f'<td colspan="{12 + self._has_objectives}"><b>{title}</b> {" · ".join(levels)}</td>'
         return f'\n      <tr class="group-row">{cell}</tr>'
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
         cells = "\n        ".join(
-            (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row))
+            (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row), self._menu(row))
         )
         return f'\n      <tr class="link">\n        {cells}\n      </tr>'
 
@@ -142,7 +151,11 @@ class _Rows:
         yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
         yield self._number("State size", bytes_(row.facts.state_size))
         failed = figures.failed_per_day
-        yield self._number("Failures (7 d)", f"{sum(failed)}{day_bars(failed)}", " failures")
+        count = f"{sum(failed)}"
+        if any(failed):
+            title = self._menu_texts["failure/"]
+            count = f'<a href="{self._before}{row.facts.pk}/failure/" title="{title}">{count}</a>'
+        yield self._number("Failures (7 d)", f"{count}{day_bars(failed)}", " failures")
         yield self._number("Savepoint age", age(figures.savepoint_at))
         if self._has_objectives:
             yield self._budget(figures)
@@ -169,6 +182,27 @@ class _Rows:
 
     def _automation(self, row: JobRow) -> str:
         return f'<td class="soft small by-itself less hide-narrow">{_automation(row)}</td>'
+
+    def _menu(self, row: JobRow) -> str:
+        """Return the cell with the links to act on the job. Without links it is empty."""
+        facts, acts = row.facts, acts_on(self._access, row.facts.job)
+        at, texts = f"{self._before}{facts.pk}/", self._menu_texts
+        offered = {
+            "failure/": any(row.figures.failed_per_day),
+            "restart/": acts,
+            "restart/?from=savepoint": acts and row.figures.savepoint_at is not None,
+        }
+        links = [f'<a href="{at}{path}">{texts[path]}</a>' for path, is_offered in offered.items() if is_offered]
+        if acts:
+            links.append(f'<a href="{self._new_rule}?job={facts.pk}">{texts["rule"]}</a>')
+        if not links:
+            return '<td class="row-menu"></td>'
+        name = escape(self._menu_name % {"name": facts.name})
+        return (
+            f'<td class="row-menu"><details class="menu" name="menu" id="menu-{facts.pk}"><summary'
+            f' aria-label="{name}"><span aria-hidden="true">⋯</span></summary>'
+            f'<div class="menu-items">{"".join(links)}</div></details></td>'
+        )
 
 
 def _cause(row: JobRow) -> str:

@@ -21,6 +21,7 @@ from dashboard.access.roles import Role
 from dashboard.access.same_site import own_path
 from dashboard.charts.backtest import backtest_figure
 from dashboard.charts.figure import add_flags
+from dashboard.forms.editing import newer_than_shown, newest_key
 from dashboard.forms.note import (
     AssignForm,
     NoteForm,
@@ -52,7 +53,8 @@ from monitoring.alerts import lifecycle
 from monitoring.alerts.kinds import kind_of
 from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.asking import of_incident
-from monitoring.models import Incident, IncidentState, Runbook, Severity
+from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Runbook, Severity
+from monitoring.reasons.columns import stored
 
 PAGE_SIZE = 50
 HIDDEN_SHOWN = 20
@@ -74,6 +76,7 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
         "choosing": any(_may_act(request, each) for each in page),
+        "newest": newest_key(IncidentEvent.objects.all()),
         "all_unresolved": all_unresolved,
         "me": request.user.get_username(),
         "section": "incidents",
@@ -120,6 +123,8 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
 @require_POST
 def snooze_several(request: HttpRequest) -> HttpResponse:
     def act(found: Incident, by: str, form: SnoozeSeveralForm, now: datetime) -> None:
+        if _snoozed_since(request, found.pk) is not None:
+            raise lifecycle.IncidentMovedOn(found)
         lifecycle.snooze(found, form.until(now), by, form.cleaned_data["note"], now)
 
     def text(done: int) -> str:
@@ -213,6 +218,10 @@ def assign(request: HttpRequest, pk: int) -> HttpResponse:
 
 @action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
+    if (other := _snoozed_since(request, pk)) is not None:
+        text = _("Nothing was changed. The incident has been snoozed since this page was loaded: %(event)s")
+        messages.warning(request, text % {"event": rendered(stored(other, "text"))})
+        return redirect("incident", pk)
     form: PresetForm | SnoozeForm
     form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
 
@@ -222,6 +231,12 @@ def snooze(request: HttpRequest, pk: int) -> HttpResponse:
         return _("Incident snoozed until %(until)s.") % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"}
 
     return _move(request, pk, form, act)
+
+
+def _snoozed_since(request: HttpRequest, incident: int) -> IncidentEvent | None:
+    """Return the newest snooze of the incident since the page was loaded."""
+    snoozes = IncidentEvent.objects.filter(incident=incident, kind=IncidentEventKind.SNOOZED)
+    return newer_than_shown(snoozes, request.POST).order_by("-pk").first()
 
 
 def _refusal(form: forms.Form) -> str:
@@ -271,6 +286,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "hidden": hidden,
         "hidden_count": count,
         "form": form,
+        "newest": newest_key(found.events.all()),
         "section": "incidents",
     }
     return render(request, f"incidents/{template}.html", context, status=status)

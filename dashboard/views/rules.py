@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -16,6 +17,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
+from dashboard.forms.editing import for_editing
 from dashboard.forms.permitted import operates_everything
 from dashboard.forms.rule import RuleForm
 from dashboard.language import rendered
@@ -78,7 +80,15 @@ def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
 
 def rule(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the rule to every account, or let an operator change it on POST."""
+    if request.method == "POST":
+        return change_rule(request, pk)
     found = get_object_or_404(AlertRule.objects.select_related("job__cluster"), pk=pk)
+    return _edit(request, known_kind(found.kind), found)
+
+
+@transaction.atomic
+def change_rule(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(for_editing(AlertRule.objects.select_related("job__cluster")), pk=pk)
     return _edit(request, known_kind(found.kind), found)
 
 

@@ -154,6 +154,7 @@ PERMISSIONS: dict[str, str] = {
     "views/<int:pk>/forget/": "GET viewer, POST viewer",
     "jobs/<int:pk>/configuration/": "GET viewer",
     "jobs/<int:pk>/exceptions/": "GET viewer",
+    "jobs/<int:pk>/failure/": "GET viewer",
     "jobs/<int:pk>/header/": "GET viewer",
     "jobs/<int:pk>/history/": "GET viewer",
     "jobs/<int:pk>/history/news/": "GET viewer",

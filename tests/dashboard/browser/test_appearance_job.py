@@ -59,4 +59,4 @@ def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime) -> None:
     job = sample_fleet.make_troubled_fleet(now)[0]
     sample_fleet.make_state_reads(job, now)
     pages = pages_of(job)
-    check_pages(read_as(), pages, fullest=pages, settle=settle)
+    check_pages(read_as(), pages, settle=settle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from dashboard.forms.objective import ObjectiveForm
+from dashboard.forms.objective import ObjectiveForm, target_of
 from monitoring import audit
 from monitoring.models import Objective
 
@@ -24,10 +24,6 @@ def save_objective(form: ObjectiveForm, by: str) -> Objective:
 def remove_objective(objective: Objective, by: str) -> None:
     audit.record(by, "objective.remove", target_of(objective), before=values_of(objective))
     objective.delete()
-
-
-def target_of(objective: Objective) -> str:
-    return f"job {objective.job.name}" if objective.job else f"objective {objective.selector or 'all jobs'}"
 
 
 def values_of(objective: Objective) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django import forms
@@ -11,11 +11,12 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as noop
 
+from dashboard.forms.editing import EditForm
 from dashboard.forms.measures import field_of
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Number, Unit
-from monitoring.models import Job, Objective, RuleScope
+from monitoring.models import AuditEntry, Job, Objective, RuleScope
 
 LEAST, MOST = 50, 99.99  # percent
 LONGEST_DAYS = 90
@@ -33,7 +34,7 @@ _PERCENT = _("Enter a number from 50 to 99.99.")
 _DAYS = _("Enter a whole number from 1 to 90.")
 
 
-class ObjectiveForm(forms.Form):
+class ObjectiveForm(EditForm, forms.Form):
     """The form for `objective`. `apply` changes the objective, and the caller saves it."""
 
     _offered_jobs: QuerySet[Job]
@@ -67,6 +68,12 @@ class ObjectiveForm(forms.Form):
         self.fields["percent"].widget.attrs["step"] = "any"
         if objective.job_id is not None:
             del self.fields["scope"], self.fields["selector"]
+
+    def edited_row(self) -> Objective:
+        return self.objective
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="objective.change", target=target_of(self.objective))
 
     def offer_jobs(self, offered: QuerySet[Job], *, only: bool = False) -> None:
         """Offer one of these jobs as the scope of a new objective. With `only`, offer no wider scope."""
@@ -142,6 +149,11 @@ class ObjectiveForm(forms.Form):
 def new_objective(job: Job | None = None) -> Objective:
     """Return an objective that is not stored, with the default values of the form."""
     return Objective(job=job, percent=99, limit_ms=_LIMIT.default or 0)
+
+
+def target_of(objective: Objective) -> str:
+    """Return how the audit log names the objective."""
+    return f"job {objective.job.name}" if objective.job else f"objective {objective.selector or 'all jobs'}"
 
 
 def _initial(objective: Objective) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.editing import EditForm
 from monitoring.alerts.selector import BadSelector, parse
-from monitoring.models import Runbook
+from monitoring.models import AuditEntry, Runbook
 
 
 class RunbookField(forms.CharField):
@@ -24,7 +26,7 @@ class RunbookField(forms.CharField):
         return "\n".join(str(super().clean(value)).splitlines())
 
 
-class RunbookForm(forms.Form):
+class RunbookForm(EditForm, forms.Form):
     """The form of `runbook`, which may be new. `apply` changes it, and the caller saves it."""
 
     selector = forms.CharField(
@@ -41,6 +43,12 @@ class RunbookForm(forms.Form):
     def __init__(self, runbook: Runbook, data: Mapping[str, Any] | None = None) -> None:
         self.runbook = runbook
         super().__init__(data, initial={"selector": runbook.selector, "text": runbook.text}, label_suffix="")
+
+    def edited_row(self) -> Runbook:
+        return self.runbook
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="runbook.change", target=f"runbook {self.runbook}")
 
     def clean_selector(self) -> str:
         text = str(self.cleaned_data["selector"]).strip()

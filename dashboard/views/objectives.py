@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,6 +15,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts.objectives import remove_objective, save_objective
+from dashboard.forms.editing import for_editing
 from dashboard.forms.objective import ObjectiveForm, new_objective
 from dashboard.forms.permitted import operates_everything
 from dashboard.views.access import operator_required
@@ -60,9 +62,11 @@ def new(request: HttpRequest) -> HttpResponse:
     return _edit(request, new_objective(job))
 
 
+@transaction.atomic
 def objective(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the objective to every account, or let an operator change it on POST."""
-    return _edit(request, get_object_or_404(Objective.objects.select_related("job__cluster"), pk=pk))
+    rows = Objective.objects.select_related("job__cluster")
+    return _edit(request, get_object_or_404(for_editing(rows) if request.method == "POST" else rows, pk=pk))
 
 
 @operator_required

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -11,6 +12,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
 from dashboard.acts.runbooks import remove_runbook, save_runbook
+from dashboard.forms.editing import for_editing
 from dashboard.forms.runbook import RunbookForm
 from dashboard.views.access import operator_required
 from dashboard.views.confirmation import Confirmation, ask
@@ -22,9 +24,12 @@ def runbooks(request: HttpRequest) -> HttpResponse:
     return _edit(request, Runbook(), _("Runbook added."))
 
 
+@transaction.atomic
 def runbook(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a runbook among the others, or change it on POST."""
-    return _edit(request, get_object_or_404(Runbook, pk=pk), _("Runbook saved."))
+    rows = Runbook.objects.all()
+    found = get_object_or_404(for_editing(rows) if request.method == "POST" else rows, pk=pk)
+    return _edit(request, found, _("Runbook saved."))
 
 
 @operator_required

@@ -19,7 +19,7 @@ from django.urls import reverse
 from dashboard.api.typed import filled
 from dashboard.forms.automation import AutomationForm
 from monitoring.engine import examination
-from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Discovery, Job
+from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Discovery, Job, Runbook
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +85,18 @@ def edit_of(name: str, now: datetime) -> Edit:
             )
             change = "Max. concurrent requests is now 3."
             return Edit(address, address, *typed, change, cluster, lambda r: (r.requests_at_once, r.savepoint_jitter_s))
+        case "runbook":
+            runbook = Runbook.objects.create(selector="team=payments", text="Call olga.")
+            address = reverse("runbook", args=[runbook.pk])
+            typed = {"text": "Call ada."}, {"selector": "team=orders"}
+            change = "Runbook is now Call ada."
+            return Edit(address, address, *typed, change, runbook, lambda r: (r.text, r.selector))
+        case "objective":
+            objective = make.make_objective(job, now)
+            address = reverse("objective", args=[objective.pk])
+            typed = {"percent": 95}, {"days": 7}
+            change = "Share (%) is now 95."
+            return Edit(address, address, *typed, change, objective, lambda r: (r.percent, r.days))
         case "launch":
             address = reverse("job-launch", args=[job.pk])
             typed = {"parallelism": 8}, {"entry_class": "flights.py:by_aircraft"}
@@ -100,7 +112,7 @@ def edit_of(name: str, now: datetime) -> Edit:
     raise ValueError(name)
 
 
-EDITS = ("rule", "channel", "automation", "retention", "savepoint", "cluster", "launch")
+EDITS = ("rule", "channel", "automation", "retention", "savepoint", "cluster", "runbook", "objective", "launch")
 
 
 @pytest.fixture(params=EDITS)
@@ -231,7 +243,7 @@ def test_preview_of_a_retention_says_that_the_values_changed(ada: Client, bob: C
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", ["rule", "channel", "automation", "retention", "savepoint"])
+@pytest.mark.parametrize("name", ["rule", "channel", "automation", "retention", "savepoint", "runbook", "objective"])
 def test_one_of_two_requests_at_the_same_time_is_refused(ada: Client, bob: Client, now: datetime, name: str) -> None:
     edit = edit_of(name, now)
     sent = [(ada, load(ada, edit, edit.first)), (bob, load(bob, edit, edit.second))]

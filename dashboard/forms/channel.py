@@ -96,7 +96,7 @@ class ChannelForm(EditForm, ChannelModelForm):
     summary_hours = forms.TypedChoiceField(
         choices=[(hours, format_lazy("{} {}", hours, _("h"))) for hours in HOURS],
         coerce=int,
-        empty_value=12,
+        empty_value=12,  # type: ignore[arg-type]
         required=False,
         label=_("Hours in the summary"),
     )

@@ -246,7 +246,7 @@ def _refusal(form: forms.Form) -> str:
     if "preset" in form.errors:
         return _("Select how long to snooze. Nothing was changed.")
     if "assignee" in form.errors:
-        return " ".join(form.errors["assignee"])
+        return " ".join(map(str, form.errors["assignee"]))
     if form.has_error("note", "required"):
         return _("Enter a note. Nothing was changed.")
     return _("The note has more than 2000 characters. Nothing was changed.")

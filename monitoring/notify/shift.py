@@ -280,7 +280,7 @@ def as_json(shift: Shift) -> dict[str, Any]:
 def from_stored(value: Mapping[str, Any]) -> Shift:
     """Return the summary that `as_json` wrote."""
     plain = {each.name: _read(each.name, value[each.name]) for each in fields(Shift) if each.name not in _LISTS}
-    rows = {name: [_load(kind, row) for row in value[name]] for name, kind in _LISTS.items()}
+    rows: dict[str, Any] = {name: [_load(kind, row) for row in value[name]] for name, kind in _LISTS.items()}
     return Shift(**plain, **rows)
 
 
